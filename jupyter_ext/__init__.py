@@ -1,4 +1,4 @@
-"""The notebook's side of Daylight. Kernels import this too, so it names its parts and loads none of them."""
+"""Provide the notebook side of Daylight; kernels import this too, so it loads none of its parts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["__version__"]
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
-    """What a Jupyter server loads."""
+    """Return the module that a Jupyter server loads."""
     return [{"module": "jupyter_ext.server.extension"}]
 
 
 def _jupyter_labextension_paths() -> list[dict[str, str]]:
-    """What JupyterLab loads, and the name it has there."""
+    """Return the folder that JupyterLab loads, and its name there."""
     return [{"src": "labextension", "dest": "daylight"}]

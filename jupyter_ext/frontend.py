@@ -1,4 +1,4 @@
-"""Who looks at the notebook: a person or a program, and through which front end."""
+"""Detect the frontend of a notebook, and whether it runs headless."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ STATIC = Path(__file__).parent / "views" / "static"
 
 
 def this_shell() -> Any:
-    """The running IPython; None in a plain program."""
+    """Return the running IPython shell; None in a plain program."""
     from IPython.core.getipython import get_ipython
 
     return get_ipython()
 
 
 def headless(shell: Any) -> bool:
-    """Whether nobody sits in front of it (nbconvert, papermill, `jupyter execute`), so that cells should wait.
+    """Return whether the notebook runs without a user (nbconvert, papermill, `jupyter execute`): cells then wait.
 
-    Such programs say that they cannot be asked for input; DAYLIGHT_HEADLESS=1 or 0 overrides that.
+    Such programs declare that they do not accept input requests; DAYLIGHT_HEADLESS=1 or 0 overrides that.
     """
     if given := os.environ.get("DAYLIGHT_HEADLESS"):
         return given not in ("0", "false", "no")
@@ -42,13 +42,13 @@ def headless(shell: Any) -> bool:
 
 
 def notebook_path(shell: Any) -> str | None:
-    """The notebook's file, as far as the frontend tells."""
+    """Return the notebook's file, as far as the frontend reports it."""
     path = shell.user_ns.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME")
     return str(path) if path else None
 
 
 def front_end(shell: Any, environment: Mapping[str, str] = os.environ) -> FrontEnd:
-    """Which front end shows the notebook."""
+    """Return the frontend that shows the notebook."""
     if "google.colab" in sys.modules or "COLAB_RELEASE_TAG" in environment:
         return "colab"
     if "__vsc_ipynb_file__" in getattr(shell, "user_ns", {}):
@@ -58,9 +58,9 @@ def front_end(shell: Any, environment: Mapping[str, str] = os.environ) -> FrontE
 
 
 def wants_widget(asked: str | None, shell: Any) -> bool:
-    """Whether an experiment is shown as a widget: as `asked`, else as DAYLIGHT_VIEW says, else as the front end needs.
+    """Return whether an experiment is shown as a widget: by `asked`, else DAYLIGHT_VIEW, else the frontend's need.
 
-    Where nobody sits a widget would show nothing, so there it is always the card. Raises InvalidRequest.
+    A headless notebook always gets the card, since a widget would show nothing. Raises InvalidRequest.
     """
     name = "view" if asked else "DAYLIGHT_VIEW"
     view = asked or os.environ.get("DAYLIGHT_VIEW") or "auto"
@@ -72,7 +72,7 @@ def wants_widget(asked: str | None, shell: Any) -> bool:
 
 
 def lacks_for_widget() -> str | None:
-    """Why there can be no widget here, and what to do; None where there can."""
+    """Return why no widget can be shown here, and what to do; None where one can."""
     if importlib.util.find_spec("anywidget") is None:
         return "the live view here needs anywidget: pip install anywidget"
     if not all((STATIC / name).is_file() for name in ("widget.js", "widget.css")):
@@ -81,24 +81,24 @@ def lacks_for_widget() -> str | None:
 
 
 class Hearing:
-    """For how long this kernel could have heard its page and has not: what is said while a cell runs waits."""
+    """Timer of the page's silence, which excludes running cells: messages wait while a cell runs."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._busy, self._last = True, time.monotonic()  # it is a cell that makes one
+        self._busy, self._last = True, time.monotonic()  # it is created while a cell runs
         shell.events.register("pre_run_cell", self._cell_begins)
         shell.events.register("post_run_cell", self._cell_ended)
 
     def heard(self) -> None:
-        """The page has said something."""
+        """Record a message from the page."""
         self._last = time.monotonic()
 
     def silence(self) -> float:
-        """Seconds of silence; 0 while a cell runs."""
+        """Return the seconds since the last message; 0 while a cell runs."""
         return 0.0 if self._busy else time.monotonic() - self._last
 
     def close(self) -> None:
-        """Listen to the kernel no more."""
+        """Unregister the callbacks of the kernel."""
         self._shell.events.unregister("pre_run_cell", self._cell_begins)
         self._shell.events.unregister("post_run_cell", self._cell_ended)
 

@@ -1,4 +1,4 @@
-"""A search's trials as a DataFrame."""
+"""Return a search's trials as a DataFrame."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def frame(client: Client, number: int) -> pandas.DataFrame:
-    """All trials of a search, a row each, in their order; hyperparameters are columns, too.
+    """Return all trials of a search, one row each, in order, with the hyperparameters as columns.
 
     Raises InvalidRequest where pandas is not installed, and Conflict where it is no search.
     """
@@ -29,7 +29,7 @@ def frame(client: Client, number: int) -> pandas.DataFrame:
 
 
 def _row(row: TrialRow) -> dict[str, Any]:
-    """Hyperparameters after what is told of every trial; one of the same name as that is `params_state`."""
+    """Return the common columns, then the hyperparameters; one with the name of a column becomes `params_NAME`."""
     told = {name: getattr(row, name) for name in TrialRow.model_fields if name != "params"}
     told["state"] = str(row.state)
     params: dict[str, Value] = {f"params_{name}" if name in told else name: value for name, value in row.params.items()}

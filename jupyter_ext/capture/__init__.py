@@ -1,4 +1,4 @@
-"""From a cell to one readable module with everything that the cell needs, or a list of what stands in the way."""
+"""Capture a cell as one readable module with all its dependencies, or list the problems that prevent it."""
 
 from __future__ import annotations
 

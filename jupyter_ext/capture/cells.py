@@ -1,4 +1,4 @@
-"""A cell as it was executed, and its Python once IPython's own syntax is set aside."""
+"""Parse executed cells and turn IPython syntax (magics, shell lines) into comments."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _SUBMITTED = re.compile(r"(?:[^\S\n]*(?:#.*)?\n)*%%dlsubmit\b.*")  # comments ma
 
 @dataclass(frozen=True)
 class Cell:
-    """Something that the kernel ran: its text, its number (`In [4]`), where it failed, and how long it took."""
+    """Executed cell: source, execution count (`In [4]`), line of the error and duration."""
 
     source: str
     error_line: int | None = None  # counted from 1; None: it ran to its end
     seconds: float | None = None
     number: int | None = None
     displayed: bool = False  # its last expression had a value, which the notebook showed
-    kept: frozenset[str] = frozenset()  # names of functions of it that the notebook kept its own values for
+    kept: frozenset[str] = frozenset()  # names of its functions for which the notebook retained its own values
 
 
 @dataclass(frozen=True)
 class Magic:
-    """A line of IPython's own syntax, `%env A=1` or `files = !ls`, as it was written."""
+    """Line of IPython syntax as written, such as `%env A=1` or `files = !ls`."""
 
     line: int
     name: str  # "env", "pip", "!" for a shell line
@@ -40,7 +40,7 @@ class Magic:
 
 @dataclass(frozen=True)
 class Parsed:
-    """A cell's Python, whose lines count as in the cell; the tree is empty where there is none."""
+    """Python of a cell with the cell's line numbers. The tree is empty where the cell holds no Python."""
 
     lines: tuple[str, ...]  # as they were written
     plain: tuple[str, ...]  # with IPython's syntax made comments
@@ -49,12 +49,12 @@ class Parsed:
 
 
 def magics_run(cell: Cell, parsed: Parsed) -> list[Magic]:
-    """Its magics, but for those that its failing line kept from running."""
+    """Return the magics that ran: in a failed cell, those above the failing line."""
     return [each for each in parsed.magics if cell.error_line is None or each.line < cell.error_line]
 
 
 def parse_cell(source: str) -> Parsed:
-    """The statements of a cell; statements that IPython's syntax makes contain a call of `get_ipython`."""
+    """Parse a cell into statements. Those that come from IPython syntax contain a call of `get_ipython`."""
     source = _TIMED.sub(r"\1", _without_cell_magic(source))
     lines = tuple(source.split("\n"))
     opening = _CELL_MAGIC.match(source)
@@ -75,7 +75,7 @@ def parse_cell(source: str) -> Parsed:
 
 
 def unparsed(source: str) -> Parsed:
-    """A cell of which nothing but its text can be known."""
+    """Return a cell with its text alone: no statements and no magics."""
     lines = tuple(source.split("\n"))
     return Parsed(lines, lines, _NOTHING)
 
@@ -90,7 +90,7 @@ def _commented(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _without_magics(lines: tuple[str, ...], magics: list[Magic]) -> tuple[str, ...]:
-    """Magics as comments, and inside of a block as `pass`, so that all other lines keep their place."""
+    """Turn magics into comments, and inside a block into `pass`, so that line numbers stay the same."""
     plain = list(lines)
     for magic in magics:
         at = magic.line - 1
@@ -104,7 +104,7 @@ def _without_magics(lines: tuple[str, ...], magics: list[Magic]) -> tuple[str, .
 
 
 def _without_cell_magic(source: str) -> str:
-    """Its first line blanked where the body below is plain Python."""
+    """Blank the first line where the body below it is plain Python."""
     opening = _SUBMITTED.match(source) or _CELL_MAGIC.match(source)
     if opening is None or (opening.lastindex and opening[1] not in _TRANSPARENT):
         return source
@@ -112,7 +112,7 @@ def _without_cell_magic(source: str) -> str:
 
 
 def _cleaned(source: str) -> str:
-    """Without the indentation of a whole cell and the prompts of what was pasted; IPython does not ask for these."""
+    """Strip the indentation of a whole cell and pasted prompts, as IPython does."""
     from IPython.core.inputtransformer2 import classic_prompt, ipython_prompt, leading_indent
 
     lines = source.split("\n")
@@ -142,7 +142,7 @@ def _on_one_line(found: re.Match[str]) -> str:
 
 
 def is_magic(node: ast.AST) -> TypeGuard[ast.Expr | ast.Assign]:
-    """Whether this is a statement that IPython's syntax makes: `get_ipython().run_line_magic(...)` or its like."""
+    """Return whether IPython syntax produced this statement: `get_ipython().run_line_magic(...)` or the like."""
     call = node.value if isinstance(node, ast.Expr | ast.Assign) else None
     return (
         isinstance(call, ast.Call)

@@ -1,4 +1,4 @@
-"""Whether what was captured is a module at all: some of what a cell may say, a module may not."""
+"""Check that the captured source compiles as a module: some code that a cell may hold, a module may not."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _WAITS = re.compile(r"await|async", re.IGNORECASE)
 def uncompiled(
     executed: Executed, needed: Iterable[int], line: int, source: str, where: Callable[[int], str]
 ) -> Iterator[Problem]:
-    """A problem for each needed statement that a module cannot hold, else for the module, `source`, as a whole.
+    """Yield a problem for each needed statement that a module cannot hold, else for the whole `source`.
 
-    `line` is where the target's text begins in its cell, `where` says a line of `source` in the person's words. What
-    is no Python at all is left to whoever parses the definition.
+    `line` is where the target's text begins in its cell. `where` translates a line of `source` into a location in the
+    notebook. Source that is not valid Python is left to the parser of the definition.
     """
     whole = _error(source)
     if whole is None or not _parses(source):
@@ -41,7 +41,7 @@ def uncompiled(
 
 
 def unparsable(target: str, number: int, line: int) -> Iterator[Problem]:
-    """A problem for a submitted cell that is no Python; `line` is where its text begins in its cell."""
+    """Yield a problem for a submitted cell that is not valid Python; `line` is where its text begins."""
     parsed = analyse(target)[0]
     if parsed.tree.body or parsed.magics or all(each.lstrip()[:1] in ("", "#") for each in parsed.lines):
         return

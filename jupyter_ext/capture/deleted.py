@@ -1,4 +1,4 @@
-"""Names that were deleted before the submitted cell, and that it reads when it runs, itself or in what it calls."""
+"""Find names that were deleted before the submitted cell and that it reads, directly or in functions it calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jupyter_ext.capture.slice import Slice
 
 
 def deleted(executed: Executed, sliced: Slice) -> Iterator[Problem]:
-    """A problem for each such name, with the cell that deleted it."""
+    """Yield a problem for each such name, with the cell that deleted it."""
     target = executed.statements[executed.start :]
     queue = [name for statement in target for name in statement.now | statement.later]
     seen: set[str] = set()
@@ -33,7 +33,7 @@ def deleted(executed: Executed, sliced: Slice) -> Iterator[Problem]:
 
 
 def _deletes(statement: Statement, name: str) -> bool:
-    """Whether the last of these that is about the name is a `del` of it."""
+    """Return whether the last node that mentions the name is a `del` of it."""
     for node in reversed(statement.nodes):
         about = {each.id: each.ctx for each in ast.walk(node) if isinstance(each, ast.Name)}
         if name in about:

@@ -1,4 +1,4 @@
-"""Shell commands and magics that changed files or folders: a job does not repeat them, and the user is told."""
+"""Warn about shell commands and magics that changed files or directories: a job does not repeat them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _SHELLS = {"!", "%%bash", "%%sh", "%%script", "%%writefile", "%%file", "sx", "sy
 _LOOKING = {"ls", "cat", "head", "tail", "pip", "pip3", "conda", "echo", "pwd", "wc", "du", "df", "which", "nvidia-smi"}
 _WORD = re.compile(r"[^\s'\"<>|;&(){}$=]+")
 _PART = re.compile(r"[^/\\?#]+")
-_SHORTEST = 3  # letters of a name that tells
+_SHORTEST = 3  # letters of a name that is specific enough
 
 
 def dropped(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
-    """Sentences about commands that made files which needed statements name, and about moves to other folders."""
+    """Yield warnings about commands that wrote files named by needed statements, and about directory changes."""
     names = _named(executed, needed)
     for cell, parsed in zip(executed.cells, executed.parsed, strict=True):
         for magic in magics_run(cell, parsed):
@@ -32,7 +32,7 @@ def dropped(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
 
 
 def _named(executed: Executed, needed: Sequence[int]) -> set[str]:
-    """The parts of paths in the texts of these statements."""
+    """Return the path components in the string constants of these statements."""
     nodes = [each for time in needed for node in executed.statements[time].nodes for each in ast.walk(node)]
     texts = [each.value for each in nodes if isinstance(each, ast.Constant) and isinstance(each.value, str)]
     return {part for text in texts if len(text) < 1000 and "\n" not in text for part in _PART.findall(text)}
@@ -51,7 +51,10 @@ def _files(magic: Magic, lines: Sequence[str]) -> set[str]:
 
 
 def _moved(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
-    """A notebook may change its folder between two statements; a job has one, which is the last of these."""
+    """Yield a warning if needed statements ran in another directory than the last.
+
+    A notebook may change its directory between two statements. A job runs all of them in one, the last.
+    """
     moves = [
         (index, magic.line, magic.text)
         for index, (cell, parsed) in enumerate(zip(executed.cells, executed.parsed, strict=True))
@@ -82,7 +85,7 @@ def _changes_folder(nodes: Sequence[ast.stmt]) -> bool:
 
 
 def _calls_with_a_text(nodes: Sequence[ast.stmt]) -> bool:
-    """Whether they may open a file by name."""
+    """Return whether these statements may open a file by name."""
     if all(isinstance(node, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom) for node in nodes):
         return False
     calls = [each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call)]

@@ -1,4 +1,4 @@
-"""The executed cells as one list of statements in time, the submitted cell's at its end."""
+"""List the statements of all executed cells in order, the submitted cell's last."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.W
 
 
 class Executed:
-    """Cells, their Python, and their statements; a time is an index of `statements`.
+    """Executed cells, their parsed Python and their statements. A time is an index of `statements`.
 
-    A failed cell contributes what came before the failing statement, and what that one did; it and the rest are in
-    `unfinished`.
+    A failed cell contributes the statements before the failing one, and the effects of that one. The failing statement
+    and those after it are in `unfinished`.
     """
 
     def __init__(self, cells: Sequence[Cell]) -> None:
@@ -52,7 +52,7 @@ class Executed:
                 self._cell.append(index)
 
     def _fail(self, statement: Statement, index: int) -> None:
-        """What a failing statement changed before it failed has happened; what it binds at its end has not."""
+        """Add a failing statement for its changes before it failed; what it binds at its end did not happen."""
         blocks = all(isinstance(node, _BLOCKS) for node in statement.nodes)
         alone = statement.after is None and statement.before is None
         if alone and can_be_tried(self.parsed[index].plain[statement.start - 1 : statement.end]):
@@ -61,25 +61,25 @@ class Executed:
             self._cell.append(index)
 
     def index(self, time: int) -> int:
-        """The index of the cell that a statement is in."""
+        """Return the index of the cell that contains a statement."""
         return self._cell[time]
 
     def cell(self, time: int) -> Cell:
-        """The cell that a statement is in."""
+        """Return the cell that contains a statement."""
         return self.cells[self._cell[time]]
 
     def lines(self, time: int) -> tuple[str, ...]:
-        """All the lines of the cell that a statement is in."""
+        """Return all lines of the cell that contains a statement."""
         return self.parsed[self._cell[time]].lines
 
     def text(self, time: int) -> str:
-        """The statement's own text."""
+        """Return the source of a statement."""
         return "\n".join(self.cut(self.lines(time), time, time, self.statements[time].start))
 
     def cut(self, lines: Sequence[str], first: int, last: int, start: int) -> list[str]:
-        """Those of a cell's lines that the statements from `first` to `last` are on, from line `start` on.
+        """Return the lines of a cell that the statements `first` to `last` occupy, from line `start` on.
 
-        Of lines that they share with others it is their part.
+        Lines shared with other statements are cut to the part of these.
         """
         begins, ends = self.statements[first], self.statements[last]
         found = list(lines[start - 1 : ends.end])
@@ -91,7 +91,7 @@ class Executed:
 
 
 def can_be_tried(lines: Sequence[str]) -> bool:
-    """Whether these lines mean the same one level deeper: no text goes over several of them."""
+    """Return whether these lines can be indented by one level: no string spans several of them."""
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO("\n".join(lines)).readline))
     except (tokenize.TokenError, SyntaxError):

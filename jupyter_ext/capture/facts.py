@@ -1,4 +1,4 @@
-"""Facts about a top-level statement: what it binds and reads, by its text alone."""
+"""Define the record of one top-level statement: the names it binds and reads, from its syntax."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass
 class Statement:
-    """One top-level statement with its facts; lines count from 1 in its cell, columns in characters from 0.
+    """Top-level statement with the names it uses. Lines count from 1 in its cell, columns in characters from 0.
 
-    `after` and `before` are columns where another statement shares its first or last line: where it begins itself, and
-    where it ends.
+    `after` and `before` are set where it shares a line with another statement: the column where it begins on its first
+    line, and the column where it ends on its last.
     """
 
     start: int
@@ -31,6 +31,6 @@ class Statement:
     packages_later: set[str] = field(default_factory=set)  # imported by function bodies
     star: bool = False
     magics: set[str] = field(default_factory=set)  # names that `name = !ls` and its like make, anywhere inside
-    failed: bool = False  # it raised, on its way perhaps: it does so in the job, too, which goes on
+    failed: bool = False  # it raised, perhaps midway: it raises in the job, too, which goes on
     sets_secret: bool = False  # `os.environ["API_KEY"] = ...`: such values stay out of snapshots
-    counts_subclasses: bool = False  # asks for `__subclasses__`
+    counts_subclasses: bool = False  # reads `__subclasses__`

@@ -1,4 +1,4 @@
-"""`from __future__ import`: a cell's holds from there on, and a module's for the whole of it."""
+"""Merge `from __future__ import`: in a cell it holds from that line on, in a module for all of it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from jupyter_ext.capture.executed import Executed
 
 
 class FutureLine(NamedTuple):
-    """The line that a module begins with, if any, and a warning where it means another thing for some of it."""
+    """First line of the module, if any, and a warning where it changes the meaning of earlier code."""
 
     lines: list[str]
     warnings: list[str]
 
 
 def future_imports(executed: Executed, needed: Collection[int]) -> FutureLine:
-    """Return the line for all that the cells import from the future.
+    """Return one line with all names that the cells import from `__future__`.
 
-    `annotations` turns them into texts: it is left out where only statements that ran before it are annotated.
+    `annotations` turns annotations into strings. It is left out where only statements that ran before it are annotated.
     """
     names = {name: time for time, name in reversed(list(_imported(executed)))}
     warnings = []

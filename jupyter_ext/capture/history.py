@@ -1,4 +1,4 @@
-"""All executed statements in order, indexed by what they bind and what they may change."""
+"""Index the executed statements by the names that they bind and may change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from jupyter_ext.capture.loaded import star_names
 
 
 class History:
-    """A time is an index of `executed`; `displayed` are those of statements whose value the notebook showed."""
+    """Index of executed statements. A time is an index of `executed`.
+
+    `displayed` are the times of statements whose value the notebook showed.
+    """
 
     def __init__(self, executed: Sequence[Statement], displayed: Collection[int] = ()) -> None:
         self.executed = executed
@@ -21,8 +24,8 @@ class History:
         self.read: list[set[str]] = []  # by time, through the functions that are called
         self.drawn: list[set[str]] = []  # by time: states that it draws from for sure, and does not seed itself
         self.ambient: list[int] = []
-        self.by_chance: set[int] = set()  # times of what comes out otherwise in each process
-        self.by_hash: set[int] = set()  # of what does perhaps, for it depends on the order of a set
+        self.by_chance: set[int] = set()  # times of statements whose result differs in each process
+        self.by_hash: set[int] = set()  # of those whose result may differ, for it depends on the order of a set
         self.asking: list[int] = []  # those that ask the user
         self.stars: list[int] = []
         self.settings: dict[str, list[int]] = defaultdict(list)  # by package: times of what sets something in it

@@ -1,4 +1,4 @@
-"""What the modules that this process has imported have within, and what those of the project use themselves."""
+"""Inspect the modules that this process has imported: exported names, and packages that project modules use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_of_project(module: types.ModuleType) -> bool:
 
 
 def star_names(nodes: Iterable[ast.stmt]) -> set[str]:
-    """Return what `from x import *` among these statements binds, as far as the module is loaded."""
+    """Return the names that `from x import *` among these statements binds, as far as the module is loaded."""
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":

@@ -1,4 +1,4 @@
-"""Magics that may have made a name without saying so in Python: a job cannot repeat them."""
+"""Find magics that may have bound a name without Python code: a job cannot repeat them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED = {
 
 
 def maker(name: str, executed: Executed) -> tuple[str, int | None] | None:
-    """The last magic that may have made `name`, as it was written, and its cell's number."""
+    """Return the last magic that may have bound `name`, as written, and the number of its cell."""
     for cell, parsed in reversed(list(zip(executed.cells, executed.parsed, strict=True))):
         for magic in reversed(parsed.magics):
             if _may_make(magic, name):

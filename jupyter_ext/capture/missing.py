@@ -1,4 +1,4 @@
-"""Needed names that no executed cell makes: small values and imports are written in, but nothing secret."""
+"""Write small values and imports into the module for names that no executed cell binds, but no secrets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DISPLAY = "from IPython.display import display"  # which prints where there is 
 
 @dataclass
 class WrittenLines:
-    """Lines that stand in for cells that were never executed, with a warning each; `left` are still missing."""
+    """Lines in place of cells that were never executed, with a warning each. `left` are still missing."""
 
     lines: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -28,9 +28,10 @@ class WrittenLines:
 
 
 def written_in(sliced: Slice, namespace: Mapping[str, object] | None, executed: Executed) -> WrittenLines:
-    """What can be written for the names that `sliced` misses; `from x import *` is taken along where it made one.
+    """Return the lines to write for the names that `sliced` misses.
 
-    Of values that a magic may have made nothing is written: the next run of it may make others.
+    Where `from x import *` bound one, that statement is taken into the slice. Values that a magic may have set are not
+    written: its next run may set others.
     """
     written = WrittenLines()
     if sliced.missing and sliced.history.stars and _from_stars(sliced, namespace):
@@ -49,7 +50,7 @@ def written_in(sliced: Slice, namespace: Mapping[str, object] | None, executed: 
 
 
 def _from_stars(sliced: Slice, namespace: Mapping[str, object] | None) -> bool:
-    """Drop the names that star imports made from `sliced.missing`; whether there were any."""
+    """Drop the names that star imports bound from `sliced.missing`, and return whether there were any."""
     modules = [
         sys.modules.get(node.module or "")
         for time in sliced.history.stars

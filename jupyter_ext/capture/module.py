@@ -1,4 +1,4 @@
-"""The submitted cell and the statements that it depends on, written as one module with the cells' own text."""
+"""Write the submitted cell and the statements it depends on as one module, in the cells' own text."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FUTURE = re.compile(r"from\s+__future__\s+import\s+(.+)")
 
 @dataclass(frozen=True)
 class Capture:
-    """One module, `source`, and where each of its lines came from. With `problems` it cannot be submitted."""
+    """Captured module, `source`, with the origin of each line. One with `problems` cannot be submitted."""
 
     source: str
     pieces: tuple[Piece, ...]
@@ -46,26 +46,26 @@ class Capture:
     requirements: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    kept_out: tuple[str, ...] = ()  # those of the warnings that tell of secrets which stay behind
+    kept_out: tuple[str, ...] = ()  # those of the warnings that report secrets left out of the snapshot
     problems: tuple[Problem, ...] = ()
     captured: tuple[Captured, ...] = ()
     files: dict[str, bytes] = field(default_factory=dict)  # of captured values, by their names in the archive
-    drawn: tuple[str, ...] = ()  # those of the captured ones that nobody named: they are drawn without a seed
+    drawn: tuple[str, ...] = ()  # those of the captured ones that no option named: they are drawn without a seed
     packages: frozenset[str] = frozenset()  # that it imports, with what those of the project use
     draws_from: tuple[str, ...] = ()  # packages whose generators the cell draws from as cells before it seeded them
     compared: tuple[str, ...] = ()  # names whose values in the notebook, before the cell, must be those in the job
 
     def where(self, line: int) -> str:
-        """`cell [4] line 2` or `train.py line 7` for a line of the module; `line 3` for one of ours."""
+        """Return `cell [4] line 2` or `train.py line 7` for a module line; `line 3` for a generated one."""
         return _where(self.pieces, line)
 
     def relocate(self, message: str) -> str:
-        """A message about the module with each `line N` of it replaced by its place in the notebook."""
+        """Replace each `line N` of the module in a message by its location in the notebook."""
         return re.sub(r"\bline (\d+)\b", lambda found: self.where(int(found[1])), message)
 
     @property
     def described(self) -> str:
-        """`12 lines from cells 1 and 2`."""
+        """Return `12 lines from cells 1 and 2`."""
         count = sum(piece.count for piece in self.pieces)
         names = list(dict.fromkeys(str(each.cell) if each.cell is not None else str(each.file) for each in self.pieces))
         listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
@@ -74,7 +74,7 @@ class Capture:
 
     @property
     def _values_drawn(self) -> str:
-        """` and the notebook's x (3.2 MB), which is drawn without a seed`."""
+        """Return `, with the notebook's x (3.2 MB), which is drawn without a seed`, or an empty string."""
         found = [f"{each.name} ({size(each.bytes)})" for each in self.captured if each.name in self.drawn]
         verb = "is" if len(found) == 1 else "are"
         return f", with the notebook's {', '.join(found)}, which {verb} drawn without a seed" if found else ""
@@ -82,7 +82,10 @@ class Capture:
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """A slice makes a million objects that live to its end: a search for garbage is a third of its time."""
+    """Disable garbage collection during a capture.
+
+    A slice allocates a million objects that live to its end, so collections take a third of its time.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -103,12 +106,12 @@ def capture_cell(
     captured: Sequence[str] = (),
     draws_anew: bool = False,
 ) -> Capture:
-    """What `target` needs of the executed cells in `history` (oldest first), as one module.
+    """Return `target` and all that it needs of the executed cells in `history` (oldest first), as one module.
 
     `number` is the target's execution count and `line` where its text begins in its cell (2 below a cell magic).
     The values of `captured` names travel in files, which the module reads where the names were last bound.
-    So do those of values that are drawn without a seed, unless the job `draws_anew`.
-    Raises nothing: what stands in the way is in `problems`, all of it.
+    So do values that are drawn without a seed, unless the job `draws_anew`.
+    Raises nothing: all that prevents the capture is in `problems`.
     """
     cells = [_numbered(each, index) for index, each in enumerate(history)]
     number = number if number is not None else (cells[-1].number or 0) + 1 if cells else 1
@@ -168,7 +171,7 @@ def capture_cell(
 
 
 def capture_file(path: Path) -> Capture:
-    """The module that a file is, whole; raises InvalidRequest where it cannot be read as UTF-8 text."""
+    """Return a file as one module. Raises InvalidRequest where it cannot be read as UTF-8 text."""
     try:
         source = _plain(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -196,7 +199,7 @@ def _numbered(cell: Cell | str, index: int) -> Cell:
 
 
 def _shared(executed: Executed) -> list[str]:
-    """Functions of other cells whose results the roles ask for by the name of a required argument."""
+    """Return functions of other cells whose results the roles request by the name of a required argument."""
     functions: dict[str, tuple[int, FunctionNode]] = {}
     for time, statement in enumerate(executed.statements):
         for name in statement.binds:
@@ -235,7 +238,7 @@ def _unseen(executed: Executed, sliced: Slice) -> Iterator[str]:
 
 
 class _Writer:
-    """Lines of the module, with the pieces that they came in."""
+    """Writer of the module's lines that records the cell of each piece."""
 
     def __init__(self, executed: Executed, head: Sequence[str]) -> None:
         self.executed = executed
@@ -245,7 +248,7 @@ class _Writer:
         self._values, self._places, self._reader = Values(), dict[str, int](), ""
 
     def read(self, found: Values, places: Mapping[str, int]) -> None:
-        """Have values of the notebook read before the statements at these times."""
+        """Read captured values from files before the statements at these times."""
         if found.written:
             bound = {name for statement in self.executed.statements for name in statement.binds}
             self._reader = "captured" if "captured" not in bound else "captured_in_notebook"
@@ -254,7 +257,7 @@ class _Writer:
         self._values, self._places = found, dict(places)
 
     def _read_values(self, until: int) -> None:
-        """The lines for values that are needed from this time on."""
+        """Write the lines that read values needed from this time on."""
         due = [name for name, time in self._places.items() if time <= until]
         for name in due:
             del self._places[name]
@@ -262,7 +265,7 @@ class _Writer:
             self.captured.append(self._values.record(name, len(self.lines)))
 
     def write(self, taken: Sequence[int]) -> None:
-        """The needed statements of earlier cells."""
+        """Write the needed statements of earlier cells."""
         for time, last, first in self._runs(taken):
             self._read_values(time)
             index = self.executed.index(time)
@@ -273,7 +276,7 @@ class _Writer:
             self._piece(self.executed.cells[index].number, text, first)
 
     def write_target(self, cell_line: int) -> int:
-        """The submitted cell, whole; returns the line where it begins."""
+        """Write the whole submitted cell and return the line where it begins."""
         self._read_values(len(self.executed.statements))
         lines = list(self.executed.parsed[-1].plain)
         while len(lines) > 1 and not lines[-1].strip():
@@ -287,7 +290,7 @@ class _Writer:
         self.lines += [f"# {line}" if _FUTURE.match(line) else line for line in text]
 
     def _try(self, number: int | None, text: Sequence[str], first: int) -> None:
-        """A statement that failed in the notebook, on its way perhaps."""
+        """Write a statement that failed in the notebook, perhaps midway, inside `try`."""
         self._mark(number)
         self.lines.append("try:")
         self.pieces.append(Piece(cell=number, line=len(self.lines) + 1, count=len(text), cell_line=first))
@@ -301,9 +304,9 @@ class _Writer:
             self.lines.append(f"# cell [{number}]")
 
     def _runs(self, taken: Sequence[int]) -> list[tuple[int, int, int]]:
-        """The first and last of neighbouring statements, and the line where the comments directly above them begin.
+        """Return runs of adjacent statements: first, last, and the line where the comments directly above begin.
 
-        A statement that failed stands alone.
+        A statement that failed is a run by itself.
         """
         runs: list[tuple[int, int, int]] = []
         previous = -2

@@ -1,4 +1,4 @@
-"""Names in expressions and bodies, by their syntax alone."""
+"""Find the names that expressions and bodies bind and read, by their syntax alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Scope = FunctionNode | ast.Lambda | ast.ClassDef
 
 
 def root(node: ast.AST) -> tuple[str | None, tuple[str, ...]]:
-    """The name at the bottom of `a.b[0].c(1).d`, with the attributes on the way: ("a", ("b", "c", "d"))."""
+    """Return the base name of `a.b[0].c(1).d` and the attributes after it: ("a", ("b", "c", "d"))."""
     path: list[str] = []
     while True:
         if isinstance(node, ast.Attribute):
@@ -35,13 +35,13 @@ def root(node: ast.AST) -> tuple[str | None, tuple[str, ...]]:
 
 
 def parameters(arguments: ast.arguments) -> frozenset[str]:
-    """All the names in a signature."""
+    """Return all names in a signature."""
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     return frozenset(each.arg for each in every if each)
 
 
 def parts(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes within a node, without those that name and hold nothing; quicker than `ast.iter_child_nodes`."""
+    """Yield the child nodes of a node, except leaves without names; faster than `ast.iter_child_nodes`."""
     for name in node._fields:
         part = getattr(node, name, None)
         if part.__class__ is list:
@@ -54,26 +54,26 @@ def parts(node: ast.AST) -> Iterator[ast.AST]:
 
 @dataclass(frozen=True)
 class Body:
-    """The names that a body binds, whatever by, and whether it yields."""
+    """Names that a body binds in any way, and whether it yields."""
 
     names: frozenset[str]
     yields: bool
 
 
 def local_names(node: Scope) -> frozenset[str]:
-    """The local names of a function or of a class body."""
+    """Return the local names of a function or of a class body."""
     return body(node).names
 
 
 @lru_cache(maxsize=8192)
 def body(node: Scope) -> Body:
-    """What the text of a function or class says of its own body."""
+    """Return the names bound in the body of a function or class, and whether it yields."""
     found = scan([node.body] if isinstance(node, ast.Lambda) else node.body)
     return found if isinstance(node, ast.ClassDef) else Body(found.names | parameters(node.args), found.yields)
 
 
 def scan(nodes: Sequence[ast.AST]) -> Body:
-    """What these bind, but for names that are global or nonlocal in them."""
+    """Return the names that these nodes bind, except names that are global or nonlocal in them."""
     names: set[str] = set()
     foreign: set[str] = set()
     yields = False

@@ -1,4 +1,4 @@
-"""What stands in the way of a capture, all at once: each with its cell and the way out."""
+"""Report all problems of a capture at once, each with its cell and a hint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_ext.capture.slice import Slice
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a cell cannot be submitted: the name, the cell that it is about, and what to do."""
+    """Reason why a cell cannot be submitted: the name, the cell concerned and what to do."""
 
     code: str
     name: str
@@ -23,12 +23,12 @@ class Problem:
 
 
 def is_experiment(value: object) -> bool:
-    """Whether it is a Job: told by its name, since that imports us."""
+    """Return whether a value is a Job, recognised by name because that module imports this package."""
     return type(value).__module__ == "jupyter_ext.job.job"
 
 
 def cell_of(place: str) -> int | None:
-    """The cell's number in `cell [4] line 2`; None for a place in a file."""
+    """Return the cell number in `cell [4] line 2`; None for a location in a file."""
     found = re.match(r"cell \[(\d+)\]", place)
     return int(found[1]) if found else None
 
@@ -36,7 +36,7 @@ def cell_of(place: str) -> int | None:
 def problems(
     executed: Executed, sliced: Slice, missing: Sequence[str], namespace: Mapping[str, object] | None, line: int
 ) -> Iterator[Problem]:
-    """Needed names that a magic made, and those that nothing makes; `line` is where the target's text begins."""
+    """Yield needed names that a magic made or nothing binds. `line` is where the target's text begins."""
     for time in sorted(sliced.needed):
         for name in sorted(executed.statements[time].magics - sliced.captured):
             yield _made_by_magic(name, executed, time)
@@ -72,7 +72,7 @@ def _made_by_magic(name: str, executed: Executed, time: int) -> Problem:
 
 
 def _user(name: str, sliced: Slice) -> int:
-    """The last needed statement that reads the name, else the last of all."""
+    """Return the last needed statement that reads the name, else the last statement of all."""
     readers = [t for t in sliced.needed if name in sliced.history.executed[t].later | sliced.history.executed[t].now]
     return max(readers, default=sliced.end - 1)
 

@@ -1,4 +1,4 @@
-"""Reads the facts off a statement's syntax tree, scope by scope."""
+"""Read the names that a statement binds and reads from its syntax tree, scope by scope."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BRANCHES = {ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast
 
 
 def read(statement: Statement) -> None:
-    """Fill in the facts of a statement."""
+    """Fill in the name sets of a statement."""
     reader = _Reader(statement)
     for node in statement.nodes:
         reader.visit(node)
@@ -38,7 +38,7 @@ class _Reader(ast.NodeVisitor):
         self.consumed: set[ast.GeneratorExp] = set()  # by the call that they are arguments of
 
     def visit(self, node: ast.AST) -> None:
-        """As the base does, by a table: most of the time is spent here."""
+        """Dispatch by a table, as the base class does by name: most of the time is spent here."""
         kind = node.__class__
         if kind not in _VISITS:
             _VISITS[kind] = getattr(_Reader, f"visit_{kind.__name__}", _Reader.generic_visit)
@@ -191,7 +191,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _text(self, node: ast.expr) -> None:
-        """`exec("x = 1")` at the top level is as good as the statement."""
+        """Treat `exec("x = 1")` at the top level as the statement itself."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             try:
                 statements = ast.parse(node.value).body

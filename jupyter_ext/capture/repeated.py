@@ -1,4 +1,4 @@
-"""What of the earlier cells runs again in every job, where a person may not expect it or not in the same way."""
+"""Warn about earlier cells that run again in every job and are slow or train a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEFINES = FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom
 
 
 def repeated(executed: Executed, taken: Sequence[int]) -> Iterator[str]:
-    """Sentences about statements that a job needs, given by their times."""
+    """Yield warnings about statements that a job needs, given by their times."""
     told: set[int | None] = set()
     for time in taken:
         if not _works(executed, time):
@@ -32,5 +32,5 @@ def repeated(executed: Executed, taken: Sequence[int]) -> Iterator[str]:
 
 
 def _works(executed: Executed, time: int) -> bool:
-    """Whether it does more than to define or import something."""
+    """Return whether a statement does more than define or import something."""
     return not all(isinstance(node, _DEFINES) for node in executed.statements[time].nodes)

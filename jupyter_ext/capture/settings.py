@@ -1,4 +1,4 @@
-"""What the cells' magics mean for a job: `%pip install` is a requirement, `%env` a variable of the environment."""
+"""Translate magics for a job: `%pip install` into a requirement, `%env` into an environment variable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from jupyter_ext.capture.cells import Cell, Magic, Parsed, magics_run
 from kernel_backend.secret_scan import find_secrets, is_secret
 
-# What to do about one that is kept out.
+# What to do about a variable that is left out.
 KEPT_OUT = "stop Daylight's service, set it in a shell and start the service there (daylight serve): jobs inherit it"
 _EXPANDED = re.compile(r"[{$]")
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*")
@@ -27,9 +27,10 @@ class Settings:
 
 
 def settings(cells: Iterable[tuple[Cell, Parsed]], variables: Mapping[str, str]) -> Settings:
-    """Return what all the magics of the executed cells set; later ones win.
+    """Return the settings that the magics of all executed cells make; later ones win.
 
-    `variables` are those of the notebook: what `%env A={x}` and `%env A=$x` have set, their text does not say.
+    `variables` is the environment of the notebook. It holds the values of `%env A={x}` and `%env A=$x`, which the text
+    of the magic does not.
     """
     requirements: dict[str, None] = {}
     environment: dict[str, str] = {}

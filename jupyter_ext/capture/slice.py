@@ -1,4 +1,4 @@
-"""A time-ordered slice: which executed statements the submitted cell depends on, in the order in which they ran.
+"""Compute a program slice: the executed statements that the submitted cell depends on, in execution order.
 
 A name that a statement reads *now* has the value of its last binder before that statement; a name that a function
 body reads *later* has it as of its use. Statements in between that may change the value in place come along.
@@ -24,7 +24,7 @@ _KNOWN = (frozenset(dir(builtins)) - _OF_IPYTHON) | _MODULE_NAMES
 
 
 class Slice:
-    """What the statements from `start` on, and the names `also`, need: `needed` times, and names `missing`."""
+    """Slice for the statements from `start` on and the names `also`: `needed` times, and `missing` names."""
 
     def __init__(
         self,
@@ -35,9 +35,10 @@ class Slice:
         *,
         alone: bool = False,
     ) -> None:
-        """`captured` names travel as values: nothing that makes or changes them is needed.
+        """Compute the slice.
 
-        `alone`: without what is set in the process for whatever runs there.
+        `captured` names travel as values: statements that make or change them are not needed.
+        `alone` leaves out process-wide settings that affect any statement.
         """
         self.history, self.captured = history, frozenset(captured)
         self.start, self.end = start, len(history.executed)
@@ -58,19 +59,19 @@ class Slice:
 
     @property
     def read(self) -> frozenset[str]:
-        """All the names that something needed reads."""
+        """Return all names that needed statements read."""
         return frozenset(name for name, _ in self._resolved)
 
     @property
     def packages(self) -> frozenset[str]:
-        """All packages that something needed imports, with what those of the project use."""
+        """Return all packages that needed statements import, with those that project packages use."""
         statements = [self.history.executed[time] for time in self.needed]
         imported = {each for statement in statements for each in (statement.packages | statement.packages_later)}
         return frozenset(imported.union(*map(self._used_by, imported)))
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """Names used whose values before `start` must be those at the end, too: the target does not change them.
+        """Return the names used whose values before `start` the target leaves unchanged, so that they can be compared.
 
         Names of functions, classes and imports are not among them.
         """
@@ -78,7 +79,7 @@ class Slice:
         return tuple(sorted(name for name in used if self._stays(name)))
 
     def makers(self, name: str) -> set[int]:
-        """The times of all that one name's value before `start` depends on."""
+        """Return the times of all statements that one name's value before `start` depends on."""
         return Slice(self.history, self.end, [name], self.captured, alone=True).needed
 
     def _stays(self, name: str) -> bool:
@@ -103,7 +104,7 @@ class Slice:
                 self._resolve(name, time, required)
 
     def _take(self, time: int, used: int) -> None:
-        """Statement `time` is needed, with the functions that it makes used at `used`."""
+        """Mark statement `time` as needed, with the functions that it defines called at `used`."""
         statement = self.history.executed[time]
         self.needed.add(time)
         must = not statement.failed
@@ -118,7 +119,7 @@ class Slice:
                 self._queue.append((name, self.end, must and not found))
 
     def _take_settings(self, time: int) -> None:
-        """Whoever imports a package gets it with what was set in it before, also where they import it again."""
+        """Take the statements that changed settings of the packages which a statement imports, again or first."""
         statement = self.history.executed[time]
         if statement.packages:
             self._due += self._settings(statement.packages, time)
@@ -126,7 +127,7 @@ class Slice:
             self._due += self._settings(statement.packages_later, self.end)
 
     def _settings(self, packages: Iterable[str], until: int) -> list[int]:
-        """The times before `until` at which something was set in these packages, or in what they use."""
+        """Return the times before `until` that changed settings of these packages, or of packages they use."""
         set_in = self.history.settings
         used = {each for package in packages for each in ({package} | self._used_by(package)) & set_in.keys()}
         return sorted({time for package in used for time in set_in[package] if time < until})
@@ -159,7 +160,7 @@ class Slice:
             self._take(changer, changer)
 
     def _binding(self, name: str, binders: Sequence[int]) -> list[int]:
-        """The last binder, and those before it for as long as a binder binds only perhaps."""
+        """Return the last binder, and earlier ones for as long as a binder binds only conditionally."""
         found: list[int] = []
         for time in reversed(binders):
             found.append(time)
@@ -170,7 +171,7 @@ class Slice:
         return found
 
     def _submodules(self, name: str, binders: Sequence[int]) -> list[int]:
-        """`import torch.utils.data` in an earlier cell still counts after `import torch` in a later one."""
+        """Return earlier imports of submodules: `import torch.utils.data` still counts after a later `import torch`."""
         texts: dict[str, int] = {}
         for time in binders:
             statement = self.history.executed[time]

@@ -1,4 +1,4 @@
-"""Values that the job would draw anew: those that are small travel by themselves, the others are refused."""
+"""Find values that the job would draw anew: small ones travel with the submission, others are refused."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _FILES = (
 
 @dataclass
 class Unseeded:
-    """Return values drawn without a seed: by name those that travel, and a problem for each that cannot."""
+    """Values drawn without a seed: by name those that travel, and a problem for each that cannot."""
 
     held: Values = field(default_factory=Values)
     problems: list[Problem] = field(default_factory=list)
 
 
 def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] | None) -> Unseeded:
-    """Return the needed values of the notebook that come out otherwise each time they are made.
+    """Return the needed values of the notebook that differ each time they are computed.
 
-    A module's first weights are left to the seed of the job, unless a cell has trained it.
+    A module's initial weights are left to the seed of the job, unless a cell has trained it.
     """
     found, history = Unseeded(), sliced.history
     doubtful = (history.by_chance | history.by_hash) & sliced.needed
@@ -66,7 +66,10 @@ class Draws:
 
 
 def draws_of(history: History, start: int) -> Draws:
-    """Return what the statements from `start` on draw from before they seed it; bodies of functions do not count."""
+    """Return the generators that the statements from `start` on draw from before they seed them.
+
+    Bodies of functions do not count.
+    """
     drawn: set[str] = set()
     own: set[str] = set()
     for time in range(start, len(history.executed)):
@@ -78,7 +81,7 @@ def draws_of(history: History, start: int) -> Draws:
 
 
 def told(draws: Draws) -> Iterator[str]:
-    """Yield a warning for each generator that the cell draws from and that nothing is known to seed."""
+    """Yield a warning for each generator that the cell draws from and that no statement is found to seed."""
     for package in draws.unseeded:
         yield (
             f"this cell itself draws from {package}, which no cell is known to have seeded: the job draws by its own "

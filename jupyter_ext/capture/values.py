@@ -1,4 +1,4 @@
-"""The values that `--capture` names: written to files, or why they cannot be."""
+"""Write the values that `--capture` names to files, or explain why they cannot be written."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ from kernel_backend.text import size
 
 @dataclass
 class Values:
-    """Values as files, by name, and what stands in the way of the others."""
+    """Captured values as files, by name, and the problems of the others."""
 
     written: dict[str, WrittenValue] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, name: str, namespace: Mapping[str, object], most: int = MAX_BYTES) -> None:
-        """Write the value of a name; raises Refused where it is no value, a secret, or of more than `most` bytes."""
+        """Write the value of a name. Raises Refused where it is no value, a secret, or larger than `most` bytes."""
         self.written[name] = _written(name, namespace, most)
         self.kinds[name] = type(namespace[name]).__name__
 
     def with_others(self, others: Values) -> Values:
-        """These and others."""
+        """Return the union of these values and others."""
         return Values({**self.written, **others.written}, {**self.kinds, **others.kinds}, self.problems)
 
     @property
     def needs(self) -> list[str]:
-        """The notebook's own classes and functions that reading them takes."""
+        """Return the notebook's own classes and functions that reading the values requires."""
         return [need for each in self.written.values() for need in each.needs]
 
     @property
     def files(self) -> dict[str, bytes]:
-        """The members of the archive: the values, and the loaded definitions that they are of."""
+        """Return the archive members: the values, and the loaded definitions that they come from."""
         definitions = {each for written in self.written.values() for each in written.definitions}
         own = {written.file(name): written.data for name, written in self.written.items()}
         return own | {name: data for each in definitions for name, data in travelling(each).items()}
 
     def line(self, name: str, function: str) -> str:
-        """The line that reads a value in the definition."""
+        """Return the line that reads a value in the definition."""
         about = f"{self.kinds[name]}, {size(len(self.written[name].data))}, from the notebook"
         return f'{name} = {function}("{name}")  # {about}'
 
     def record(self, name: str, line: int) -> Captured:
-        """What the snapshot says of it."""
+        """Return the snapshot's record of a value."""
         written = self.written[name]
         digest, count = xxhash.xxh3_128_hexdigest(written.data), len(written.data)
         fields = {"format": written.format, "bytes": count, "digest": digest, "line": line}
@@ -63,7 +63,7 @@ class Values:
 
 
 def values(names: Iterable[str], namespace: Mapping[str, object] | None) -> Values:
-    """The files of these names' values in the notebook."""
+    """Write the values of these names in the notebook to files."""
     found = Values()
     for name in dict.fromkeys(names):
         try:
@@ -74,7 +74,7 @@ def values(names: Iterable[str], namespace: Mapping[str, object] | None) -> Valu
 
 
 def places(sliced: Slice, found: Values) -> dict[str, int]:
-    """Before which statement each value is read: where its name was last bound, and before its first use."""
+    """Return the statement before which each value is read: after its last binding, before its first use."""
     history, placed = sliced.history, dict[str, int]()
     for name, written in found.written.items():
         after = _last(history.binders.get(name, []), sliced.start) + 1
@@ -85,7 +85,7 @@ def places(sliced: Slice, found: Values) -> dict[str, int]:
 
 
 def made_by_target(sliced: Slice, found: Values) -> Iterator[Problem]:
-    """A problem for each value that the cell makes itself."""
+    """Yield a problem for each captured value that the cell binds itself."""
     for name in found.written:
         if any(time >= sliced.start for time in sliced.history.binders.get(name, [])):
             message = f"--capture {name}: this cell makes '{name}' itself. Leave out the option, or what makes it."
@@ -93,14 +93,14 @@ def made_by_target(sliced: Slice, found: Values) -> Iterator[Problem]:
 
 
 def unused(sliced: Slice, found: Values) -> Iterator[str]:
-    """A warning for each value that nothing reads."""
+    """Yield a warning for each captured value that nothing reads."""
     for name in found.written:
         if name not in sliced.read:
             yield f"--capture {name}: it travels, and nothing in the cell uses it"
 
 
 class Refused(Exception):
-    """Why a value cannot travel."""
+    """Reason why a value cannot travel."""
 
 
 def _written(name: str, namespace: Mapping[str, object], most: int) -> WrittenValue:
@@ -138,7 +138,7 @@ def _check_size(count: int, most: int) -> None:
 
 
 def _bytes(value: object) -> int:
-    """How much memory it surely takes, where that is quickly known."""
+    """Return a cheap lower bound of the memory that a value takes, in bytes."""
     count = getattr(value, "nbytes", 0)
     return count if isinstance(count, int) else sys.getsizeof(value)
 

@@ -1,4 +1,4 @@
-"""What a hub has to be told: the service, its role, the scopes that are rights, and where notebooks find it.
+"""Configure a JupyterHub: the service, its role, the scopes for submitters and admins, and its URL for notebooks.
 
 Standard library only: it is imported by the hub.
 """
@@ -23,9 +23,9 @@ SCOPES = {
     },
 }
 STOPS = "delete:servers"  # only where a rule lets idle notebook servers be stopped
-SPAWN_HELPER = "/run/daylight/spawn.sock"  # where it listens unless it is told otherwise
+SPAWN_HELPER = "/run/daylight/spawn.sock"  # where it listens by default
 LEAST_IDLE_S = 900.0  # the hub hears of activity every five minutes
-# What the service itself may ask of the hub, and what the servers' own tokens may beside what hubs let them.
+# Scopes of the service at the hub, and additional scopes of the servers' own tokens.
 READS = ["list:groups", "read:groups", "list:users", "read:users", "read:servers"]
 OF_SERVERS = ["users:activity!user", "access:servers!server", USES, SUBMIT, ADMIN]
 
@@ -39,7 +39,7 @@ def service(
     options: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The entry of `c.JupyterHub.services`; `options` are further ones of `daylight serve`."""
+    """Return the entry of `c.JupyterHub.services`; `options` are further options of `daylight serve`."""
     counted = [f"--slots={slots}"] if slots else []
     if accounts:
         options = [*options, f"--spawn-helper={SPAWN_HELPER}"]
@@ -70,14 +70,14 @@ def daylight(
     options: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Make Daylight a service of the hub whose configuration `c` is; to be called once, after what it adds to.
+    """Make Daylight a service of the hub with the configuration `c`; call it once, after the settings that it extends.
 
-    Everybody may submit, unless `users` or `groups` say who; `admins` are users who may also manage it. The service
-    listens at `url`; `address` is where notebook servers reach it, should that be another one.
-    `accounts` is the Unix user that the service runs as, where trainings run as the accounts of those who submit them.
-    After `idle_servers` seconds in which nothing was done in a notebook server it may be stopped, where an ask within a
-    guarantee lacks its slots; by default none is. Raises ValueError where the hub could not tell so soon, and for an
-    account that there is not.
+    Every user may submit, unless `users` or `groups` restrict that; `admins` are users who may also manage it. The
+    service listens at `url`; `address` is its URL for notebook servers, if that differs.
+    `accounts` is the Unix user that the service runs as, for sites where trainings run as the Unix users who submit
+    them. A notebook server that was idle for `idle_servers` seconds may be stopped where a request within a guarantee
+    lacks slots; by default none is stopped. Raises ValueError where the hub cannot detect idleness that soon, and for a
+    Unix user that does not exist.
     """
     hub = c.JupyterHub
     rights = list(READS)
@@ -110,7 +110,7 @@ def daylight(
 
 
 def _uid(accounts: str | None) -> int:
-    """Of the Unix user that the service runs as, whose port alone notebook servers tell their tokens."""
+    """Return the uid of the service's Unix user: notebook servers send tokens only to a port of that user."""
     if accounts is None:
         return os.getuid()  # the hub's own
     try:
@@ -123,7 +123,7 @@ def _uid(accounts: str | None) -> int:
 
 
 def _merge(hub: Any, roles: list[dict[str, Any]]) -> None:
-    """Add our roles; one that is there under the same name gets our scopes beside its own."""
+    """Add our roles; an existing role of the same name gets our scopes next to its own."""
     present = hub.get("load_roles", [])
     if hasattr(present, "get_value"):  # of a configuration that was only added to
         present = present.get_value([])
@@ -150,7 +150,7 @@ def _put(section: Any, name: str, more: Mapping[str, Any]) -> None:
 
 
 def _below(url: str, base: str) -> str:
-    """The address of the service's routes: below the hub's base and the service's name."""
+    """Return the URL of the service's routes: below the hub's base and the service's name."""
     where = urlsplit(url)
     path = "/".join(part for part in (base.strip("/"), "services", NAME) if part)
     return f"{where.scheme}://{where.netloc}/{path}"

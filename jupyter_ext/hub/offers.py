@@ -1,4 +1,4 @@
-"""Which GPUs a notebook server may have: what a person's quotas leave, in the words of the hub's form."""
+"""Compute the GPU profiles of a notebook server: what the user's quotas leave, as entries of the hub's form."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ SLOTS, POOL, OWNER = "daylight/slots", "daylight/pool", "daylight/owner"  # labe
 
 
 class OfferContext(NamedTuple):
-    """What is known of a person, and of the nodes."""
+    """Accounts of a user and state of the nodes, as far as known."""
 
-    accounts: Sequence[Account] = ()  # their own, and that of the group in which they ask
+    accounts: Sequence[Account] = ()  # their own, and that of the group that they use
     nodes: Sequence[NodeUse] = ()
     known: bool = True  # by the service; else by the hub alone, which does not know what is in use
 
 
 def most(standing: OfferContext, pool: str | None, default: int) -> int:
-    """The most slots that one server may have; `default` where neither a quota nor a node says."""
+    """Return the most slots that one server may have; `default` where neither a quota nor a node limits it."""
     quotas = [account.quota.most for account in standing.accounts if account.quota.most is not None]
     return min([*quotas, *([_largest(standing, pool)] if standing.nodes else [])], default=default)
 
@@ -35,9 +35,9 @@ def offers(
     images: Mapping[str, str],
     default: int,
 ) -> list[dict[str, Any]]:
-    """A `profile_list`: no GPU, which is the default, and so many of each pool as one server may have.
+    """Return a `profile_list`: no GPU, which is the default, and GPU counts of each pool that one server may have.
 
-    A spawner may be used again, so each profile says what it does not have, too.
+    A spawner may be reused, so each profile also resets the settings that it does not use.
     """
     labels = {label: None for selector in pools.values() for label in selector}
 
@@ -64,7 +64,7 @@ def offers(
 
 
 def describe(standing: OfferContext, slots: int, pool: str | None) -> str:
-    """What is left, beside an offer of so many."""
+    """Return the free slots as the description of an offer of that many."""
     if not standing.known:
         return "Daylight does not answer just now: how many are free is not known."
     limits = [each for each in map(_left, standing.accounts) if each is not None]
@@ -82,9 +82,10 @@ def describe(standing: OfferContext, slots: int, pool: str | None) -> str:
 
 
 def refusal(asked: ServerRequest, standing: OfferContext, beside: int = 0) -> str | None:
-    """Why a server may not have what it asks for, with the nearest that it may; None where it may.
+    """Return why a server may not have the slots it requests, with the nearest allowed number; None where it may.
 
-    `beside`: what the person's other servers have, as the hub knows it; the service may not have heard of all of it.
+    `beside` is the number of slots of the user's other servers, as known to the hub: the service may not have been told
+    of all of them.
     """
     if not asked.slots:
         return None
@@ -115,7 +116,7 @@ class _Left(NamedTuple):
 
 
 def _left(account: Account, held: int = 0) -> _Left | None:
-    """What its limit leaves; None where it has no limit."""
+    """Return the slots that an account's limit leaves; None where it has no limit."""
     limit = account.quota.limit
     return None if limit is None else _Left(account, max(0, limit - max(held, account.use.held)))
 
@@ -137,7 +138,7 @@ def _gpus(slots: int) -> str:
 
 
 def _counts(most: int) -> list[int]:
-    """1, 2, 4, 8, ... and the most."""
+    """Return 1, 2, 4, 8, ... and the maximum."""
     powers = [1 << nth for nth in range(most.bit_length()) if 1 << nth <= most]
     return sorted({*powers, *([most] if most else [])})
 
@@ -153,7 +154,7 @@ def _nodes(standing: OfferContext, pool: str | None) -> Iterable[NodeUse]:
 
 
 def _largest(standing: OfferContext, pool: str | None) -> int:
-    """A server is on one node."""
+    """Return the slots of the largest node, since a server runs on one node."""
     return max((node.slots for node in standing.nodes if pool is None or node.pool == pool), default=0)
 
 

@@ -1,4 +1,4 @@
-"""Profiles for kubespawner whose GPUs agree with the quotas, and the hook that holds every spawner to them."""
+"""Define kubespawner profiles with GPUs within the quotas, and a hook that enforces them for every spawner."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernel_backend.model.cluster.quotas import Use
 from kernel_backend.model.cluster.servers import server_request
 
 ANSWER_S = 5.0  # that a form may wait for Daylight
-TOKEN_S = 60  # that the token lives by which it is asked
+TOKEN_S = 60  # lifetime of the token for the request
 
 Hook = Callable[[Any], Awaitable[None]]
 
@@ -29,10 +29,11 @@ def profiles(
     most: int = 8,
     url: str | None = None,
 ) -> Callable[[Any], Awaitable[list[dict[str, Any]]]]:
-    """What `c.KubeSpawner.profile_list` wants: a function of the spawner that offers what its user may have.
+    """Return a value for `c.KubeSpawner.profile_list`: a function of the spawner that offers what its user may have.
 
-    `pools` has the labels of each pool's nodes, `images` the images by the name that people read, `most` the GPUs of
-    one server where neither a quota nor a node bounds them. `url` is where Daylight is, unless `daylight(c)` has said.
+    `pools` maps each pool to the labels of its nodes, `images` maps display names to images. `most` is the number of
+    GPUs of one server where neither a quota nor a node limits it. `url` is Daylight's URL, unless `daylight(c)` has set
+    it.
     """
 
     async def of(spawner: Any) -> list[dict[str, Any]]:
@@ -43,10 +44,10 @@ def profiles(
 
 
 def check_server(*, url: str | None = None, then: Callable[[Any], Any] | None = None) -> Hook:
-    """What `c.Spawner.pre_spawn_hook` wants: refuses a server with more slots than its user may have; `then` goes on.
+    """Return a `c.Spawner.pre_spawn_hook` that refuses servers beyond their user's slots, then calls `then`.
 
-    A form can be passed by, with the hub's API; this cannot. It holds for every spawner:
-    see `server_request` for what counts.
+    A form can be bypassed through the hub's API; this hook cannot. It holds for every spawner: see `server_request` for
+    the options that count.
     """
 
     async def hook(spawner: Any) -> None:
@@ -67,7 +68,7 @@ def check_server(*, url: str | None = None, then: Callable[[Any], Any] | None = 
 
 
 async def offer_context(spawner: Any, url: str | None = None) -> OfferContext:
-    """What the spawner's user may have: as Daylight says, else as the hub's groups do."""
+    """Return the slots that the spawner's user may have, from Daylight, else from the hub's groups."""
     address = url or spawner.environment.get("DAYLIGHT_URL")
     if address:
         token = None
@@ -93,7 +94,7 @@ def _ask(url: str, token: str, own: str, uid: int | None) -> OfferContext:
 
 
 def _without(account: Account, slots: int) -> Account:
-    """The account as it is but for so many slots that it holds."""
+    """Return the account with that many fewer slots held."""
     use = account.use.model_copy(update={"held": account.use.held - slots})
     return account.model_copy(update={"use": use})
 
@@ -108,7 +109,7 @@ def _revoke(spawner: Any, token: str) -> None:
 
 
 def _given(user: Any) -> list[Account]:
-    """What the properties of their first group say; what is in use, the hub does not know."""
+    """Return the quota in the properties of the user's first group; the hub does not know what is in use."""
     first = next(iter(user.groups), None)
     quota = read_quota(first.properties)[0] if first is not None else None
     if first is None or quota is None:
@@ -117,7 +118,7 @@ def _given(user: Any) -> list[Account]:
 
 
 def _beside(spawner: Any) -> int:
-    """How many slots the user's other servers have, those included that are just being started."""
+    """Return the slots of the user's other servers, including those that are starting."""
     total = 0
     for other in spawner.user.spawners.values():
         if other.name != spawner.name and (other.active or other.pending):

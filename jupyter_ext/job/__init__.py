@@ -1,1 +1,1 @@
-"""The job object of a notebook: an experiment's state, metrics, and its trained model."""
+"""Provide the job object of a notebook: an experiment's state, metrics and trained model."""

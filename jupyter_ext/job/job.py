@@ -1,4 +1,4 @@
-"""An experiment as an object of the notebook."""
+"""Define the job object: an experiment as an object in the notebook."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
     from jupyter_ext.job.weights import Weights
 
-MOST = 10_000  # curves, and values of each, that a study is given
+MOST = 10_000  # curves, and values of each, in a study
 
 
 class Job:
-    """Experiment `number`: how it is, what it said, and what came of it. All of it is asked for when it is read."""
+    """Handle of experiment `number`: its state, output and results, fetched whenever they are read."""
 
     def __init__(self, number: int, client: Client | None = None) -> None:
         self.number = number
@@ -45,23 +45,23 @@ class Job:
 
     @property
     def overview(self) -> Overview:
-        """The experiment as it is now; raises NotFound."""
+        """Return the current state of the experiment; raises NotFound."""
         return self._client.experiment(self.number)
 
     @property
     def status(self) -> str:
-        """`queued`, `running`, `completed`, `failed`, ..."""
+        """Return the state: `queued`, `running`, `completed`, `failed`, ..."""
         return self.overview.state
 
     @property
     def params(self) -> dict[str, Value]:
-        """All hyperparameters, defaults included; of a search those that are not searched."""
+        """Return all hyperparameters, defaults included; for a search those that are not searched."""
         return self.overview.experiment.params
 
     def metrics(self, kind: Kind | None = None, trial: int | None = None) -> pandas.DataFrame | list[dict[str, Any]]:
-        """A row for each report: kind, step, epoch and the metrics; a DataFrame where pandas is installed.
+        """Return a row for each report: kind, step, epoch and the metrics; a DataFrame where pandas is installed.
 
-        Of a search those of `trial`, or of the best.
+        For a search they are those of `trial`, by default the best.
         """
         rows = [_row(report) for report in self._client.reports(self.number, self._meant(trial), kind)]
         if importlib.util.find_spec("pandas") is None:
@@ -71,9 +71,9 @@ class Job:
         return pandas.DataFrame(rows, columns=None if rows else ["kind", "step", "epoch"])
 
     def logs(self, rank: int | None = None, attempt: int | None = None, trial: int | None = None) -> str:
-        """What a rank printed: of the one that failed first, else rank 0, in the newest attempt.
+        """Return the output of a rank in the newest attempt: by default the first rank that failed, else rank 0.
 
-        Of a search that of `trial`, or of the best.
+        For a search it is that of `trial`, by default the best.
         """
         text, offset, trial = "", 0, self._meant(trial)
         while True:
@@ -81,33 +81,33 @@ class Job:
             text += chunk.text
             if chunk.offset >= chunk.size or chunk.offset == offset:
                 return text
-            # On with the same file, should another attempt begin meanwhile.
+            # Continue with the same file, should another attempt begin meanwhile.
             offset, attempt, rank = chunk.offset, chunk.attempt, chunk.rank
 
     def checkpoints(self) -> list[CheckpointInfo]:
-        """Its committed checkpoints."""
+        """Return the committed checkpoints."""
         return self._client.checkpoints(self.number)
 
     def artifacts(self) -> list[Artifact]:
-        """What its trials have kept with `run.artifact`, by trial and name."""
+        """Return the artifacts that the trials saved with `run.artifact`, by trial and name."""
         return self._client.artifacts(self.number)
 
     def artifact(self, name: str, trial: int | None = None) -> bytes:
-        """The bytes of what was kept under this name: by the trial, of a search by the best; raises NotFound."""
+        """Return the bytes of a trial's artifact, for a search by default the best trial's; raises NotFound."""
         return self._client.artifact(self.number, self._meant(trial), name)
 
     def source(self) -> str:
-        """The definition that was submitted."""
+        """Return the definition that was submitted."""
         return self._client.source(self.number)[0]
 
     def diff(self, other: Job | int) -> Diff:
-        """What differs between this experiment and another, the likeliest cause first, and what came of it."""
+        """Compare this experiment with another: the differences, the likeliest cause first, and the results."""
         return self._client.diff(self.number, other.number if isinstance(other, Job) else other)
 
     def rerun(self, *, trust: bool = False, **params: Value) -> Job:
-        """Its snapshot again, with other hyperparameters where they are given; what is not as it was is printed.
+        """Submit its snapshot again, with the given hyperparameters replaced; prints what differs from the original.
 
-        Another person's code runs as yours only with `trust=True`, and raises Forbidden without.
+        Another user's code runs as yours only with `trust=True`; without it Forbidden is raised.
         """
         planned = plan(self._client, self.number, params, {}, trust=self.overview.experiment.owner if trust else None)
         for note in planned.notes:
@@ -115,18 +115,18 @@ class Job:
         return Job(self._client.rerun(self.number, planned.asked).experiment.number, self._client)
 
     def verify(self, *, trust: bool = False) -> Results:
-        """Its first steps again, from its first checkpoint to its next: whether the bits agree. Waits for it.
+        """Rerun its first steps, from its first checkpoint to the next, and return whether the bits agree.
 
-        `trust` as for `rerun`.
+        Waits for the result. `trust` as for `rerun`.
         """
         planned = plan(self._client, self.number, {}, {}, trust=self.overview.experiment.owner if trust else None)
         again = Job(self._client.retrain(self.number, planned.asked).experiment.number, self._client).wait()
         return self.diff(again).results
 
     def best(self) -> dict[str, float]:
-        """What the best validation of its trial found, of a search that of the best trial; empty before the first.
+        """Return the best validation metrics of its trial, for a search of the best trial; empty before the first.
 
-        The best is the one with the best value of the experiment's metric; where none has had one, the newest.
+        The best is the one with the best value of the experiment's metric; the newest where none has a value.
         """
         front = self.overview.front
         if front is None or front.best is None:
@@ -136,23 +136,23 @@ class Job:
 
     @property
     def best_params(self) -> dict[str, Value]:
-        """The hyperparameters of the best trial so far, those that are not searched among them."""
+        """Return the hyperparameters of the best trial so far, including those that are not searched."""
         front = self.overview.front
         return dict(front.params) if front else {}
 
     def trials(self) -> pandas.DataFrame:
-        """The trials of a search, a row each: state, units, values, what they took, and their hyperparameters.
+        """Return the trials of a search, one row each: state, units, values, usage and hyperparameters.
 
         Raises InvalidRequest where pandas is not installed, and Conflict where it is no search.
         """
         return frame(self._client, self.number)
 
     def to_optuna(self) -> optuna.Study:
-        """A search as a study of Optuna's, in memory: its plots, its dashboard and its importances work on that.
+        """Return a search as an Optuna study in memory, for Optuna's plots, dashboard and importances.
 
-        Trials that rest or were given up are pruned ones; a trial's value is the best that it has had, and those at
-        the ends of units are its intermediate values. Raises InvalidRequest where Optuna is not installed, and
-        Conflict where it is no search.
+        Paused and pruned trials become pruned ones. A trial's value is its best, and its values at the ends of units
+        are its intermediate values. Raises InvalidRequest where Optuna is not installed, and Conflict where it is no
+        search.
         """
         from kernel_backend.search.report.study import study
 
@@ -163,59 +163,59 @@ class Job:
         return study(name, experiment.config.metric.mode, experiment.space, rows, curves.lines)
 
     def promote(self, trial: int) -> Job:
-        """Let a trial of a search go on next, whatever its rank; raises Conflict where it has ended."""
+        """Promote a trial of a search next, whatever its rank; raises Conflict where it has ended."""
         self._client.promote(self.number, trial)
         return self
 
     def prune(self, trial: int) -> Job:
-        """Give a trial of a search up for good; raises Conflict where it has ended."""
+        """Prune a trial of a search for good; raises Conflict where it has ended."""
         self._client.prune(self.number, trial)
         return self
 
     def extend(
         self, trials: int | None = None, budget: str | float | None = None, max_time: str | float | None = None
     ) -> Job:
-        """Let a search have so many trials, so much slot time (`20gpuh`) or time since its submission (`8h`), in all.
+        """Set the totals of a search: trials, slot time (`20gpuh`) or time since its submission (`8h`).
 
-        One that has completed goes on. Raises Conflict where that is less than it has had.
+        A completed search continues. Raises Conflict where a total is less than it has used.
         """
         self._client.extend(self.number, extension(trials, budget, max_time))
         return self
 
     def wait(self, timeout: float | None = None) -> Job:
-        """Return when it has ended, or after `timeout` seconds; raises ExperimentFailed where it failed or is stuck."""
+        """Wait until it has ended, or for `timeout` seconds; raises ExperimentFailed where it failed or is stuck."""
         for look in follow(self._client, self.overview, timeout):
             overview = look.overview
         raise_if_failed(overview)
         return self
 
     def rename(self, name: str) -> Job:
-        """Give it another name."""
+        """Rename the experiment."""
         self._client.label(self.number, checked(LabelEdit, name=name))
         return self
 
     def note(self, text: str) -> Job:
-        """Write a note on it in place of the one of before; an empty text removes it."""
+        """Replace the experiment's note; an empty text removes it."""
         self._client.label(self.number, checked(LabelEdit, note=text))
         return self
 
     def tag(self, *add: str, remove: Iterable[str] = ()) -> Job:
-        """Add tags and remove others; raises InvalidRequest for one that cannot be."""
+        """Add tags and remove others; raises InvalidRequest for an invalid tag."""
         self._client.label(self.number, LabelEdit(add_tags=add, remove_tags=tuple(remove)))
         return self
 
     def stop(self) -> Job:
-        """End it for good."""
+        """Stop the experiment for good."""
         self._client.stop(self.number)
         return self
 
     def pause(self) -> Job:
-        """Commit a checkpoint and give the slots back."""
+        """Pause the experiment: commit a checkpoint and release the slots."""
         self._client.pause(self.number)
         return self
 
     def resume(self, slots: int | None = None) -> Job:
-        """Queue it again, on another number of slots where one is given: what that means for its bits is printed."""
+        """Queue it again, optionally on another number of slots; prints how that affects reproducibility."""
         before = self.overview
         after = self._client.resume(self.number, slots)
         for note in [*already_text(before), *new_notes(before, after)]:
@@ -223,7 +223,7 @@ class Job:
         return self
 
     def show(self, view: str | None = None) -> None:
-        """Show it here, as a `card` or a `widget`; by default as the front end needs."""
+        """Display it here, as a `card` or a `widget`; by default as the frontend needs."""
         widget = wants_widget(view, this_shell())
         LiveView(self._client, widget=widget).show(self.overview, final=True)
 
@@ -236,13 +236,15 @@ class Job:
         trust: bool = False,
         wait: bool = True,
     ) -> torch.nn.Module:
-        """A trial's model in evaluation mode: with the newest weights, those of a step, or the best by its metric.
+        """Return a trial's model in evaluation mode, with the newest weights, the best, or those of a step.
 
-        Of a search it is the best trial so far, where no `trial` is named; of a training with `--ema` they are the
-        averaged weights, and `weights="model"` takes the plain ones instead. Runs the submitted definition in this
-        process: another person's only with `trust=True`, and raises Forbidden without. Where the newest (or the best)
-        checkpoint is damaged, the next one is taken, and that is said; raises NotFound where there is none.
-        While it trains it is waited for, unless a `step` is named or `wait=False`; an interrupt takes what is there.
+        For a search, `trial` defaults to the best so far. For a training with `--ema` the weights are the averaged
+        ones, and `weights="model"` takes the plain ones instead. The best is judged by the experiment's metric. Runs
+        the submitted definition in this process: another user's only with `trust=True`, else Forbidden is raised.
+        Where the newest (or the best) checkpoint is damaged, the next one is taken and that is printed; raises
+        NotFound where there is none.
+        A running training is waited for, unless a `step` is named or `wait=False`; an interrupt takes the weights
+        that exist so far.
         """
         from jupyter_ext.job.unfinished import until_trained
         from jupyter_ext.job.weights import load
@@ -260,7 +262,7 @@ class Job:
             try:
                 return load(self._client, self.number, choices, weights)
             except NotFound:
-                # A training lets its older ones go, also while they are read: by now another one is meant.
+                # A training deletes its older ones, also while they are read: choose again.
                 if step is not None or choices[0].id in {each.id for each in self._committed(trial)}:
                     raise
 
@@ -294,7 +296,7 @@ class Job:
 
 
 def raise_if_failed(overview: Overview) -> None:
-    """Raise ExperimentFailed with the first failure's own frames, if the experiment has failed or is stuck."""
+    """Raise ExperimentFailed with the first failure's frames, if the experiment failed or is stuck."""
     number = overview.experiment.number
     if overview.stuck is not None:
         text = f"experiment #{number} is paused: {overview.stuck.message}; then: %dl resume {number}"
@@ -310,7 +312,7 @@ def raise_if_failed(overview: Overview) -> None:
 
 
 def final_lines(overview: Overview) -> list[str]:
-    """How it ended, and each validation metric, of a search the best trial's, on its own line: `accuracy 0.953`."""
+    """Return the final state and each validation metric (of a search the best trial's): `accuracy 0.953`."""
     lines = [line for line in (head_text(overview, time.time()), search_text(overview)) if line]
     for trial in [overview.front] if overview.front else []:
         lines += [metrics_text({name: value}) for name, value in trial.metrics.items()]

@@ -1,4 +1,4 @@
-"""The notebook's own classes in place of a definition's, where they mean the same."""
+"""Replace a definition's classes by the notebook's own, where they are equivalent."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _ABOUT = {"__module__", "__dict__", "__weakref__", "__doc__", "__firstlineno__",
 
 
 def with_own_classes(model: torch.nn.Module, module: ModuleType, notebook: Mapping[str, Any]) -> torch.nn.Module:
-    """The model, whose parts are of the notebook's classes of the same names wherever these are the same as its own.
+    """Return the model with its parts changed to the notebook's classes of the same names, where these are equivalent.
 
-    `isinstance(net, Net)` is true then, and what is pickled is read where the notebook's cells have run.
+    `isinstance(net, Net)` is true then, and pickles of it can be read where the notebook's cells have run.
     """
     same = _Same(module.__dict__, notebook)
     for part in model.modules():
@@ -27,14 +27,14 @@ def with_own_classes(model: torch.nn.Module, module: ModuleType, notebook: Mappi
 
 
 class _Same:
-    """Whether things of two namespaces mean the same, by what they are made of and what they refer to."""
+    """Comparison of objects of two namespaces by their contents and by the objects that they refer to."""
 
     def __init__(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
         self._one, self._other = one, other
         self._compared: set[tuple[int, int]] = set()  # those that are being compared count as equal
 
     def classes(self, one: type, other: type) -> bool:
-        """Whether two classes have the same bases, methods and values."""
+        """Return whether two classes have the same bases, methods and values."""
         if one is other:
             return True
         if (id(one), id(other)) in self._compared:
@@ -80,7 +80,7 @@ class _Same:
         )
 
     def _code(self, one: CodeType, other: CodeType) -> bool:
-        """Whether two functions' code is the same but for its place, and so is what it finds by name."""
+        """Return whether two functions have the same code, ignoring location, and equivalent objects by name."""
         if (one.co_code, one.co_names, one.co_varnames, one.co_freevars) != (
             other.co_code,
             other.co_names,

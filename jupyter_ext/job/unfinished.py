@@ -1,4 +1,4 @@
-"""Weights of a training that is not over: waited for, or taken as they are with a word about it."""
+"""Wait for a training that is not over before its weights are loaded, or report that they are partial."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _GOES_ON = (ExperimentState.ACTIVE, ExperimentState.STOPPING)
 
 
 def until_trained(client: Client, overview: Overview, trial: int | None) -> None:
-    """Return when the experiment, or one `trial` of its search, trains no more; an interrupt only ends the waiting.
+    """Wait until the experiment, or one `trial` of its search, trains no more; an interrupt only ends the waiting.
 
-    Prints what is waited for, and how far it was where its training has not come to its end.
+    Prints the reason for waiting, and the progress reached where the training has not completed.
     """
     if not _goes_on(overview, trial):
         _tell_unfinished(overview)
@@ -53,7 +53,7 @@ def _tell_unfinished(overview: Overview) -> None:
 
 
 def _how_far(overview: Overview, trial: int | None) -> str:
-    """`#127, epoch 3/8`."""
+    """Return `#127, epoch 3/8`."""
     name = f"#{overview.experiment.number}" + (f".{trial}" if trial is not None else "")
     front = _trial(overview, trial)
     if front is None or front.step == 0:

@@ -1,4 +1,4 @@
-"""A trained model out of a checkpoint: the definition is run here, the weights come over from the service."""
+"""Load a trained model from a checkpoint: run the definition here and download the weights."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Weights = Literal["auto", "model", "ema"]
 
 
 def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> torch.nn.Module:
-    """The model with the weights of the first of these checkpoints that is whole, in evaluation mode.
+    """Return the model with the weights of the first intact checkpoint of these, in evaluation mode.
 
-    Says on standard error which were damaged; raises CheckpointDamaged where all of them are.
+    Reports damaged ones on standard error; raises CheckpointDamaged where all of them are.
     """
     if weights not in ("auto", "model", "ema"):
         raise InvalidRequest(f"weights={weights!r}: must be auto, model or ema")
@@ -55,7 +55,7 @@ def _manifest(client: Client, number: int, info: CheckpointInfo) -> Manifest:
 
 
 def _state(client: Client, number: int, manifest: Manifest, weights: Weights) -> dict[str, Any]:
-    """The `state_dict` of the averaged weights or of the plain ones."""
+    """Return the `state_dict` of the averaged weights or of the plain ones."""
     from kernel_backend.checkpoints.writer import decode, unflatten
 
     name = "ema" if weights == "ema" or (weights == "auto" and "ema" in manifest.state) else "model"
@@ -85,7 +85,7 @@ def _model(client: Client, number: int, params: dict[str, Value]) -> torch.nn.Mo
 
 
 def _silent() -> Run:
-    """The loop value `run` where a model is only made again: what it would keep was kept when it was trained."""
+    """Return a loop value `run` for a model that is only constructed: artifacts were saved when it was trained."""
     from kernel_backend.artifacts.run import Run
 
     run = Run()

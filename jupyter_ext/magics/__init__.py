@@ -1,1 +1,1 @@
-"""The magics `%%dlsubmit` and `%dl`: parse a line, capture the cell, submit, and show the answer."""
+"""Provide the magics `%%dlsubmit` and `%dl`: parse a line, capture the cell, submit, show the answer."""

@@ -1,4 +1,4 @@
-"""Completion of `%dl` in a cell, with the experiments and nodes of a service that runs."""
+"""Complete `%dl` in a cell, with the experiments and nodes of a running service."""
 
 from __future__ import annotations
 

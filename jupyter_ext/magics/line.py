@@ -1,4 +1,4 @@
-"""The line behind a magic: words, with `{expression}` filled in from the notebook."""
+"""Split the line of a magic into words and fill in `{expression}` from the notebook."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _EXPRESSION = re.compile(r"\{([^{}]+)\}")
 
 
 def words(line: str, namespace: Mapping[str, object]) -> list[str]:
-    """The line at its spaces, but for those in quotes and brackets; `lr={rate}` gets the notebook's `rate`.
+    """Split the line at spaces outside quotes and brackets; `lr={rate}` gets the notebook's `rate`.
 
-    Quotes go where they surround an option's value and stay in `name='a b'`, where they say that it is text.
-    Raises InvalidRequest for a quote that is not closed, and for an expression that cannot be evaluated.
+    Quotes around an option's value are removed. Those in `name='a b'` stay, where they mark a string.
+    Raises InvalidRequest for an unclosed quote, and for an expression that cannot be evaluated.
     """
     return [_expanded(_unquoted(word), namespace) for word in _split(line)]
 
@@ -53,7 +53,7 @@ def _expanded(word: str, namespace: Mapping[str, object]) -> str:
             return found[0]  # a value: blocks=[{'kind':'conv'}]
         try:
             return str(eval(found[1], {}, dict(namespace)))
-        except Exception as error:  # whatever the expression raises is what the person must see
+        except Exception as error:  # whatever the expression raises is what the user must see
             raise InvalidRequest(f"{found[0]} cannot be filled in: {type(error).__name__}: {error}") from None
 
     return _EXPRESSION.sub(value, word)

@@ -1,4 +1,4 @@
-"""`%%dlsubmit` below comments and empty lines: IPython wants a cell magic on the first line."""
+"""Move `%%dlsubmit` above comments and empty lines: IPython requires a cell magic on the first line."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ _MAGIC = "%%dlsubmit"
 
 
 def magic_first(lines: list[str]) -> list[str]:
-    """Return a cell's lines with `%%dlsubmit` moved above the comments and empty lines that it stands below.
+    """Return a cell's lines with `%%dlsubmit` moved above the comments and empty lines that precede it.
 
-    An empty line takes its place, so that the lines of the body count as in the cell. For IPython's
+    An empty line takes its position, so that the lines of the body count as in the cell. For IPython's
     `input_transformers_cleanup`.
     """
     at = _place(lines)
@@ -16,12 +16,12 @@ def magic_first(lines: list[str]) -> list[str]:
 
 
 def first_line(cell: str) -> int:
-    """The line of the cell where the body begins that IPython gives the magic."""
+    """Return the line of the cell where the body that IPython passes to the magic begins."""
     return 1 if _place(cell.split("\n")) else 2
 
 
 def _place(lines: list[str]) -> int:
-    """The index of the line with the magic; 0 where something else stands above it, or nothing does."""
+    """Return the index of the line with the magic; 0 where other code precedes it, or there is none."""
     for index, line in enumerate(lines):
         if line.split()[:1] == [_MAGIC] and line.startswith(_MAGIC):
             return index

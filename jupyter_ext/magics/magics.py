@@ -1,4 +1,4 @@
-"""`%%dlsubmit` and `%dl`: a magic parses its line, captures, calls the client and shows what came back."""
+"""Define `%%dlsubmit` and `%dl`: parse the line, capture, call the client and show the result."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def _parser() -> OptionParser:
 
 @magics_class
 class DaylightMagics(Magics):
-    """The two magics of one kernel, and what it has executed."""
+    """Magics of one kernel, with the record of its executed cells."""
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
         self.kernel: Any = shell
         self.recorder = Recorder(shell)
-        self.told: set[str] = set()  # notes that need no second reading
+        self.told: set[str] = set()  # notes that the user has read already
 
     @no_var_expand
     @line_cell_magic
@@ -133,9 +133,9 @@ class DaylightMagics(Magics):
         return replace(capture, warnings=(*capture.warnings, *changed))
 
     def _define(self, cell: str, definition: Definition) -> None:
-        """The cell's definitions, in the notebook too; an error is shown and changes nothing about the experiment.
+        """Run the cell's definitions in the notebook too; an error is shown and does not affect the experiment.
 
-        A role takes no name from a value of the notebook that is no function: a trained `model` stays what it is.
+        A role never overwrites a notebook value that is not a function: a trained `model` stays as it is.
         """
         names, held = {each.attribute for each in definition.functions.values()}, self.kernel.user_ns
         values = {name: held[name] for name in names if name in held and not isinstance(held[name], FunctionType)}
@@ -156,7 +156,7 @@ DaylightMagics.dl.__doc__ = HELP
 
 
 def load(shell: Any) -> None:
-    """Register the magics, and remember what is executed from here on."""
+    """Register the magics, and record executed cells from here on."""
     if getattr(shell, _ATTRIBUTE, None) is None:
         magics = DaylightMagics(shell)
         magics.recorder.register()
@@ -167,7 +167,7 @@ def load(shell: Any) -> None:
 
 
 def unload(shell: Any) -> None:
-    """Stop listening to the kernel."""
+    """Unregister the callbacks of the kernel."""
     magics = getattr(shell, _ATTRIBUTE, None)
     if magics is not None:
         magics.recorder.unregister()
@@ -182,7 +182,7 @@ def _client() -> Client:
 
 
 def _file(words: list[str]) -> Path:
-    """The file that the words name, which is taken out of them."""
+    """Remove the file from the words and return it; raises InvalidRequest."""
     named = next((word for word in words if "=" not in word), None)
     if named is None:
         raise InvalidRequest("nothing to submit: write functions below %%dlsubmit, or name a file: %dlsubmit train.py")

@@ -1,4 +1,4 @@
-"""What the kernel has executed, in order: kept from the moment that the extension is loaded, and `In` before it."""
+"""Record the cells that the kernel executes, starting with the history before the extension was loaded."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jupyter_ext.project import Imported
 
 
 class Recorder:
-    """The executed cells of one kernel, oldest first, as `capture_cell` wants them."""
+    """Executed cells of one kernel, oldest first, in the form that `capture_cell` takes."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._began = 0.0
-        self.started = time.time()  # when we began to listen: a notebook saved before tells of another session
+        self.started = time.time()  # when recording began: a notebook saved before is from another session
         self._body: tuple[int | None] | None = None
         self._kept = frozenset[str]()
         self._depth = 0  # of cells within a cell: some magics, such as %%capture, run their body as one
@@ -26,29 +26,29 @@ class Recorder:
         self.imported.look()
         self.running = ""  # the text of the cell that runs now
         past = list(shell.history_manager.input_hist_raw)[1:]
-        # The last one is the cell that loads us: its end will be heard of.
+        # The last one is the cell that loads the extension: `after` will be called for it.
         self.cells = [Cell(source, number=number) for number, source in enumerate(past[:-1], start=1)]
 
     def register(self) -> None:
-        """Listen to the kernel."""
+        """Register the callbacks of the kernel."""
         self._shell.events.register("pre_run_cell", self.before)
         self._shell.events.register("post_run_cell", self.after)
 
     def unregister(self) -> None:
-        """Listen no more."""
+        """Unregister the callbacks of the kernel."""
         self._shell.events.unregister("pre_run_cell", self.before)
         self._shell.events.unregister("post_run_cell", self.after)
 
     def before(self, info: Any) -> None:
-        """A cell is about to run."""
+        """Note that a cell is about to run."""
         self._depth += 1
         if self._depth == 1:
             self._began, self.running, self._body = time.monotonic(), info.raw_cell, None
             self._kept = frozenset()
 
     def after(self, result: Any) -> None:
-        """A cell has run, or failed; one that was no Python has done nothing."""
-        self._depth = max(self._depth - 1, 0)  # we may have begun to listen within a cell
+        """Record a cell that ran or failed; a cell that was not valid Python has no effect."""
+        self._depth = max(self._depth - 1, 0)  # recording may have begun within a cell
         if self._depth:
             failed = result.error_in_exec
             line = failed_line(result.info.raw_cell, failed, self._shell.user_ns) if failed is not None else None
@@ -72,18 +72,18 @@ class Recorder:
             kept=self._kept,
         )
         self.cells.append(cell)
-        analyse(cell.source)  # now, while nobody waits for it
+        analyse(cell.source)  # now, while the user is not waiting
 
     def body_ran(self, error_line: int | None, kept: Collection[str] = ()) -> None:
-        """The running cell's magic ran its body, whatever the magic itself may raise later.
+        """Note that the running cell's magic ran its body, whatever the magic itself raises later.
 
-        The functions in `kept` are not bound: the notebook has kept its own values of these names.
+        The functions in `kept` are not bound: the notebook retained its own values of these names.
         """
         self._body, self._kept = (error_line,), self._kept | frozenset(kept)
 
 
 def failed_line(source: str, error: BaseException, namespace: dict[str, Any]) -> int:
-    """The line of the cell that an exception came through; the first where it cannot be told."""
+    """Return the line of the cell that an exception passed through; the first where it is unknown."""
     lines = [frame.tb_lineno for frame in _frames(error.__traceback__) if frame.tb_frame.f_globals is namespace]
     blank = len(source) - len(source.lstrip("\n"))
     if not lines:

@@ -1,4 +1,4 @@
-"""Answers in a cell: a renderer for each kind."""
+"""Render answers of `%dl` in a cell, with one renderer for each kind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kernel_backend.text.terminal import tell
 
 
 class Cell:
-    """The console of one `%dl` line: tables and cards as MIME bundles, the rest as text."""
+    """Console of one `%dl` line: tables and cards as MIME bundles, the rest as text."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._view: str | None = getattr(arguments, "view", None)
@@ -41,22 +41,22 @@ class Cell:
             tell(note)
 
     def say(self, text: str) -> None:
-        """Print it."""
+        """Print the text."""
         tell(text)
 
     def note(self, text: str) -> None:
-        """Leave it to the experiment's card."""
+        """Print nothing: the experiment's card shows the note."""
 
     def agrees(self, question: str) -> bool:
-        """Take the line for the answer."""
+        """Agree always: the user confirmed by running the line."""
         return True
 
     def waits(self, asked: bool | None) -> bool:
-        """Wait where nobody looks, unless the line says otherwise."""
+        """Wait in a headless kernel, unless the line says otherwise."""
         return headless(this_shell()) if asked is None else asked
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
-        """Show a card, or lines where nobody looks, until it has ended; raises ExperimentFailed."""
+        """Show a card, or lines in a headless kernel, until it has ended; raises ExperimentFailed."""
         return Waited(wait(client, overview, captured, plain=headless(this_shell()), quiet=quiet))
 
     def table(self, found: Table) -> None:
@@ -77,7 +77,7 @@ class Cell:
         tell("".join(log.lines).rstrip() or log.empty, log=True)
 
     def comparison(self, found: Comparison) -> None:
-        """Show what differs."""
+        """Show the differences."""
         _display(diff_bundle(found.diff))
 
     def card(self, card: Card) -> None:
@@ -86,7 +86,7 @@ class Cell:
         LiveView(card.client, widget=widget).show(card.overview, final=True)
 
     def started(self, started: Started) -> None:
-        """Show a new experiment as it goes on."""
+        """Show a new experiment and its progress."""
         show(started.client, started.overview, started.captured)
 
 

@@ -1,4 +1,4 @@
-"""What travels beside the cell: local modules that it imports, and files that `--include` names."""
+"""Collect project files that travel with a cell: imported local modules, and files named by `--include`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that a definition needs beside itself: local modules that it imports, and what `--include` names."""
+"""Collect the files that a definition needs: local modules that it imports, and those named by `--include`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMIT = 64_000_000  # bytes, unless --project-limit says another
 
 @dataclass(frozen=True)
 class ProjectFiles:
-    """What goes into the archive beside the definition: `files` by their names in it."""
+    """Members of the archive next to the definition: `files` by their names in it."""
 
     project: Project | None = None
     files: dict[str, bytes] = field(default_factory=dict)
@@ -43,13 +43,13 @@ def collect(
     include: Sequence[str] = (),
     limit: int = LIMIT,
 ) -> ProjectFiles:
-    """The local modules that `source` imports, theirs in turn, and what `include` names (relative to `place.cwd`).
+    """Collect the local modules that `source` imports, directly or not, and what `include` names below `place.cwd`.
 
-    `where` says a line of `source` in the person's words. Raises nothing: what stands in the way is in `problems`.
+    `where` translates a line of `source` into a location shown to users. Raises nothing: problems are in `problems`.
     """
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):  # told by whoever parses the definition
+    except (SyntaxError, ValueError, RecursionError):  # reported by the parser of the definition
         tree = ast.Module([], [])
     # A notebook's own changes of the module path have been made; those of a file are yet to come.
     added = added_folders(tree, search) if search else []
@@ -66,7 +66,7 @@ class _Collector:
         self.sure = sure  # that a module that is not found will not be there when it is imported
         self.tree = Tree(place.root)
         self.sizes: dict[Path, int] = {}
-        self.entries: dict[Path, str] = {}  # file -> what of the project it is a part of, as a person looks at it
+        self.entries: dict[Path, str] = {}  # file -> the part of the project that it belongs to, as shown to users
         self.paths: dict[str, None] = {}
         self.taken: dict[str, Path] = {}
         self.warnings: list[str] = []
@@ -77,7 +77,7 @@ class _Collector:
     # Modules
 
     def follow(self, first: Sequence[Import]) -> None:
-        """Take the local ones of these modules, and what they import."""
+        """Take the local ones of these modules, and their imports."""
         for each in first:
             self._check(each)
         queue = deque((name, True) for each in first for name in _names(each))
@@ -99,7 +99,7 @@ class _Collector:
             self.warnings.append(f"{what}: what is put into sys.path is known only when it runs")
 
     def _take(self, name: str, own: bool) -> list[Import]:
-        """Ship this module if it is local; what it imports for its part."""
+        """Take this module if it is local, and return its imports."""
         top = self.modules.find(name.split(".")[0])
         found = None if top is None or top.name in OURS or is_third_party(top) else self.modules.find(name)
         if found is None or top is None:
@@ -131,7 +131,7 @@ class _Collector:
     # Files
 
     def include(self, pattern: str) -> None:
-        """Take a file, a folder or all that a glob finds; what is named so travels though it may be ignored."""
+        """Take a file, a folder or all matches of a glob, even if they are ignored."""
         found = sorted(glob.glob(os.path.join(self.place.cwd, os.path.expanduser(pattern)), recursive=True))
         if not found:
             self._problem("include", pattern, f"--include {pattern}: there is nothing of that name in {self.place.cwd}")
@@ -163,7 +163,7 @@ class _Collector:
     # The end
 
     def read(self, limit: int) -> ProjectFiles:
-        """All of it, read; of too much the smallest files as far as the limit goes, for there may be more to tell."""
+        """Read all files; beyond the limit, the smallest that fit, so that further problems can be reported."""
         left = [f"{self._name(each)} leads out of the project folder and does not travel" for each in self.tree.left]
         if sum(self.sizes.values()) > limit:
             self._problem("size", "project", self._too_large(limit))
@@ -187,7 +187,7 @@ class _Collector:
             try:
                 yield path, path.read_bytes()
             except FileNotFoundError as error:
-                if path.suffix == ".py":  # another file may have been an editor's, for a moment
+                if path.suffix == ".py":  # another file may have been a temporary one of an editor
                     self._unreadable(path, error)
             except OSError as error:
                 self._unreadable(path, error)
@@ -214,7 +214,7 @@ class _Collector:
 
 
 def _storable(path: Path) -> bool:
-    """Whether every system can write a file of this name."""
+    """Return whether every system can write a file of this name."""
     try:
         return "\\" not in str(path) and bool(str(path).encode())
     except UnicodeEncodeError:  # the name is no UTF-8
@@ -222,7 +222,7 @@ def _storable(path: Path) -> bool:
 
 
 def _names(wanted: Import) -> Iterator[str]:
-    """`a`, `a.b`, `a.b.c` of `from a.b import c`."""
+    """Yield `a`, `a.b`, `a.b.c` of `from a.b import c`."""
     parts = wanted.name.split(".")
     yield from (".".join(parts[: end + 1]) for end in range(len(parts)))
     yield from (f"{wanted.name}.{each}" for each in wanted.perhaps)
@@ -232,6 +232,6 @@ def _parsed(file: Path) -> ast.Module:
     if file.suffix == ".py":
         try:
             return ast.parse(file.read_bytes())
-        except (OSError, SyntaxError, ValueError, RecursionError):  # told when it is read, or run
+        except (OSError, SyntaxError, ValueError, RecursionError):  # reported when it is read, or run
             pass
     return ast.Module([], [])

@@ -1,4 +1,4 @@
-"""The files below a folder that travel with it, by what is ignored and where links lead."""
+"""List the files below a folder that travel with it, by ignore rules and link targets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_ext.project.ignored import Ignored
 
 
 class Tree:
-    """Goes through folders of the project; `left` names links that lead out of it, which stay behind."""
+    """Walker over project folders. `left` lists links that lead out of the project, which do not travel."""
 
     def __init__(self, root: Path) -> None:
         self.left: list[Path] = []
@@ -19,7 +19,7 @@ class Tree:
         self._ignored = Ignored(root)
 
     def files(self, folder: Path, ignored: Ignored | None = None) -> Iterator[tuple[Path, int]]:
-        """Regular files below a folder, with their bytes, in a fixed order; raises OSError for one it may not list."""
+        """Yield regular files below a folder with their bytes, sorted; raises OSError for an unreadable folder."""
         yield from self._files(folder, ignored or self._ignored, frozenset({folder.resolve()}))
 
     def _files(self, folder: Path, ignored: Ignored, above: frozenset[Path]) -> Iterator[tuple[Path, int]]:

@@ -1,4 +1,4 @@
-"""What `.gitignore` and `.daylightignore` leave behind, and what never travels."""
+"""Apply the rules of `.gitignore` and `.daylightignore`, and exclude files that never travel."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _RULES = (".gitignore", ".daylightignore")  # the second has the last word
 
 
 class Ignored:
-    """The rules of a tree of folders: those of a deeper folder come first, as git has it."""
+    """Ignore rules of a directory tree. As in git, those of a deeper folder take precedence."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._rules = cache(_rules)
 
     def __call__(self, path: Path, folder: bool) -> bool:
-        """Whether a path under the root stays behind."""
+        """Return whether a path under the root is excluded."""
         if path.name in NEVER or (folder and (path / "pyvenv.cfg").is_file()):
             return True
         for above in path.parents:
@@ -35,7 +35,7 @@ class Ignored:
         return False
 
     def file(self, path: Path) -> bool:
-        """Whether a file stays behind for its own sake, or for that of a folder on the way to it."""
+        """Return whether a file is excluded by itself, or by a folder on the way to it."""
         above = [each for each in path.parents if each != self._root and each.is_relative_to(self._root)]
         return self(path, False) or any(self(each, True) for each in above)
 

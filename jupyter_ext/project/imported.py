@@ -1,4 +1,4 @@
-"""Modules of the project as they were when this kernel imported them: a job gets their files as they are now."""
+"""Track project modules as this kernel imported them: a job gets their current files."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class _Import(NamedTuple):
 
 
 class Imported:
-    """Looks after each cell at what is new in `sys.modules`, which takes some microseconds."""
+    """Tracker of new modules in `sys.modules`, checked after each cell in some microseconds."""
 
     def __init__(self) -> None:
-        self._known: dict[str, object] = {}  # what has been looked at: name -> its spec then
+        self._known: dict[str, object] = {}  # checked modules: name -> its spec then
         self._seen: dict[str, _Import] = {}
 
     def look(self) -> None:
-        """Remember the sources of modules that were imported, or loaded again, since the last look."""
-        # A copy is made at once, whatever other threads import meanwhile; and no module is asked, for some would load.
+        """Record the sources of modules that were imported or reloaded since the last call."""
+        # Copied in one step, as other threads may import meanwhile; no attribute is read, as some modules load lazily.
         for name, module in sys.modules.copy().items():
             spec = _spec(module)
             if self._known.get(name, self) is not spec:
@@ -40,7 +40,7 @@ class Imported:
                         self._seen[name] = _Import(spec, Path(origin), _digest(Path(origin)))
 
     def changed(self, files: Mapping[str, Path]) -> Iterator[str]:
-        """A sentence for each of these modules (name -> file) whose file is another since it was imported."""
+        """Yield a warning for each of these modules (name -> file) whose file changed since it was imported."""
         self.look()
         for name, file in sorted(files.items()):
             seen = self._seen.get(name)
@@ -54,7 +54,7 @@ class Imported:
 def _spec(module: object) -> object:
     try:
         return object.__getattribute__(module, "__dict__").get("__spec__")
-    except AttributeError:  # not everything there is a module
+    except AttributeError:  # sys.modules may hold other objects
         return None
 
 

@@ -1,4 +1,4 @@
-"""Which modules a piece of Python imports, wherever in it: by its syntax alone."""
+"""Find the modules that Python source imports anywhere, by syntax alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Import(NamedTuple):
-    """A module by its full name. `certain` says that the code fails without it as soon as it is imported itself."""
+    """Imported module by its full name. `certain`: the code fails without it as soon as it is itself imported."""
 
     name: str
     line: int
@@ -18,9 +18,9 @@ class Import(NamedTuple):
 
 
 def imports(tree: ast.AST, package: str = "") -> list[Import]:
-    """All the imports in a tree, in written order; relative ones belong to a module of `package`.
+    """Return all imports in a tree, in written order; relative ones belong to a module of `package`.
 
-    `importlib.import_module("name")` and `__import__("name")` count where the name is written out.
+    `importlib.import_module("name")` and `__import__("name")` count where the name is a literal.
     """
     return list(_found(tree, package, certain=True))
 
@@ -40,7 +40,7 @@ def _found(node: ast.AST, package: str, certain: bool) -> Iterator[Import]:
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str | None:
-    """The full name of what is imported from; None for a relative import that leads nowhere."""
+    """Return the full name of the module imported from; None for a relative import beyond the top level."""
     if not node.level:
         return node.module
     parents = package.split(".") if package else []
@@ -59,14 +59,14 @@ def _by_call(node: ast.Call) -> str | None:
 
 
 def touches_path(tree: ast.AST) -> bool:
-    """Whether the code changes the module path."""
+    """Return whether the code changes the module path."""
     return any(True for _ in _path_changes(tree))
 
 
 def added_folders(tree: ast.AST, bases: Sequence[Path]) -> list[Path]:
-    """Folders that `sys.path.insert(0, "../src")` and its like add, as far as they are written out.
+    """Return existing folders that `sys.path.insert(0, "../src")` and the like add, as far as they are literals.
 
-    `Path(__file__).parent / "lib"` counts as `lib` beside the file: what is looked for is a folder that there is.
+    `Path(__file__).parent / "lib"` counts as `lib` next to the file.
     """
     found: list[Path] = []
     for call in _path_changes(tree):

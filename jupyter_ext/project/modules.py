@@ -1,4 +1,4 @@
-"""Where the file of a module is, without running any of it."""
+"""Locate the file of a module without running it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
 class FoundModule(NamedTuple):
-    """A module: its file (None: a folder without `__init__.py`), and the folders where its own modules are."""
+    """Module with its file (None: a folder without `__init__.py`) and the folders of its submodules."""
 
     name: str
     file: Path | None
@@ -28,14 +28,14 @@ class FoundModule(NamedTuple):
 
     @property
     def places(self) -> tuple[Path, ...]:
-        """The folders of a package, or a module's file."""
+        """Return the folders of a package, or a module's file."""
         return self.folders or ((self.file,) if self.file else ())
 
 
 class Modules:
-    """Looks modules up: as this process has them imported, else on its module path.
+    """Finder of modules: as this process has imported them, else on its module path.
 
-    With `search`, folders that lead the module path, what this process has imported does not count.
+    With `search`, folders placed first on the module path, the imports of this process are ignored.
     """
 
     def __init__(self, search: Sequence[Path] = ()) -> None:
@@ -43,13 +43,13 @@ class Modules:
         self._known: dict[str, FoundModule | None] = {}
 
     def find(self, name: str) -> FoundModule | None:
-        """The module of this full name; None where there is none, or none with a file."""
+        """Return the module of this full name; None where there is none, or none with a file."""
         if name not in self._known:
             self._known[name] = _found(name, self._spec(name))
         return self._known[name]
 
     def exists(self, name: str) -> bool:
-        """Whether a module of the top level can be imported, with a file or without."""
+        """Return whether a top-level module can be imported, with a file or without."""
         return name in sys.modules or self._spec(name) is not None
 
     def _spec(self, name: str) -> ModuleSpec | None:
@@ -60,7 +60,7 @@ class Modules:
         try:
             if above:
                 parent = self.find(above)
-                # By its own name alone: for the full one Python would look at the parent, which nobody has imported.
+                # By its own name alone: for the full name Python would look up the parent, which is not imported.
                 return PathFinder.find_spec(own, [str(each) for each in parent.folders]) if parent else None
             if self._search and (spec := PathFinder.find_spec(name, [*self._search, *sys.path])):
                 return spec
@@ -70,12 +70,12 @@ class Modules:
 
 
 def is_third_party(found: FoundModule) -> bool:
-    """Whether a module belongs to Python or to an installed distribution."""
+    """Return whether a module belongs to Python or to an installed distribution."""
     return all(is_installed(path) for path in found.places)
 
 
 def is_installed(path: Path | str) -> bool:
-    """Whether a file lies where Python or pip put it; by its text alone, for a kernel asks it of thousands of files."""
+    """Return whether Python or pip installed a file; by its path alone, since a kernel checks thousands."""
     text = f"{path}/"
     return any(each in text for each in _INSTALLED) or text.startswith(_library())
 
@@ -86,7 +86,7 @@ def _library() -> tuple[str, ...]:
 
 
 def editable_folders() -> Iterator[Path]:
-    """The folders of distributions that were installed as `pip install -e`."""
+    """Yield the folders of distributions that were installed with `pip install -e`."""
     for each in importlib.metadata.distributions():
         try:
             told = json.loads(each.read_text("direct_url.json") or "{}")
@@ -97,7 +97,7 @@ def editable_folders() -> Iterator[Path]:
 
 
 def _fits(spec: ModuleSpec) -> bool:
-    """Whether the file's name is the module's own, so that it can be imported by it."""
+    """Return whether the file name matches the module name, so that it can be imported by it."""
     if spec.submodule_search_locations is not None:
         return all(Path(each).name == spec.name.rpartition(".")[2] for each in spec.submodule_search_locations)
     return spec.origin is not None and Path(spec.origin).name.split(".")[0] == spec.name.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Where a project begins, and where the notebook stands in it."""
+"""Find the root of a project and the notebook's folder in it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _MARKS = (".git", "pyproject.toml")
 
 
 class ProjectPlace(NamedTuple):
-    """The project's root, and the folder in which the cell runs; both absolute, links on the way left as they are."""
+    """Root of the project and working directory of the cell; both absolute, with links unresolved."""
 
     root: Path
     cwd: Path
 
     def below(self, path: Path) -> str | None:
-        """`src/helpers.py` for a path under the root, else None."""
+        """Return `src/helpers.py` for a path under the root, else None."""
         try:
             return Path(os.path.abspath(path)).relative_to(self.root).as_posix()
         except ValueError:
@@ -24,9 +24,9 @@ class ProjectPlace(NamedTuple):
 
 
 def place_of(folder: Path, cwd: Path | None = None) -> ProjectPlace:
-    """The nearest folder upward of `folder` with .git or pyproject.toml, else `folder` itself.
+    """Return the nearest folder upward of `folder` with .git or pyproject.toml, else `folder` itself.
 
-    `cwd` is where the job's relative paths lead, if that is another folder: it counts where it is under the root.
+    `cwd` is the base of the job's relative paths, if that is another folder: it counts where it is under the root.
     """
     folder = Path(os.path.abspath(folder))
     root = next((each for each in (folder, *folder.parents) if any((each / mark).exists() for mark in _MARKS)), folder)

@@ -1,4 +1,4 @@
-"""What a cell that is no definition is instead, and the same as a cell of functions."""
+"""Recognise training code that is not a definition, and rewrite it as a cell of functions."""
 
 from __future__ import annotations
 

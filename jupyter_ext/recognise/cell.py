@@ -1,4 +1,4 @@
-"""A cell of functions, written from the parts of a training loop."""
+"""Write a cell of functions from the parts of a training loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Wrapped(torch.nn.Module):
 
 
 def options(loop: Loop) -> list[str]:
-    """The options that say what the loop says."""
+    """Return the options that reproduce the settings of the loop."""
     found: list[tuple[str, str]] = []
     if loop.epochs is not None:
         found.append(("--epochs", _number(loop.epochs, loop.setup)))
@@ -35,7 +35,7 @@ def options(loop: Loop) -> list[str]:
 
 
 def cell(loop: Loop, own: Sequence[ast.stmt], source: str) -> str:
-    """The text of the cell: what of `own`, statements of `source`, the functions need, and the functions."""
+    """Return the text of the cell: the functions, and the statements of `own` that they need from `source`."""
     functions = list(_functions(loop))
     needed = _needed(loop, own, names(ast.parse("\n".join(functions))) - set(ROLES))
     kept = [_text(each, source) for each in own if each in needed]
@@ -45,7 +45,7 @@ def cell(loop: Loop, own: Sequence[ast.stmt], source: str) -> str:
 
 
 def _text(statement: ast.stmt, source: str) -> str:
-    """A statement as it is written, with its comments, unless it stood in a function or said a device."""
+    """Return a statement as written, with its comments; rewritten if it was in a function or names a device."""
     plain = without_devices(statement)
     decorators = getattr(statement, "decorator_list", [])
     lines = source.splitlines()[min(each.lineno for each in [statement, *decorators]) - 1 : statement.end_lineno]
@@ -54,7 +54,7 @@ def _text(statement: ast.stmt, source: str) -> str:
 
 
 def _is_whole(lines: Sequence[str]) -> bool:
-    """Whether they hold one statement and nothing of another."""
+    """Return whether the lines hold exactly one statement."""
     try:
         return len(ast.parse("\n".join(lines)).body) == 1
     except SyntaxError:
@@ -107,7 +107,7 @@ def _model(loop: Loop) -> Iterator[str]:
 
 
 def _about(name: str, setup: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements that make a name's value, and those that change it."""
+    """Return the statements that compute a name's value, and those that change it."""
     found: list[ast.stmt] = []
     for each in setup:
         if isinstance(each, ast.Assign | ast.AnnAssign):
@@ -124,7 +124,7 @@ def _about(name: str, setup: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _changes(statement: ast.stmt, name: str) -> bool:
-    """Return whether it loops over parts of the value, or calls what changes it and is not the platform's."""
+    """Return whether a statement loops over parts of the value, or calls a method of it that changes it."""
     if isinstance(statement, ast.For):
         return name in names(statement.iter)
     if isinstance(statement, ast.Expr) and called(statement.value).endswith("_"):  # nn.init.zeros_(net.fc.bias)
@@ -133,7 +133,7 @@ def _changes(statement: ast.stmt, name: str) -> bool:
 
 
 def _is_nothing(statement: ast.stmt) -> bool:
-    """`net = net`, as `net = net.to(device)` is without the device."""
+    """Return whether a statement is `net = net`, the rest of `net = net.to(device)` without the device."""
     if not isinstance(statement, ast.Assign):
         return False
     return ast.unparse(statement.targets[0]) == ast.unparse(statement.value)
@@ -144,7 +144,7 @@ def _is(target: ast.expr, name: str) -> bool:
 
 
 def _reads(statement: ast.Assign | ast.AnnAssign, name: str) -> bool:
-    """Whether the new value is made of the old one; that it is moved does not count."""
+    """Return whether the new value depends on the old one; a move to a device does not count."""
     value = without_devices(statement.value) if statement.value is not None else ast.Constant(None)
     return name in names(value)
 
@@ -166,7 +166,7 @@ def _optimizer(loop: Loop) -> Iterator[str]:
 
 
 def _function(role: str, arguments: Sequence[str], value: ast.expr, loop: Loop) -> str:
-    """A role; what it needs by the name of a role, which stands for a function now, is made within it."""
+    """Return the source of a role; values it needs whose names now denote roles are computed within it."""
     own = {each.partition("=")[0] for each in arguments}
     taken = sorted((names(value) - own) & {*ROLES, loop.optimizer_name, loop.model})
     local = [ast.unparse(without_devices(each)) for name in taken for each in _about(name, loop.setup)]
@@ -179,7 +179,7 @@ def _written(role: str, arguments: Iterable[str], lines: Sequence[str]) -> str:
 
 
 def _needed(loop: Loop, own: Sequence[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
-    """Those of the cell's own statements that make, or change, what the functions read."""
+    """Return the cell's own statements that compute or change what the functions read."""
     needed: list[ast.stmt] = []
     without = {loop.model, loop.optimizer_name, *ROLES}
     for each in reversed(own):

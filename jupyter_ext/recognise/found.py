@@ -1,4 +1,4 @@
-"""What a cell is that has no roles: a loop, a class of a framework, a script; with its line, and what works instead."""
+"""Report the kind of a cell without roles (loop, framework class, script), with its line and an alternative."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _START_RANKS = frozenset({"init_process_group", "hvd.init", "deepspeed.initializ
 
 @dataclass(frozen=True)
 class Recognised:
-    """What was found, in `line N` of the module; and, where it can be written, the same as functions."""
+    """Kind of a cell, with `line N` of the module, and where possible the same code as functions."""
 
     text: str
     cell: str | None = None
@@ -36,12 +36,12 @@ class Recognised:
 
     @property
     def shown(self) -> str:
-        """The end of a message, where nothing else shows the cell."""
+        """Return the end of a message, for frontends that do not show the cell."""
         return f", to be submitted with {' '.join(self.options) or 'no options'}:\n\n{self.cell}"
 
 
 def recognise(source: str, roles_from: int) -> Recognised | None:
-    """What the module's statements from line `roles_from` on are; None where nothing is recognised."""
+    """Return the kind of the statements from line `roles_from` on; None where it is unknown."""
     body = module_tree(source).body
     own = [each for each in body if each.lineno >= roles_from]
     found = _of_statements(source, roles_from, body, own)
@@ -81,7 +81,7 @@ def _loop(source: str, roles_from: int, body: Sequence[ast.stmt], statements: Se
 
 
 def _written(source: str, roles_from: int, body: Sequence[ast.stmt], loop: Loop) -> str | None:
-    """The loop as functions, if these make a definition together with what is above."""
+    """Return the loop as functions, if these form a valid definition together with the code above."""
     above = {id(each) for each in body if each.lineno < roles_from}
     defined = [each for each in body if isinstance(each, ast.ClassDef) and each.lineno > loop.statement.lineno]
     text = cell(loop, [*(each for each in loop.setup if id(each) not in above), *defined], source)
@@ -134,7 +134,7 @@ def _call(call: ast.Call, own: Sequence[ast.stmt]) -> Iterator[Recognised]:
 
 
 def _of_trainer(call: ast.Call) -> str | None:
-    """What to write for a Trainer of transformers, from its own arguments."""
+    """Return a hint for a Trainer of transformers, from its own arguments."""
     given = {each.arg: ast.unparse(each.value) for each in call.keywords}
     if "train_dataset" not in given:
         return None
@@ -152,7 +152,7 @@ def _scripts(source: str, roles_from: int, own: Sequence[ast.stmt]) -> Iterator[
 
 
 def _within(script: Script) -> Recognised:
-    """What the script is."""
+    """Return the kind of a script."""
     found = None
     source = script.source()
     if source is not None:

@@ -1,4 +1,4 @@
-"""A program as one list of statements: functions that train are written where they are called."""
+"""Inline functions that train, so that a program is one list of statements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DEEPEST = 4
 
 
 def inlined(body: Sequence[ast.stmt], functions: Mapping[str, ast.FunctionDef], depth: int = 0) -> list[ast.stmt]:
-    """The statements with the bodies of the functions that they call, where those train or evaluate in a loop."""
+    """Return the statements with calls replaced by function bodies that train or loop."""
     result: list[ast.stmt] = []
     for statement in flat(body):
         function = functions.get(called(_value(statement))) if _is_plain(statement) else None
@@ -41,7 +41,7 @@ def _has_loop(function: ast.FunctionDef) -> bool:
 
 
 def _body(statement: ast.stmt, function: ast.FunctionDef) -> list[ast.stmt]:
-    """The function's own statements behind those that give its arguments their values."""
+    """Return the function's statements, preceded by assignments of its arguments."""
     call, arguments = _value(statement), function.args
     assert isinstance(call, ast.Call)
     given = dict(zip((each.arg for each in arguments.args), call.args, strict=False))

@@ -1,4 +1,4 @@
-"""The parts of a training loop: what it trains on, with what, towards what, and how long."""
+"""Extract the parts of a training loop: data, model, optimizer, loss and epochs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ONE_OPTIMIZER = (
 
 @dataclass(frozen=True)
 class Loop:
-    """A training loop, in expressions of the program's own names."""
+    """Training loop, in expressions of the program's own names."""
 
     statement: ast.For | ast.While  # of the program, as it is written
     setup: tuple[ast.stmt, ...]  # what runs before it
@@ -50,18 +50,18 @@ class Loop:
 
 
 def program(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements of a module with functions that train or evaluate written where they are called."""
+    """Return the statements of a module with functions that train or loop inlined."""
     return inlined(body, {each.name: each for each in body if isinstance(each, ast.FunctionDef)})
 
 
 def first_loop(statements: Sequence[ast.stmt]) -> int | None:
-    """The place of the first loop that trains."""
+    """Return the index of the first loop that trains."""
     loops = (index for index, each in enumerate(statements) if isinstance(each, ast.For | ast.While))
     return next((index for index in loops if has_backward(statements[index])), None)
 
 
 def read_loop(statements: Sequence[ast.stmt]) -> Loop:
-    """The parts of the first loop that trains among these statements; raises Unreadable."""
+    """Extract the parts of the first loop that trains among these statements; raises Unreadable."""
     place = first_loop(statements)
     assert place is not None
     outer, setup = statements[place], tuple(statements[:place])
@@ -94,7 +94,7 @@ def read_loop(statements: Sequence[ast.stmt]) -> Loop:
 
 
 def _check_plain(statements: Sequence[ast.stmt], inner: ast.For | ast.While) -> None:
-    """Raise Unreadable where the loop does what a definition would leave out: each step has one loss and one update."""
+    """Raise Unreadable unless each step has one loss and one update, and nothing a definition would omit."""
     outer, after = statements[0], statements[1:]
     if other := next((each for each in after if has_backward(each)), None):
         raise Unreadable(f"another one trains behind it (line {other.lineno})")
@@ -117,7 +117,7 @@ def _check_plain(statements: Sequence[ast.stmt], inner: ast.For | ast.While) -> 
 
 
 def _check_own(step: Step, outer: ast.For | ast.While, model: str) -> None:
-    """Raise Unreadable where the data or the loss need what only the loop has."""
+    """Raise Unreadable where the data or the loss need values that only the loop has."""
     bound = binds(outer) - {"output", "target", "input", BATCH}
     counted = outer.target.id if isinstance(outer, ast.For) and isinstance(outer.target, ast.Name) else ""
     over = iterated(outer.iter) if isinstance(outer, ast.For) else ast.Constant(None)
@@ -144,7 +144,7 @@ def _made(name: str, setup: Sequence[ast.stmt]) -> ast.Call | None:
 
 
 def _stepped(call: ast.Call) -> str:
-    """What a call of `step` is of."""
+    """Return the name of the object whose `step` is called."""
     return root(call.func.value) if isinstance(call.func, ast.Attribute) else ""
 
 
@@ -183,7 +183,7 @@ def _steps_outside(outer: ast.stmt, inner: ast.stmt, optimizer: str) -> bool:
 
 
 def _epochs(loop: ast.For | ast.While) -> ast.expr | None:
-    """How often it runs, where it counts."""
+    """Return the number of iterations, where the loop counts."""
     over = iterated(loop.iter) if isinstance(loop, ast.For) else None
     if not isinstance(over, ast.Call) or called(over) not in ("range", "trange") or not over.args:
         return None
@@ -198,7 +198,7 @@ def _epochs(loop: ast.For | ast.While) -> ast.expr | None:
 def _validation(
     outer: ast.stmt, inner: ast.stmt, after: Sequence[ast.stmt], data: ast.expr, model: str
 ) -> ast.expr | None:
-    """What another loop goes over, within the loop or else behind it."""
+    """Return the data of another loop, within the loop or else after it."""
     for body in ([outer] if outer is not inner else [], after):
         for each in (found for one in body for found in ast.walk(one) if isinstance(found, ast.For)):
             over = iterated(each.iter)
@@ -210,7 +210,7 @@ def _validation(
 
 
 def _accuracy(statements: Sequence[ast.stmt], model: str) -> ast.expr | None:
-    """The comparison whose hits are counted: `(output.argmax(1) == target)`."""
+    """Return the comparison whose hits are counted: `(output.argmax(1) == target)`."""
     loops = [each for one in statements for each in ast.walk(one) if isinstance(each, ast.For)]
     for loop in reversed(loops):
         batch = batch_of(loop)
@@ -226,7 +226,7 @@ def _accuracy(statements: Sequence[ast.stmt], model: str) -> ast.expr | None:
 
 
 def _computed(loop: ast.For, batch: str) -> Iterator[tuple[Mapping[str, ast.expr], ast.expr]]:
-    """What is added up in the body of a loop, and the values of its names there."""
+    """Yield the expressions added up in the body of a loop, with the values of its names there."""
     values: dict[str, ast.expr] = {}
     for statement in flat(loop.body):
         if isinstance(statement, ast.AugAssign):

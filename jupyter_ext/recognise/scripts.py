@@ -1,4 +1,4 @@
-"""A cell that starts a script, by IPython's syntax or another process: which file, and on which line."""
+"""Find the scripts that a cell starts, by IPython syntax or as another process, with file and line."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _PROCESSES = frozenset({"run", "call", "check_call", "check_output", "Popen", "s
 
 
 class Script(NamedTuple):
-    """A file that a cell runs."""
+    """Script file that a cell runs."""
 
     line: int
     command: str
     file: str
 
     def source(self) -> str | None:
-        """Its text; None where it cannot be read."""
+        """Return the script's text; None where it cannot be read."""
         try:
             text = Path(self.file).expanduser().read_text(encoding="utf-8")
         except (OSError, ValueError, RuntimeError):

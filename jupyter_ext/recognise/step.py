@@ -1,4 +1,4 @@
-"""One step of a training loop: its data, its loss, and what the model is called with."""
+"""Extract one step of a training loop: its data, its loss and the model's inputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BATCH = "batch"
 
 
 class Unreadable(Exception):
-    """Name what the text of a loop does not tell, as the end of a sentence; `instead` is one about what works."""
+    """Error that names what the source of a loop leaves unclear; `instead` is a sentence with an alternative."""
 
     def __init__(self, text: str, instead: str = "") -> None:
         super().__init__(text)
@@ -30,7 +30,7 @@ class Unreadable(Exception):
 
 
 class Step:
-    """One step: its data, its loss, and what the model is called with."""
+    """Step of a training loop: its data, its loss and the model's inputs."""
 
     def __init__(self, loop: ast.For | ast.While, model: str) -> None:
         self.wrapped: ast.Lambda | None = None
@@ -76,7 +76,7 @@ class Step:
         self.loss = replaced(of_output(loss, model, elements), {batch: ast.Name(BATCH, ast.Load())} if batch else {})
 
     def _of_all(self, loss: ast.expr, forward: ast.Call, model: str) -> None:
-        """A step of all samples at once: its inputs are names of the program, and so is its target."""
+        """Read a step over all samples at once: its inputs and its target are names of the program."""
         inputs = [each.id for each in forward.args if isinstance(each, ast.Name)]
         others = [name for name in _in_order(loss) if name not in (*inputs, model)]
         arguments = [each for call in ast.walk(loss) if isinstance(call, ast.Call) for each in [*call.args]]
@@ -90,7 +90,7 @@ class Step:
 
 
 def assigned(statement: ast.stmt, values: Mapping[str, ast.expr]) -> dict[str, ast.expr]:
-    """The names that a statement gives plain values, in terms of those before."""
+    """Return the names to which a statement assigns plain values, in terms of earlier ones."""
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
         name = statement.target.id
         plain = ast.BinOp(ast.Name(name, ast.Load()), statement.op, statement.value)
@@ -123,13 +123,13 @@ def batch_of(loop: ast.For) -> ast.expr:
 
 
 def elements_of(target: ast.expr) -> list[str]:
-    """Names of a batch's parts: of `x, y`."""
+    """Return the names of a batch's parts, as in `x, y`."""
     parts = target.elts if isinstance(target, ast.Tuple | ast.List) else ()
     return [each.id for each in parts if isinstance(each, ast.Name)]
 
 
 def of_output(expression: ast.expr, model: str, elements: Sequence[str]) -> ast.expr:
-    """The same with `output` for what the model gives, `target` and `input` for the parts of a batch."""
+    """Replace model calls by `output`, and the parts of a batch by `input` and `target`."""
 
     def value(each: ast.expr) -> ast.expr | None:
         if isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == model:
@@ -150,12 +150,12 @@ def of_output(expression: ast.expr, model: str, elements: Sequence[str]) -> ast.
 
 
 def _is_part(given: ast.expr, batch: str) -> bool:
-    """Return whether a model is given `batch[0]` or `batch["x"]`, as the rule for batches has it."""
+    """Return whether a model input is `batch[0]` or `batch["x"]`, which the batch rule covers."""
     return isinstance(given, ast.Subscript) and root(given) == batch and isinstance(given.slice, ast.Constant)
 
 
 def _spoilt(statement: ast.stmt) -> set[str]:
-    """Names whose value is not seen behind this statement: changed in place, or only where something holds."""
+    """Return names with unknown values after this statement: changed in place or conditionally."""
     if isinstance(statement, ast.Assign):
         return {root(each) for each in statement.targets if isinstance(each, ast.Attribute | ast.Subscript)}
     if isinstance(statement, ast.AugAssign):
@@ -177,7 +177,7 @@ def _in_order(node: ast.AST) -> list[str]:
 
 
 def unpacked(statement: ast.stmt, batch: str) -> list[str]:
-    """The parts of a batch in `x, y = batch`, or in `x, y = x.to(device), y.to(device)` those of none."""
+    """Return the parts of a batch in `x, y = batch`; none for `x, y = x.to(device), y.to(device)`."""
     if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple):
         value = without_devices(statement.value)
         if isinstance(value, ast.Name) and value.id == batch:
@@ -186,7 +186,7 @@ def unpacked(statement: ast.stmt, batch: str) -> list[str]:
 
 
 def _scalar(backward: ast.Call) -> ast.expr:
-    """The loss in `loss.backward()`, `scaler.scale(loss).backward()` and `accelerator.backward(loss)`."""
+    """Return the loss of `loss.backward()`, `scaler.scale(loss).backward()` or `accelerator.backward(loss)`."""
     if backward.args:
         return backward.args[0]
     assert isinstance(backward.func, ast.Attribute)

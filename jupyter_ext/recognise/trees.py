@@ -1,4 +1,4 @@
-"""Questions about syntax trees, and small changes to them."""
+"""Query and rewrite syntax trees."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ _WRAPPERS = {"enumerate", "tqdm", "trange", "iter", "list", "progress_bar", "tra
 
 
 def calls(node: ast.AST, method: str) -> Iterator[ast.Call]:
-    """Calls of a method of this name, in written order."""
+    """Return the calls of a method of this name, in written order."""
     found = (each for each in ast.walk(node) if isinstance(each, ast.Call) and called(each) == method)
     return iter(sorted(found, key=lambda each: (each.lineno, each.col_offset)))
 
 
 def called(call: ast.expr) -> str:
-    """The last part of what is called: `fit` of `trainer.fit()`; empty for what is no call."""
+    """Return the last name of a call: `fit` of `trainer.fit()`; empty for other expressions."""
     function = call.func if isinstance(call, ast.Call) else None
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def has_backward(node: ast.AST) -> bool:
-    """Whether gradients are computed in it."""
+    """Return whether a node computes gradients."""
     return any(calls(node, "backward"))
 
 
 def names(node: ast.AST) -> set[str]:
-    """Names that it reads."""
+    """Return the names that a node reads."""
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
 
 
 def binds(statement: ast.stmt) -> set[str]:
-    """Names that a statement binds."""
+    """Return the names that a statement binds."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {statement.name}
     if isinstance(statement, ast.Import | ast.ImportFrom):
@@ -43,14 +43,14 @@ def binds(statement: ast.stmt) -> set[str]:
 
 
 def root(node: ast.expr) -> str:
-    """The name that `model` and `model.fc.weight` begin with; empty where there is none."""
+    """Return the first name of `model` or `model.fc.weight`; empty where there is none."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def changed(node: T, change: Callable[[ast.expr], ast.expr | None]) -> T:
-    """A copy in which each expression for which `change` has another is that other, outermost first."""
+    """Return a copy with each expression replaced by the result of `change`, if any, outermost first."""
 
     class _Change(ast.NodeTransformer):
         def visit(self, each: ast.AST) -> ast.AST:
@@ -61,7 +61,7 @@ def changed(node: T, change: Callable[[ast.expr], ast.expr | None]) -> T:
 
 
 def replaced(node: T, values: Mapping[str, ast.expr]) -> T:
-    """A copy with these names' values in their place."""
+    """Return a copy with these names replaced by their values."""
 
     def value(each: ast.expr) -> ast.expr | None:
         found = values.get(each.id) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load) else None
@@ -71,7 +71,7 @@ def replaced(node: T, values: Mapping[str, ast.expr]) -> T:
 
 
 def without_devices(node: T) -> T:
-    """A copy without `.to(device)`, `.cuda()` and `nn.DataParallel(...)`: where things are is the platform's."""
+    """Return a copy without `.to(device)`, `.cuda()` and `nn.DataParallel(...)`: Daylight places tensors."""
 
     def here(each: ast.expr) -> ast.expr | None:
         if not isinstance(each, ast.Call):
@@ -94,14 +94,14 @@ def _moves(call: ast.Call) -> bool:
 
 
 def iterated(node: ast.expr) -> ast.expr:
-    """What a loop goes over, without `enumerate`, `tqdm` and the like."""
+    """Return the iterable of a loop, without `enumerate`, `tqdm` and the like."""
     while isinstance(node, ast.Call) and called(node) in _WRAPPERS and node.args:
         node = node.args[0]
     return node
 
 
 def flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that run one after the other: those of `with` and `if` blocks among them."""
+    """Yield statements in order, including those in `with` blocks and `if __name__` blocks."""
     for statement in body:
         if isinstance(statement, ast.With):
             yield from flat(statement.body)

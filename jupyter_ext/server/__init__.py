@@ -1,1 +1,1 @@
-"""The Jupyter server extension: REST and websocket handlers that pass requests on to the user's service."""
+"""Serve Daylight's pages in a Jupyter server: REST and websocket handlers that proxy to the user's service."""

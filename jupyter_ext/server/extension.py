@@ -1,4 +1,4 @@
-"""The Jupyter server extension: its settings, its routes, and how a server loads it."""
+"""Define the Jupyter server extension: its settings, its routes and its load hook."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAME = f"({PARTS['artifact']})"
 
 
 def _passed_on(method: str) -> dict[str, Operation]:
-    """Return what pages may ask for, by path with `{}` for each number."""
+    """Return the operations of a method that pages may request, by path with `{}` for each number."""
     return {
         re.sub(r"{\w+}", "{}", endpoint.path): operation
         for endpoint in ENDPOINTS
@@ -42,11 +42,11 @@ def _passed_on(method: str) -> dict[str, Operation]:
 
 
 def _record(operation: Operation) -> type[Record] | None:
-    """Return the record that the body of a request must be; None where there is none, or it may be left out."""
+    """Return the record type of a required request body; None where there is none, or it is optional."""
     return operation.body if isinstance(operation.body, type) and not operation.optional else None
 
 
-# What a browser may ask of the service: these, and nothing else of it.
+# The requests that a browser may send to the service, and no others.
 FILE = "/api/experiments/{}/trials/{}/artifacts/{}"
 READS = tuple(path for path in _passed_on("GET") if path != FILE)
 ACTS = tuple(path for path, operation in _passed_on("POST").items() if _record(operation) is None)
@@ -56,7 +56,7 @@ Route = tuple[str, type, dict[str, Any]]
 
 
 class DaylightExtension(LoggingConfigurable):
-    """Lets the pages of this Jupyter server reach their user's Daylight service."""
+    """Jupyter server extension that connects its pages to the user's Daylight service."""
 
     start_limit = Float(START_LIMIT, min=0.0, help="seconds that the service may take until it listens").tag(
         config=True
@@ -64,7 +64,7 @@ class DaylightExtension(LoggingConfigurable):
     answer_limit = Float(30.0, min=0.1, help="seconds to wait for an answer of the service").tag(config=True)
 
     def routes(self) -> list[Route]:
-        """Pattern below the base URL, handler, and what the handler is given."""
+        """Return routes: pattern below the base URL, handler, and the handler's arguments."""
         proxy = Proxy(Finder(self.start_limit, self.log), self.answer_limit, self.log)
         return [
             *((_pattern(path), ReadHandler, {"proxy": proxy, "path": path}) for path in READS),

@@ -1,4 +1,4 @@
-"""Where the user's service listens, asked off the event loop; started where none runs."""
+"""Find or start the user's service without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from kernel_backend import discovery
 from kernel_backend.discovery import Address
 from kernel_backend.errors import HomeUnusable, ServiceUnreachable
 
-REST_S = 2.0  # that a failure stands: many views that try again must not start a process each
+REST_S = 2.0  # that a failure is cached: many views that retry must not start a process each
 GRACE_S = 10.0  # beyond the limit of a start: for finding an interpreter, or a slow disk
 
 
 class Finder:
-    """The address of this user's service, looked up anew for each who asks; who asks meanwhile shares the look.
+    """Finder of the service's address, looked up anew for each request; concurrent requests share one lookup.
 
-    A look reads files and may start a process, which takes a second, or a slow disk's patience: a thread does it.
+    A lookup reads files and may start a process. That takes a second, or longer on a slow disk, so it runs in a thread.
     """
 
     def __init__(self, limit: float, log: Logger) -> None:
@@ -24,13 +24,13 @@ class Finder:
         self._look: asyncio.Future[Address] | None = None
 
     async def address(self) -> Address:
-        """Where it listens; raises ServiceUnreachable with what to do where it cannot be started."""
+        """Return the service's address; raises ServiceUnreachable with a hint where it cannot be started."""
         if self._look is None:
             self._look = asyncio.ensure_future(asyncio.to_thread(self._find_or_start))
             self._look.add_done_callback(self._looked)
         try:
             return await asyncio.wait_for(asyncio.shield(self._look), self._limit + GRACE_S)
-        except TimeoutError:  # the look goes on, and whoever asks next waits for the same one
+        except TimeoutError:  # the lookup continues, and the next request waits for the same one
             raise ServiceUnreachable(
                 f"Daylight's service was neither found nor started within {self._limit + GRACE_S:g} s: "
                 "try again; if it stays so, look whether the disk of DAYLIGHT_HOME answers"
@@ -42,7 +42,7 @@ class Finder:
                 return found
             self._log.info("No Daylight service runs: starting one")
             return discovery.start(limit=self._limit)
-        except (ServiceUnreachable, HomeUnusable) as error:  # of its children a browser need not know
+        except (ServiceUnreachable, HomeUnusable) as error:  # a browser need not know the subclasses
             raise ServiceUnreachable(error.message) from error
         except OSError as error:
             raise ServiceUnreachable(

@@ -1,4 +1,4 @@
-"""Handlers of the server extension: a browser that Jupyter knows asks, the user's service answers."""
+"""Handle requests of logged-in browsers by forwarding them to the user's service."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _Record = TypeVar("_Record", bound=Record)
 
 
 class Handler(JupyterHandler):
-    """What REST and websocket share: whose resource it is, and errors as the service words them."""
+    """Base of REST and websocket handlers: authorization resource, and errors in the service's format."""
 
     auth_resource = "daylight"
 
     def initialize(self, proxy: Proxy, path: str = "") -> None:
-        """Take the way to the service, and the path there."""
+        """Set the proxy to the service, and the path there."""
         self.proxy, self.path = proxy, path
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """The JSON of a DaylightError, with its status."""
+        """Reply with a DaylightError as JSON, with its status."""
         error = kwargs.get("exc_info", (None, None, None))[1]
         if isinstance(error, DaylightError):
             self.reply(error.http_status, error.to_json())
@@ -59,15 +59,15 @@ class Handler(JupyterHandler):
     def _is_known(self) -> bool:
         try:
             return self.current_user is not None
-        except RuntimeError:  # refused before Jupyter looked who asks
+        except RuntimeError:  # refused before Jupyter authenticated the request
             return False
 
     def reply(self, status: int, body: dict[str, Any]) -> None:
-        """Answer with JSON."""
+        """Reply with JSON."""
         self.pass_on(Answer(status, "application/json", json.dumps(body, allow_nan=False).encode()))
 
     def pass_on(self, answer: Answer) -> None:
-        """Answer as the service did; a page needs no more of its headers."""
+        """Forward the service's reply; a page needs none of its other headers."""
         self.set_status(answer.status)
         self.set_header("Content-Type", answer.type)
         self.finish(answer.body)
@@ -75,7 +75,7 @@ class Handler(JupyterHandler):
     def log_exception(
         self, typ: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Only our own mistakes with a traceback."""
+        """Log only internal errors with a traceback."""
         if isinstance(value, DaylightError):
             self.log.log(DEBUG if value.http_status < 500 else WARNING, "Daylight: %s", value.message)
         else:
@@ -83,68 +83,68 @@ class Handler(JupyterHandler):
 
 
 class Api(Handler, APIHandler):
-    """A REST handler; nothing of it is kept by browsers."""
+    """Base of REST handlers, whose replies browsers must not cache."""
 
     def set_default_headers(self) -> None:
-        """As Jupyter's own, and not to be cached."""
+        """Set Jupyter's headers, and forbid caching."""
         super().set_default_headers()
         self.set_header("Cache-Control", "no-store")
 
     def pass_on(self, answer: Answer) -> None:
-        """Answer as the service did; APIHandler wants to be told where that is no JSON."""
+        """Forward the service's reply; APIHandler needs the type where it is not JSON."""
         self.set_status(answer.status)
         if answer.disposition:
             self.set_header("Content-Disposition", answer.disposition)
         self.finish(answer.body, set_content_type=answer.type)
 
     async def relay(self, parts: tuple[str, ...], body: bytes = b"") -> None:
-        """Ask the service the same, and say what it says."""
+        """Send the same request to the service and forward its reply."""
         path = self.path.format(*parts)
         self.pass_on(await self.proxy.ask(str(self.request.method), path, self.request.query, body))
 
 
 class ReadHandler(Api):
-    """Look at something."""
+    """Handler of reads."""
 
     @authenticated
     @authorized
     async def get(self, *parts: str) -> None:
-        """Answer as the service does."""
+        """Forward the service's reply."""
         await self.relay(parts)
 
 
 class FileHandler(Api):
-    """Look at something that has a name of the user's own."""
+    """Handler of reads of a resource that the user named."""
 
     @authenticated
     @authorized
     async def get(self, *parts: str) -> None:
-        """Ask the service for it by its name as an address has it, and answer as it does."""
+        """Request the resource with its name quoted, and forward the reply."""
         await self.relay(tuple(quote(part, safe="") for part in parts))
 
 
 class ActHandler(Api):
-    """Do something to an experiment; Jupyter has checked that the page is its own."""
+    """Handler of actions on an experiment; Jupyter has checked that the page is its own."""
 
     @authenticated
     @authorized
     async def post(self, *parts: str) -> None:
-        """Answer as the service does; a body means nothing to it and stays here."""
+        """Forward the service's reply; a request body is dropped, since these actions take none."""
         await self.relay(parts)
 
 
 class Change(Api):
-    """Change an experiment as the body says."""
+    """Handler of changes of an experiment, described by the body."""
 
     def initialize(self, proxy: Proxy, path: str = "", body: type[Record] = Record) -> None:
-        """Take the way to the service, the path there, and the record that the body must be."""
+        """Set the proxy to the service, the path there, and the record type of the body."""
         super().initialize(proxy, path)
         self.record = body
 
     @authenticated
     @authorized
     async def post(self, *parts: str) -> None:
-        """Check the body against the record and answer as the service does."""
+        """Check the body against the record and forward the service's reply."""
         try:
             asked = self.record.model_validate_json(self.request.body)
         except ValidationError as error:
@@ -153,13 +153,13 @@ class Change(Api):
 
 
 class BundleHandler(Api):
-    """An experiment as a notebook's output keeps it."""
+    """Handler of the state of an experiment that is saved in a notebook's output."""
 
     @authenticated
-    # A POST only because it is told the sentences of the submission.
+    # A POST only because the body holds the sentences of the submission.
     @authorized("read")  # type: ignore[untyped-decorator]
     async def post(self, number: str) -> None:
-        """Make the MIME bundle of how it is now."""
+        """Return the MIME bundle of the current state."""
         captured = self._captured()
         path = f"/api/experiments/{number}"
         shown = await self.proxy.ask("GET", path)
@@ -177,7 +177,7 @@ class BundleHandler(Api):
                 asked_for.append((f"{path}/search/curves", f"limit={SAVED_LINES}&points={SAVED_UNITS}"))
             for asked, query in asked_for:
                 answer = await self.proxy.ask("GET", asked, query)
-                if answer.status != 200:  # what is written back must never be less than what stands there
+                if answer.status != 200:  # a partial bundle must never replace a saved one
                     self.pass_on(answer)
                     return
                 drawn.append(answer)
@@ -196,23 +196,23 @@ class BundleHandler(Api):
 
 
 class QuickstartHandler(Api):
-    """The quickstart notebook of this version; the service is not asked."""
+    """Handler of this version's quickstart notebook, which needs no service."""
 
     @authenticated
     @authorized
     async def get(self) -> None:
-        """Answer the notebook as its file has it."""
+        """Return the notebook as in its file."""
         notebook = (files("jupyter_ext") / "quickstart.ipynb").read_bytes()
         self.pass_on(Answer(200, "application/json", notebook))
 
 
 class UnknownHandler(Api):
-    """Every path below ours that is no route."""
+    """Handler of all other paths below ours."""
 
     @authenticated
     @authorized("read")  # type: ignore[untyped-decorator]
     async def get(self) -> None:
-        """Say that there is nothing."""
+        """Raise NotFound."""
         raise NotFound(f"there is nothing at {self.request.path[:200]}")
 
     post = put = patch = delete = head = get

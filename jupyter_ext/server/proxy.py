@@ -1,4 +1,4 @@
-"""What the server extension asks the user's service, with the service's token, which never goes further."""
+"""Proxy requests to the user's service with the service's token, which browsers never see."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 
 class Answer(NamedTuple):
-    """Hold an answer of the service: status, media type, body, whether to show or save it, and its version."""
+    """Reply of the service: status, media type, body, content disposition, and the service's version."""
 
     status: int
     type: str
@@ -43,9 +43,9 @@ class Answer(NamedTuple):
 
 
 class Proxy:
-    """Requests to the service that is there at this moment; one that has come back on another port is found.
+    """Client of the service that runs now; one that restarted on another port is found.
 
-    Everything that is asked here may be said twice without harm, so what a dying service cut off is asked again.
+    All requests here are safe to repeat, so one that a terminating service cut off is sent again.
     """
 
     def __init__(self, finder: Finder, limit: float, log: Logger) -> None:
@@ -53,7 +53,7 @@ class Proxy:
         self._kept: tuple[Address | None, SimpleAsyncHTTPClient | None] = (None, None)
 
     async def ask(self, method: str, path: str, query: str = "", body: bytes = b"") -> Answer:
-        """The service's answer, of whatever status; raises ServiceUnreachable where there is none."""
+        """Return the service's reply, of any status; raises ServiceUnreachable where there is none."""
 
         async def fetch(address: Address) -> HTTPResponse:
             said = body if method == "POST" else None
@@ -64,9 +64,9 @@ class Proxy:
         return _answer(await self._twice(fetch))
 
     async def watch(self, query: str) -> WebSocketClientConnection | Answer:
-        """An open stream, or the answer by which the service refused it; raises ServiceUnreachable.
+        """Return an open stream, or the reply by which the service refused it; raises ServiceUnreachable.
 
-        A frame is read from the socket only when the one before was taken.
+        A frame is read from the socket only after the previous one was taken.
         """
 
         async def connect(address: Address) -> WebSocketClientConnection:
@@ -86,11 +86,11 @@ class Proxy:
             return _answer(error.response)
 
     def _client(self, address: Address) -> SimpleAsyncHTTPClient:
-        """The one for this address, which stays the same while the service does."""
+        """Return the client for this address, reused while the address stays the same."""
         before, client = self._kept
         if client is None or before != address:
-            # Of our own, whatever the server has configured for itself: it knows no proxy of the environment.
-            # The one before ends with the requests that it still has.
+            # A client of our own, whatever the server has configured: it uses no proxy of the environment.
+            # The previous one ends with its pending requests.
             looking = _Looking(address)
             client = SimpleAsyncHTTPClient(force_instance=True, max_clients=AT_ONCE, resolver=looking)
             self._kept = address, client
@@ -110,7 +110,7 @@ class Proxy:
         )
 
     async def _twice(self, attempt: Callable[[Address], Awaitable[_T]]) -> _T:
-        """What the service answers, at the second try if it was on its way out at the first."""
+        """Return the service's reply, retrying once if the service was terminating."""
         waits = RETRY.waits()
         while True:
             try:
@@ -139,14 +139,14 @@ class Proxy:
 
 
 class _Looking(DefaultExecutorResolver):
-    """Says where a host is, but for addresses at which a process listens that the token is not for."""
+    """Resolver that rejects addresses on which another user's process listens: the token is not for it."""
 
     def initialize(self, address: Address) -> None:
-        """Look for this service."""
+        """Set the address of the service."""
         self._address = address
 
     async def resolve(self, host: str, port: int, family: int = socket.AF_UNSPEC) -> list[tuple[int, Any]]:
-        """Where it is; raises ServiceUnreachable where another user's process listens."""
+        """Resolve the host; raises ServiceUnreachable where another user's process listens."""
         found = await super().resolve(host, port, socket.AddressFamily(family))
         if not self._address.encrypted:
             for _, end in found:
@@ -155,7 +155,7 @@ class _Looking(DefaultExecutorResolver):
 
 
 def without_token(query: str) -> str:
-    """The query as it was written, but for Jupyter's own token, which is none of the service's business."""
+    """Return the query as written, without Jupyter's own token, which the service must not see."""
     return "&".join(part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != "token")
 
 

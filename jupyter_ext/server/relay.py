@@ -1,4 +1,4 @@
-"""The websocket of the server extension: the service's stream, frame by frame, to a browser."""
+"""Relay the service's stream, frame by frame, to a browser's websocket."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ GOING_AWAY = 1001
 
 
 class Relay(WebSocketMixin, WebSocketHandler, Handler):
-    """One browser that watches."""
+    """Websocket of one browser that watches."""
 
-    max_message_size = 2**16  # watchers have nothing to say
+    max_message_size = 2**16  # watchers send nothing
 
     _upstream: WebSocketClientConnection | None = None
     _passing: asyncio.Task[None] | None = None
 
     def set_default_headers(self) -> None:
-        """None: this is no page."""
+        """Set no headers: this is no page."""
 
     @ws_authenticated
     @authorized
     async def get(self) -> None:
-        """Watch: every message after a sequence number, one a frame; what the service refuses is refused here."""
+        """Forward every message after a sequence number, one per frame, or the service's refusal."""
         if self.request.headers.get("Upgrade", "").lower() != "websocket":
             raise InvalidRequest(f"{self.request.path} is a websocket")
         if not self.check_origin():
@@ -47,19 +47,19 @@ class Relay(WebSocketMixin, WebSocketHandler, Handler):
             found.close()
 
     def open(self) -> None:
-        """Begin to pass on."""
+        """Start forwarding."""
         super().open()
         assert self._upstream is not None
         self._passing = asyncio.create_task(self._pass_frames(self._upstream), name="Daylight's stream")
 
     def on_message(self, message: str | bytes) -> None:
-        """Watchers have nothing to say."""
+        """Ignore messages of watchers."""
 
     async def _pass_frames(self, upstream: WebSocketClientConnection) -> None:
-        """Every frame until the service's end of the stream, even if nobody takes them any more.
+        """Forward every frame until the service ends the stream, even after the browser has gone.
 
-        The next one is read when the last has left for the browser's socket: however slow a browser is, what it has
-        not read yet waits in the service's store and not in this server's memory.
+        The next frame is read once the last was written to the browser's socket. For a slow browser, unread frames
+        therefore wait in the service's store, not in this server's memory.
         """
         while (frame := await upstream.read_message()) is not None:
             with suppress(WebSocketClosedError):

@@ -1,4 +1,4 @@
-"""What `--dry-run` prints: all that would be sent, and the same submission with everything spelled out."""
+"""Format the output of `--dry-run`: all that would be sent, and the same command with every option written out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernel_backend.text import counted, size
 
 
 def dry_run(checked: PreparedSubmission, asked: ParsedLine, command: str) -> str:
-    """The text; `command` is what the words come behind: `%%dlsubmit` or `daylight submit train.py`."""
+    """Return the text; `command` precedes the options: `%%dlsubmit` or `daylight submit train.py`."""
     head = [f"# {line}" for line in _about(checked, asked)]
     values = [f"{name}={value!r}" for name, value in checked.params.items() if name not in checked.space.names]
     values += map(str, checked.space.parameters)
@@ -49,5 +49,5 @@ def _about(checked: PreparedSubmission, asked: ParsedLine) -> Iterator[str]:
 
 
 def _quoted(word: str) -> str:
-    """As a magic's line reads it: quotes within `name='a b'` are the value's own."""
+    """Quote a word for a magic's line; quotes within `name='a b'` belong to the value."""
     return word if "=" in word or not set(word) & set(" \t'\"") else f'"{word}"'

@@ -1,4 +1,4 @@
-"""What goes into a snapshot without being asked, since results may depend on it; secrets stay behind."""
+"""Collect code and git differences that go into a snapshot by default, since results may depend on them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kernel_backend.snapshots import git
 from kernel_backend.snapshots.environment import beside
 from kernel_backend.text import size
 
-_BEGINNING = 8192  # bytes that tell a text from anything else
+_BEGINNING = 8192  # bytes that distinguish text from binary data
 _PART = re.compile(r"^(?=diff --git )", re.MULTILINE)
 _MARK = re.compile(r"^[-+ ]", re.MULTILINE)
 
 
 class ArchiveBudget(NamedTuple):
-    """What a snapshot still has room for."""
+    """Remaining capacity of a snapshot: members and bytes."""
 
     members: int
     bytes: int
@@ -29,17 +29,17 @@ class ArchiveBudget(NamedTuple):
 
 @dataclass(frozen=True)
 class ImplicitContext:
-    """Members of a snapshot, and sentences about those that were left out of it."""
+    """Members of a snapshot, and warnings about those that were left out."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
 def collect_context(folder: Path, known: Sequence[str], room: ArchiveBudget) -> ImplicitContext:
-    """Sources of editable distributions, and how the files of `folder` differ from git's commit.
+    """Collect the sources of editable distributions, and the differences of `folder` from git's commit.
 
-    One that holds what looks like a secret, or one of the `known` ones, is left out: nobody asked for it to travel. So
-    is what there is no `room` for, and of git's difference what ignored files have to do with it.
+    A file with what looks like a secret, or with one of the `known` secrets, is left out: no option named it. So is a
+    file beyond the capacity `room`, and so are ignored files in git's difference.
     """
     files, warnings = {}, []
     for name, data in beside(folder, Ignored(git.root(folder) or folder).file).items():
@@ -68,7 +68,7 @@ def _secrets(name: str, data: bytes, known: Sequence[str]) -> Iterator[tuple[int
 
 
 def _fitting(files: Mapping[str, bytes], warnings: list[str], room: ArchiveBudget) -> ImplicitContext:
-    """Those that there is room for, the smallest first; an editable distribution travels whole or not at all."""
+    """Return the members that fit, smallest first; an editable distribution travels whole or not at all."""
     groups: dict[str, dict[str, bytes]] = {}
     for name, data in files.items():
         parts = name.split("/")

@@ -16,7 +16,7 @@ from kernel_backend.snapshots.environment import numerics_variables
 from kernel_backend.snapshots.process import SETTINGS, cell_of, process
 from kernel_backend.snapshots.random_states import random_digests
 
-# Set by Jupyter, and by launchers for their ranks: another in a job whatever cells do.
+# Set by Jupyter, and by launchers for their ranks: different in a job whatever cells do.
 _OTHERS = re.compile(
     r"MPLBACKEND|COLUMNS|LINES|TERM|G?I?T?_?PAGER|CLICOLOR\w*|FORCE_COLOR|PYDEVD\w*|(?:JPY|JUPYTER|IPY)\w*"
     r"|(?:OMP|MKL)_NUM_THREADS|CUDA_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|DAYLIGHT_\w+|PWD|OLDPWD|PYTHONHASHSEED"
@@ -25,10 +25,10 @@ _ALWAYS = {"TZ", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"}  # 
 
 
 def notebook_process(capture: Capture, files: Mapping[str, bytes]) -> Process:
-    """Settings of this process that are not as they begin, and that what is submitted does not set itself.
+    """Return settings of this process that differ from their defaults and that the submission does not set itself.
 
-    Of a library that nothing submitted imports they do not matter, nor do variables of the environment that neither
-    its code nor the `files` beside it name. Secrets are left out.
+    Settings of libraries that the submission does not import are left out. So are environment variables that neither
+    its code nor the `files` next to it name, and secrets.
     """
     cell = cell_of(capture.source, capture.roles_from)
     code = "\n".join(
@@ -55,7 +55,7 @@ def notebook_process(capture: Capture, files: Mapping[str, bytes]) -> Process:
 
 
 def _changed_variables(code: str) -> Iterator[tuple[str, str | None]]:
-    """Variables that are not what this process was started with, of those that matter."""
+    """Yield the relevant environment variables that changed since this process started."""
     known, before = known_secrets(), _at_the_start()
     for name in sorted(before.keys() | os.environ.keys()):
         value = os.environ.get(name)
@@ -67,7 +67,7 @@ def _changed_variables(code: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _at_the_start() -> dict[str, str]:
-    """The environment that this process was started with; that of now where the system does not tell."""
+    """Return the environment that this process started with; the current one where the system does not report it."""
     with contextlib.suppress(OSError):
         entries = Path("/proc/self/environ").read_bytes().split(b"\0")
         pairs = [os.fsdecode(entry).partition("=") for entry in entries if b"=" in entry]

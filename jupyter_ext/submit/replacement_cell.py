@@ -1,4 +1,4 @@
-"""A cell that may take the place of the one that was refused: shown below it, with a button in JupyterLab."""
+"""Offer a replacement for a refused cell, shown below it with a button in JupyterLab."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MIME_TYPE = "application/vnd.daylight.cell+json"
 
 
 def offered(refused: InvalidDefinition, line: str) -> InvalidDefinition:
-    """The refusal of a cell below `%%dlsubmit LINE`, without the text of the cell that it has: that is shown here."""
+    """Display the replacement of a cell refused below `%%dlsubmit LINE`, and return the error without its text."""
     if "cell" not in refused.details:
         return refused
     from IPython.display import display
@@ -21,7 +21,7 @@ def offered(refused: InvalidDefinition, line: str) -> InvalidDefinition:
 
 
 def offer(cell: str, options: list[str] | tuple[str, ...], line: str) -> str:
-    """The whole cell: with these options behind what is on its first line, unless they are there already."""
+    """Return the whole cell, with these options added to its first line unless they are there already."""
     pairs = zip(options[::2], options[1::2], strict=True)
     more = [f"{flag} {value}" for flag, value in pairs if not re.search(rf"(^|\s){flag}(=|\s|$)", line)]
     return f"{' '.join(['%%dlsubmit', *filter(None, [line.strip()]), *more])}\n{cell}"

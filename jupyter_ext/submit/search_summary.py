@@ -1,4 +1,4 @@
-"""A search in sentences, before it is submitted: what is looked for, and how much that trains."""
+"""Summarise a search before it is submitted: its parameters, bounds and forecast training time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kernel_backend.spec.config_text import duration_word
 from kernel_backend.text import counted
 
 MOST_FORETOLD = 2000  # reports at which a method decides, of all trials: a second or two
-GANGS = (1, 2, 8)  # trials side by side, for which is said how long it takes
+GANGS = (1, 2, 8)  # concurrent trials for which the duration is forecast
 
 
 def parameter_text(parameter: Parameter) -> str:
-    """`momentum: 0 to 0.9, where opt is sgd`."""
+    """Return `momentum: 0 to 0.9, where opt is sgd`."""
     each = f" of each of the {parameter.each}" if parameter.each else ""
     when = f", where {parameter.when.name} is {_one_of(parameter.when.values)}" if parameter.when else ""
     domain = parameter.domain
@@ -40,7 +40,10 @@ def _one_of(values: Sequence[Value]) -> str:
 
 
 def bounds_text(config: Config, space: Space) -> str:
-    """`asha: 64 trials of 1 to 16 epochs on 2 slots, that is 128 to 2,048 epochs of a slot`."""
+    """Return the number and length of the trials of a search.
+
+    `asha: 64 trials of 1 to 16 epochs on 2 slots, that is 128 to 2,048 epochs of a slot`.
+    """
     search = config.search or Search()
     most, unit = (config.steps, "step") if config.steps else (config.epochs, "epoch")
     trials, least, _ = plan(settings_of(config), space)
@@ -54,13 +57,13 @@ def bounds_text(config: Config, space: Space) -> str:
 
 
 def forecast_text(config: Config, space: Space) -> str:
-    """How much of that it will be, and how long it takes, in whole trainings; empty where nobody can say.
+    """Return a forecast of the total training and its duration, in whole trainings; empty where it is unknown.
 
     `about 35 epochs in all (18 % of 12 whole trainings); as long as 2.2 whole trainings one by one, 1.5 by 2 at once`.
     """
     settings, unit = settings_of(config), "step" if config.steps else "epoch"
     if plan(settings, space).reports > MOST_FORETOLD:
-        return ""  # to play that would take longer than anybody waits
+        return ""  # a simulation would take longer than a user waits
     found = [each for gangs in GANGS if (each := forecast(settings, space, gangs)) is not None]
     if not found:
         return ""

@@ -1,4 +1,4 @@
-"""Secrets in anything that would travel: each is refused, by its place and never by its text."""
+"""Find secrets in all that would travel: each is refused by its location, without showing its text."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from kernel_backend.snapshots.loaded import TRAVELLED
 
 _TEXTS = (b"'<U", b"'|S", b"'>U")  # kinds of numpy's texts, in the head of its files
 _UNNAMED = "name the file in .daylightignore and in no --include"
-_BEGINNING = 8192  # bytes that tell a text from anything else
+_BEGINNING = 8192  # bytes that distinguish text from binary data
 
 
 def find_leaks(
     capture: Capture, files: Mapping[str, bytes], given: Mapping[str, Value], known: Sequence[str]
 ) -> Iterator[Problem]:
-    """A problem for each line of the definition, of `files` or of `given` that holds what looks like a secret.
+    """Yield a problem for each line of the definition, `files` or `given` that holds what looks like a secret.
 
-    `given` are hyperparameters, and options by their flags.
+    `given` holds hyperparameters, and options by their flags.
     """
     for line, kind in find_secrets(capture.source, known):
         place = capture.where(line)
@@ -34,14 +34,14 @@ def find_leaks(
 
 
 def without_secrets(names: Iterable[str], known: Sequence[str]) -> list[str]:
-    """Those that may be looked up, and shown."""
+    """Return the names without secrets, which may be looked up and shown."""
     return [name for name in names if not find_secrets(repr(name), known)]
 
 
 def _in_file(name: str, data: bytes, known: Sequence[str]) -> Iterator[Problem]:
     top, _, own = name.partition("/")
     if name.startswith(f"{TRAVELLED}/"):
-        return  # it was looked at when it was submitted itself
+        return  # it was checked when it was submitted itself
     if top == CAPTURED:
         found = find_secrets(_text(own, data), known)
         if found:
@@ -53,7 +53,7 @@ def _in_file(name: str, data: bytes, known: Sequence[str]) -> Iterator[Problem]:
 
 
 def _text(file: str, data: bytes) -> str:
-    """The texts in a captured value's file."""
+    """Return the strings in a captured value's file."""
     if file.endswith(".safetensors"):
         return ""
     if file.endswith(".npy"):

@@ -1,4 +1,4 @@
-"""Cells that were edited after they ran, by the notebook's file: what they said when they ran is submitted."""
+"""Find cells that were edited after they ran, from the notebook's file: the executed text is submitted."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _LARGEST = 32 * 2**20  # bytes of a notebook's file that are read: outputs may b
 
 
 def stale_cells(path: str | None, cells: Sequence[Cell], needed: Collection[int], started: float = 0.0) -> list[str]:
-    """A warning for each needed cell (by number) whose text in the notebook's file is another than the one that ran.
+    """Return a warning for each needed cell (by number) whose text in the notebook's file is not the executed text.
 
-    Silent where the file is not known, not readable or too large, was saved before `started`, when the kernel ran its
-    first cell, or before the cell ran: then it does not have its number. Of edits that are not saved nobody knows.
+    Returns none where the file is unknown, unreadable or too large. The same holds where it was saved before `started`,
+    when the kernel ran its first cell, or before the cell ran: then the cell's number is not in it. Unsaved edits are
+    not detected.
     """
     saved = dict(_saved(path, started)) if path else {}
     ran = {cell.number: cell.source for cell in cells if cell.number is not None}
@@ -29,10 +30,10 @@ def stale_cells(path: str | None, cells: Sequence[Cell], needed: Collection[int]
 
 
 def _saved(path: str, started: float) -> Iterator[tuple[int, str]]:
-    """The code cells of a notebook's file by their execution counts, as far as each belongs to one cell alone."""
+    """Yield the code cells of a notebook's file by execution count, where only one cell has that count."""
     try:
         file = Path(path)
-        file = file if file.is_file() else Path(file.name)  # a server says the path from its own folder, we run in its
+        file = file if file.is_file() else Path(file.name)  # a server gives it from its own folder
         status = file.stat()
         if status.st_size > _LARGEST or status.st_mtime < started:
             return

@@ -1,4 +1,4 @@
-"""From a capture to an experiment: checked here, so that what is wrong is said before anything is sent."""
+"""Check a capture, prepare its snapshot and submit it as an experiment; problems are reported before sending."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from kernel_backend.spec.search_rules import check_search
 from kernel_backend.text import size
 
 T = TypeVar("T")
-_OURS = 100  # members that are kept for the definition, its description and what is recorded beside it
+_OURS = 100  # members reserved for the definition, its description and the records next to it
 
 
 @dataclass(frozen=True)
 class SubmitOptions:
-    """What a person asks for beside the configuration: what travels, and what is checked."""
+    """Options of a submission beyond the configuration: files that travel, and checks."""
 
     include: tuple[str, ...] = ()
     captured: tuple[str, ...] = ()  # names of the notebook
@@ -56,15 +56,15 @@ class SubmitOptions:
     data: tuple[str, ...] = ()  # folders, files and URLs that are fingerprinted
     commits: tuple[str, ...] = ()  # external versions of data
     name: str | None = None
-    allow_unused: bool = False  # whether what is named much like a role may stay unused
+    allow_unused: bool = False  # whether a function named much like a role may stay unused
 
     @property
     def texts(self) -> dict[str, Value]:
-        """Options whose words are stored as they were written."""
+        """Return options whose text is stored as written."""
         return {"--data": " ".join(self.data), "--commit": " ".join(self.commits), "--name": self.name}
 
     def words(self) -> list[str]:
-        """The options that ask for it."""
+        """Return the options as words of a command line."""
         found = [word for path in self.include for word in ("--include", path)]
         found += ["--capture", ",".join(self.captured)] if self.captured else []
         found += [word for path in self.data for word in ("--data", path)]
@@ -76,7 +76,7 @@ class SubmitOptions:
 
 
 def wanted(options: Namespace) -> SubmitOptions:
-    """What these options ask for; raises InvalidRequest."""
+    """Read the submit options; raises InvalidRequest."""
     named = getattr(options, "capture", None) or ()
     try:
         limit = parse_size(options.project_limit) if options.project_limit else LIMIT
@@ -97,18 +97,18 @@ def wanted(options: Namespace) -> SubmitOptions:
 
 
 class ParsedLine(NamedTuple):
-    """A line of options and `name=value` words, read; `wrong` is all that cannot be."""
+    """Parsed line of options and `name=value` words. `wrong` holds all problems found in it."""
 
     config: Config
     given: dict[str, Value]
     space: Space
     wanted: SubmitOptions
     wrong: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()  # the words of options that only say how it is called, shown and waited for
+    others: tuple[str, ...] = ()  # words of the options for its name, display and waiting
 
 
 def read(options: Namespace, wrong: Sequence[str] = ()) -> ParsedLine:
-    """What these options and their `words` ask for; of what cannot be read the default is taken."""
+    """Parse these options and their `words`; invalid ones take their default."""
     complaints = list(wrong)
 
     def tried(read: Callable[[], T], otherwise: T) -> T:
@@ -127,7 +127,7 @@ def read(options: Namespace, wrong: Sequence[str] = ()) -> ParsedLine:
 
 
 class Session(NamedTuple):
-    """A live notebook: its names, what it has imported of the project, and notes that its person has read."""
+    """Live notebook: its namespace, imported project modules, and notes that the user has read."""
 
     namespace: Mapping[str, object]
     imported: Imported
@@ -136,7 +136,7 @@ class Session(NamedTuple):
 
 @dataclass(frozen=True)
 class PreparedSubmission:
-    """A capture that can be trained, all its hyperparameters, and what travels beside it."""
+    """Capture that can be trained, all its hyperparameters, and the files that travel with it."""
 
     capture: Capture
     definition: Definition
@@ -145,24 +145,24 @@ class PreparedSubmission:
     travelling: ProjectFiles
     declared: Declared
     commits: tuple[str, ...]
-    state: dict[str, State] = field(default_factory=dict)  # what the job's values are compared with
+    state: dict[str, State] = field(default_factory=dict)  # expected states of the job's values
     around: ImplicitContext = field(default_factory=ImplicitContext)
-    passing: tuple[str, ...] = ()  # what only whoever submits it here and now should know
-    process: Process | None = None  # what the job's settings are compared with
+    passing: tuple[str, ...] = ()  # warnings for this submission only
+    process: Process | None = None  # expected settings of the job's process
 
     @property
     def files(self) -> dict[str, bytes]:
-        """What travels beside the definition, by the names in the archive."""
+        """Return the files that travel next to the definition, by their names in the archive."""
         return {**self.around.files, **self.travelling.files, **self.capture.files, **self.declared.files}
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the person should know before slots are spent."""
+        """Return the warnings to show the user before slots are used."""
         return (*self.passing, *self.lasting)
 
     @property
     def lasting(self) -> tuple[str, ...]:
-        """Those of the warnings that hold for whoever trains the snapshot again, too."""
+        """Return the warnings stored with the snapshot, which hold when it is trained again, too."""
         hints = map(self.capture.relocate, (*self.definition.hints, *self.definition.unused))
         missing = [each for each in self.capture.requirements if "==" not in each]
         lacks = [
@@ -187,12 +187,12 @@ def check(
     wrong: Sequence[str] = (),
     space: Space = UNSEARCHED,
 ) -> PreparedSubmission:
-    """The definition of a capture, with a value or a domain for each hyperparameter and the files that it needs.
+    """Check a capture: bind a value or a domain to each hyperparameter, and collect the files that it needs.
 
-    `file` is where the capture came from, if not from a notebook: modules beside it are found first. `session` is
-    the notebook that it came from, `wrong` what was found wrong already about how it was asked for.
-    Raises CaptureError with all that stands in the way (InvalidRequest where something of it is in `wrong`), or
-    InvalidDefinition where it is the definition alone; all of them name cells and lines.
+    `file` is the source of the capture, if not a notebook: modules next to it are found first. `session` is the
+    notebook of the capture. `wrong` holds problems of the command line.
+    Raises CaptureError with all problems (InvalidRequest where `wrong` holds any), or InvalidDefinition where only the
+    definition is invalid; all of them name cells and lines.
     """
     travelling = _travelling(capture, asked, file)
     declared, unreadable = _declared(asked)
@@ -231,10 +231,10 @@ def check(
 
 
 def _definition(capture: Capture) -> Definition:
-    """What a capture defines.
+    """Parse the definition of a capture.
 
-    Raises InvalidDefinition that says what a cell without roles is instead; where it can be written as functions these
-    are `details["cell"]`, with `details["options"]` for its first line, and their text ends the message.
+    Raises InvalidDefinition that describes a cell without roles. Where it can be rewritten as functions, these are
+    `details["cell"]`, with `details["options"]` for its first line, and the message ends with their text.
     """
     try:
         return parse(capture.source, capture.roles_from)
@@ -252,7 +252,7 @@ def _unused(capture: Capture, definition: Definition) -> list[Problem]:
 
 
 def _choices(space: Space) -> dict[str, Value]:
-    """What is chosen from, as one text for each."""
+    """Return the choices of each parameter as one text."""
     return {each.label: str(each.domain) for each in space.parameters if isinstance(each.domain, Choices)}
 
 
@@ -281,7 +281,7 @@ def _declared(asked: SubmitOptions) -> tuple[Declared, list[Problem]]:
 
 
 def _state(capture: Capture, session: Session) -> dict[str, State]:
-    """States of the values that the job must have too; a secret is not even shown as a digest."""
+    """Return states of the values that the job must reproduce; secrets are left out, even as digests."""
     known = known_secrets()
     values = {name: session.namespace[name] for name in capture.compared if name in session.namespace}
     states = {name: state_of(value) for name, value in values.items() if not is_secret(name, value)}
@@ -317,9 +317,9 @@ def submit(
     asked: SubmitOptions = SubmitOptions(),
     again: bool = False,
 ) -> Overview:
-    """The new experiment, with the service started where none runs.
+    """Submit a capture and return the new experiment; starts the service where none runs.
 
-    Raises CaptureError or InvalidDefinition before anything is sent, and what the service answers.
+    Raises CaptureError or InvalidDefinition before anything is sent, and errors of the service.
     """
     check_search(config, space)
     checked = check(capture, given, asked, file, space=space)
@@ -327,7 +327,7 @@ def submit(
 
 
 class SubmitResult(NamedTuple):
-    """An experiment, and whether it is new."""
+    """Submitted experiment, and whether it is new."""
 
     overview: Overview
     new: bool
@@ -343,9 +343,9 @@ def send(
     client: Client | None = None,
     again: bool = False,
 ) -> SubmitResult:
-    """Upload a checked capture and make an experiment of it; raises what the service answers.
+    """Upload a checked capture and create an experiment; raises errors of the service.
 
-    Where the same goes on already, that is the answer, unless another is wanted (`again`).
+    Where an identical experiment is active already, return that one, unless `again`.
     """
     id, data = pack_snapshot(checked.capture.source, describe(checked), checked.files)
     client = client or Client.connect()
@@ -366,9 +366,9 @@ def send(
 
 
 def config_from(options: Mapping[str, Any]) -> Config:
-    """The configuration with these options by name (`slots=2, checkpoint_every="60s", search="asha", trials=64`).
+    """Return the configuration for options by name (`slots=2, checkpoint_every="60s", search="asha", trials=64`).
 
-    Raises InvalidRequest with the offending one, and the nearest where there is none of that name.
+    Raises InvalidRequest that names the invalid option, and the nearest valid one where the name is unknown.
     """
     known = {*Config.model_fields, *(option.dest for option in OPTIONS if option.config)}
     for name in options:
@@ -378,7 +378,7 @@ def config_from(options: Mapping[str, Any]) -> Config:
 
 
 def describe(checked: PreparedSubmission) -> Snapshot:
-    """What is recorded beside the definition: our version, where each line came from, and the environment."""
+    """Return the snapshot's description: Daylight's version, the origin of each line and the environment."""
     return Snapshot(
         version=__version__,
         numerics=NUMERICS,

@@ -1,4 +1,4 @@
-"""`daylight submit FILE.py`: a file captured and sent, as `%%dlsubmit` does with a cell."""
+"""Submit a Python file (`daylight submit FILE.py`), as `%%dlsubmit` does with a cell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_backend.text import same_text
 
 
 def submit(call: Call) -> Answer:
-    """Submit the file that the words name, or show what would be sent; wait for it where that is asked."""
+    """Submit the file in the arguments, or show what would be sent; wait for the experiment on request."""
     options = call.arguments
     path = _file(options.words)
     asked = read(options)
@@ -38,7 +38,7 @@ def submit(call: Call) -> Answer:
 
 
 def _file(words: list[str]) -> Path:
-    """The file that the words name, which is taken out of them."""
+    """Remove the file from the words and return it; raises InvalidRequest."""
     files = [word for word in words if "=" not in word or _is_file(Path(word))]
     if len(files) != 1:
         found = f"not {len(files)}: {' '.join(files)[:500]}" if files else "which is missing"

@@ -1,4 +1,4 @@
-"""What is shown after a submission: a card at once, one that is drawn again, or plain lines as it goes on."""
+"""Show an experiment after its submission: a static card, a live card or plain log lines."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from kernel_backend.model.views.overview import Overview
 from kernel_backend.text import duration, head_text, progress_line
 from kernel_backend.text.terminal import tell
 
-QUIET_S = 30.0  # a plain log says something at least this often
+QUIET_S = 30.0  # a plain log prints a line at least this often
 
 
 def show(client: Client, overview: Overview, captured: Sequence[str], *, widget: bool = False) -> None:
-    """The experiment from here on: a card or a widget."""
+    """Show the experiment from here on as a card or a widget."""
     LiveView(client, captured, widget=widget).show(overview, final=True)
 
 
 def wait(
     client: Client, overview: Overview, captured: Sequence[str], *, plain: bool, quiet: bool, widget: bool = False
 ) -> Overview | None:
-    """Return the experiment when it has ended; raises ExperimentFailed. An interrupt ends the waiting alone: None.
+    """Return the experiment when it has ended; raises ExperimentFailed. An interrupt ends only the waiting: None.
 
-    `plain` prints lines, for where nobody looks at a card that changes; `quiet` prints nothing.
+    `plain` prints lines, for frontends without a live card; `quiet` prints nothing.
     """
     number = overview.experiment.number
     try:

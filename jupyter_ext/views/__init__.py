@@ -1,4 +1,4 @@
-"""What a notebook shows: pure functions from words to MIME bundles, and a display that is updated."""
+"""Display experiments in a notebook: pure functions from records to MIME bundles, and a display that is updated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One experiment as a MIME bundle: what the front end draws live, a picture, a card in HTML, and plain text."""
+"""Render an experiment as a MIME bundle: saved JSON for the live view, PNG, HTML card and plain text."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def bundle(
     curves: Curves | None = None,
     search: SavedSearch | None = None,
 ) -> dict[str, Any]:
-    """MIME_TYPE (JSON), `text/html`, `text/plain` and, where there is a picture, `image/png` (base64) of an experiment.
+    """Return MIME_TYPE (JSON), `text/html`, `text/plain` and, where there is a picture, `image/png` of an experiment.
 
-    `now` is the time in seconds since the epoch; `captured` are sentences about the submission; `curves`
-    and how a `search` stands are thinned to what a notebook keeps.
+    `picture` is a PNG (base64 in the bundle). `now` is in seconds since the epoch; `captured` are sentences about the
+    submission; `curves` and the status of a `search` are thinned to the size saved in a notebook.
     """
     found: dict[str, Any] = {
         MIME_TYPE: saved_json(overview, now, captured, curves, search),
@@ -75,7 +75,7 @@ def bundle(
 
 
 def plain(overview: Overview, now: float, captured: Sequence[str] = ()) -> str:
-    """The experiment in a few lines of text."""
+    """Return the experiment as a few lines of text."""
     lines = [
         head_text(overview, now),
         *label_lines(overview.experiment),
@@ -93,7 +93,7 @@ def plain(overview: Overview, now: float, captured: Sequence[str] = ()) -> str:
 
 
 def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: bytes | None = None) -> str:
-    """The experiment as a card, without scripts; every text of a person's is escaped."""
+    """Return the experiment as an HTML card without scripts; all text from users is escaped."""
     said = [*label_lines(overview.experiment), *captured, *_hint(overview, captured)]
     parts = [_head(overview, now), *map(_dim, said)]
     if overview.experiment.params:
@@ -110,7 +110,7 @@ def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: 
 
 
 def _told(overview: Overview) -> Sequence[Trial]:
-    """Whose progress is told: of a search the best trial's, and of one that has failed the newest failure's."""
+    """Return the trials whose progress is shown: of a search the best, or after a failure the newest failed one."""
     if overview.experiment.config.search is None:
         return overview.trials
     failed = [trial for trial in overview.trials if trial.state == "failed"][-1:] if overview.state == "failed" else []
@@ -118,14 +118,14 @@ def _told(overview: Overview) -> Sequence[Trial]:
 
 
 def _facts(overview: Overview) -> list[str]:
-    """How far a search is, how exact the result is, and what befell the attempts of a single trial."""
+    """Return the progress of a search, the reproducibility guarantee and the events of a single trial's attempts."""
     said = [search_text(overview), guarantee_text(overview)]
     befell = [] if overview.experiment.config.search else attempt_lines(overview)
     return [line for line in (*said, *befell) if line]
 
 
 def _hint(overview: Overview, captured: Sequence[str]) -> list[str]:
-    """What a person who has just submitted can do next."""
+    """Return the next commands for a user who has just submitted."""
     number = overview.experiment.number
     goes_on = not overview.ended
     return [f"%dl show {number} looks again, %dl stop {number} ends it"] if captured and goes_on else []

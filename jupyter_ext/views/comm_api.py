@@ -1,4 +1,4 @@
-"""What a page may ask of the service through its kernel: a table, and nothing beside it."""
+"""Answer the requests that a page may send to the service through its kernel, from one table."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import Extension
 
 Json = dict[str, Any]
-MOST_BYTES = 4 * 2**20  # of a file: what a kernel is asked beside is answered after it
+MOST_BYTES = 4 * 2**20  # of a file: other requests to the kernel wait for it
 
 
 @dataclass(frozen=True)
 class _Question:
-    """One row: `ask` gets the client, the experiment's number, and those of the query's values that it knows,
-    or all of them as the record `body`."""
+    """Row of the table: `ask` takes the client, the experiment's number and the query values it declares.
+
+    With `body`, it takes all query values as that record instead.
+    """
 
     ask: Callable[..., Json]
     numbers: tuple[str, ...] = ()
@@ -120,7 +122,7 @@ OF_A_TRIAL = re.compile(r"/trials/(?P<trial>[0-9]{1,9})/")
 
 
 def answer(client: Client, number: int, method: str, path: str, query: Mapping[str, Any]) -> tuple[int, Json]:
-    """The status and the JSON that the service would answer; errors too. Of experiment `number` alone."""
+    """Return status and JSON as the service would, errors included, for experiment `number` only."""
     try:
         below = path.removeprefix(f"/experiments/{number}")
         trial = OF_A_TRIAL.match(below)
@@ -130,7 +132,7 @@ def answer(client: Client, number: int, method: str, path: str, query: Mapping[s
         return 200, question.ask(client, number, **question.given({**query, **(trial.groupdict() if trial else {})}))
     except DaylightError as error:
         return error.http_status, error.to_json()
-    except Exception as error:  # whatever it is, the page must not wait for ever
+    except Exception as error:  # the page must never wait for ever
         return 500, DaylightError(f"the kernel made a mistake ({type(error).__name__}: {error})").to_json()
 
 

@@ -1,4 +1,4 @@
-"""Two experiments compared, as a MIME bundle."""
+"""Render the comparison of two experiments as a MIME bundle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINES = 60  # of a difference's details
 
 
 def diff_bundle(diff: Diff) -> dict[str, str]:
-    """What differs, the likeliest cause first, and what came of it; no scripts, every text escaped."""
+    """Return the differences, the likeliest cause first, and the results; without scripts, all text escaped."""
     rows = [_row(_kind(each), _text(each)) for each in diff.differences]
     rows += [_row("not known", escape(each)) for each in diff.unknown]
     if not rows:

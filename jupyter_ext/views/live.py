@@ -1,4 +1,4 @@
-"""An experiment below a cell: one display, drawn again when something has changed."""
+"""Show an experiment below a cell in one display that is redrawn after changes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from kernel_backend.model.views.overview import Overview
 if TYPE_CHECKING:
     from jupyter_ext.views.widget import ExperimentWidget
 
-# A front end with our extension follows the experiment by itself; these redraws are for all others.
+# A frontend with our extension follows the experiment by itself; these redraws are for all others.
 BETWEEN_S = 2.0  # from one drawing to the next, unless the state has changed
-CURVES_S = 15.0  # from one picture to the next: the service has work with it
+CURVES_S = 15.0  # between two pictures: they cost the service time
 
 
 class LiveView:
-    """One experiment below a cell; `captured` are sentences about its submission.
+    """Display of one experiment below a cell; `captured` are sentences about its submission.
 
-    With `widget` the output holds a live widget beside picture, card and text, and changes only at the end.
+    With `widget` the output holds a live widget next to picture, card and text, and is redrawn only at the end.
     """
 
     def __init__(self, client: Client, captured: Sequence[str] = (), *, widget: bool = False) -> None:
@@ -40,7 +40,7 @@ class LiveView:
         self._search: SavedSearch | None = None
 
     def show(self, overview: Overview, *, final: bool = False) -> None:
-        """Draw the experiment: when it has changed and not too often, but the `final` one always."""
+        """Draw the experiment: after changes at a limited rate, but the `final` state always."""
         if not final and not self._is_due(overview):
             return
         self._drawn, self._shown = time.monotonic(), overview
@@ -59,7 +59,7 @@ class LiveView:
         return overview.state != self._shown.state or time.monotonic() - self._drawn >= BETWEEN_S
 
     def _ask(self, overview: Overview, *, at_once: bool) -> None:
-        """Picture and curves, now and then; where they cannot be had the older ones stay."""
+        """Fetch picture and curves at intervals; older ones stay where they are unavailable."""
         if not at_once and time.monotonic() - self._asked < CURVES_S:
             return
         self._picture = picture_of(self._client, overview) or self._picture

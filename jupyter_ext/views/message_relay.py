@@ -1,4 +1,4 @@
-"""An experiment's messages on their way to the pages that show it: in batches, and only while somebody looks."""
+"""Relay an experiment's messages to the pages that show it: in batches, and only while a page is open."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from kernel_backend.model.stream import Message
 
 BATCH_S = 0.2  # from one batch to the next
 BATCH = 500  # messages
-BEAT_S = 5.0  # from one sign of life to the next
+BEAT_S = 5.0  # between two heartbeats
 SAVE_S = 10.0  # from one saved state to the next, while there are only reports
 FIRST_SAVE_S = 2.0  # by then a page is drawn, which may have missed the first messages
 STATE_SAVE_S = 1.0  # and where more than reports has come
-ABSENT_S = 90.0  # pages speak every 20 s, hidden ones once a minute: without a word for as long nobody looks
+ABSENT_S = 90.0  # pages send every 20 s, hidden ones once a minute: after this long no page is open
 
 
 @dataclass(frozen=True)
 class RelayPage:
-    """What a feed needs of whoever shows it; all of it is called from the feed's own threads."""
+    """Callbacks of the view that a relay serves, all called from the relay's own threads."""
 
     send: Callable[[dict[str, Any]], None]  # to every page
-    save: Callable[[], None]  # the state that a page which is loaded anew comes up with
+    save: Callable[[], None]  # the state that a reloaded page starts with
     silence: Callable[[], float]  # seconds since a page was heard
 
 
 class MessageRelay:
-    """The one stream of an experiment for all of its pages; `client` makes a client for each time it begins."""
+    """Single stream of an experiment for all of its pages; `client` makes a new client for each start."""
 
     def __init__(self, client: Callable[[], Client], number: int, page: RelayPage) -> None:
         self._client, self._number, self._page = client, number, page
@@ -42,23 +42,23 @@ class MessageRelay:
 
     @property
     def goes_on(self) -> bool:
-        """Whether messages are sent."""
+        """Return whether messages are being sent."""
         return self._run is not None and self._run.goes_on
 
     def watch(self, after: int) -> None:
-        """Every message after `after` is sent: begin there, or go back there. Pages skip what they have seen."""
+        """Send every message after `after`: start there, or go back there. Pages skip messages that they have seen."""
         with self._lock:
             if self._run is None or not self._run.goes_on or after < self._run.position:
                 self._begin(after)
 
     def here(self, after: int) -> None:
-        """A page is there and has seen `after`: begin again, if nobody was heard for a while."""
+        """Note that a page is open and has seen `after`; restart if the stream ended because no page was open."""
         with self._lock:
             if not self.goes_on:
                 self._begin(after)
 
     def stop(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         with self._lock:
             if self._run is not None:
                 self._run.end()
@@ -71,7 +71,7 @@ class MessageRelay:
 
 
 class _Run:
-    """From one beginning to its end: one thread reads the stream, another one sends what it has read."""
+    """Single run of the stream: one thread reads it, another sends the messages."""
 
     def __init__(self, client: Client, number: int, page: RelayPage, position: int) -> None:
         self._client, self._number, self._page = client, number, page
@@ -107,7 +107,7 @@ class _Run:
         self._read.put(end)
 
     def _messages(self) -> Iterator[Message]:
-        """The stream, up to the message with which the experiment ended."""
+        """Yield the stream's messages up to the one with which the experiment ended."""
         messages = self._client.watch(self.position, self._number)  # first: an end from here on is this one's end
         now = self._client.experiment(self._number)
         self._answered.set()
@@ -124,7 +124,7 @@ class _Run:
         try:
             self._send_all()
         finally:
-            self.end()  # whatever broke: the next page that speaks begins again
+            self.end()  # after any error: the next page that sends starts it again
 
     def _send_all(self) -> None:
         while self.goes_on:
@@ -144,7 +144,7 @@ class _Run:
             self._over.wait(BATCH_S)
 
     def _next(self) -> tuple[list[Message], *tuple[DaylightError | None, ...]]:
-        """What has been read, waiting a while for the first; and behind it the end, if it has come."""
+        """Return the messages read, waiting a while for the first, followed by the end if it was reached."""
         found: list[Message] = []
         due = min(self._beaten + BEAT_S, self._save_at if self.position > self._saved else float("inf"))
         try:

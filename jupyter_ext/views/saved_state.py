@@ -1,4 +1,4 @@
-"""What a notebook's output keeps of an experiment, and what is asked of the service for it."""
+"""Build the state of an experiment that is saved in a notebook's output, and fetch it from the service."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import SearchCurves, SearchStatus
 
 MIME_TYPE = "application/vnd.daylight.experiment+json"
-SAVED_POINTS = 200  # of each curve: what a saved notebook has room for
+SAVED_POINTS = 200  # of each curve in a saved notebook
 SAVED_TRIALS, SAVED_LINES, SAVED_UNITS = 50, 30, 40  # of a search: rows, learning curves, and points of each
-SAVED_SEARCH = 60_000  # bytes of JSON that all of that may have, else there is less of it
+SAVED_SEARCH = 60_000  # bytes of JSON for all of that; beyond it is thinned further
 
 _T = TypeVar("_T")
 
 
 class SavedSearch(Record):
-    """How a search stood, thinned: who was the best by when, its rungs, the best of its trials and of their curves."""
+    """Thinned status of a search: incumbents over time, rungs, best trials and their curves."""
 
     standing: SearchStatus
     curves: SearchCurves
 
 
 class Saved(Record):
-    """Enough to draw an experiment with no service at all; `Saved` of the front end's words."""
+    """State that suffices to draw an experiment without a service; `Saved` in the frontend's types."""
 
     version: Literal[1] = 1
     number: int
@@ -46,7 +46,7 @@ def saved_json(
     curves: Curves | None = None,
     search: SavedSearch | None = None,
 ) -> dict[str, Any]:
-    """The value under MIME_TYPE: plain JSON, where NaN is text."""
+    """Return the value under MIME_TYPE: plain JSON, with NaN as text."""
     return Saved(
         number=overview.experiment.number,
         at=now,
@@ -59,13 +59,13 @@ def saved_json(
 
 
 def curves_of(client: Client, overview: Overview) -> Curves | None:
-    """Its curves, as many points as a notebook keeps; None where it has no reports, or they cannot be had."""
+    """Return curves thinned for a notebook; None where there are no reports, or the service fails."""
     number, front = overview.experiment.number, overview.front
     return _if_told(overview, lambda: client.curves(number, front.index if front else 1, SAVED_POINTS))
 
 
 def search_of(client: Client, overview: Overview) -> SavedSearch | None:
-    """How it stands, as much as a notebook keeps; None where it is no search, has no reports, or it cannot be had."""
+    """Return search status thinned for a notebook; None without search or reports, or if the service fails."""
     if overview.experiment.config.search is None:
         return None
     number = overview.experiment.number
@@ -78,7 +78,7 @@ def search_of(client: Client, overview: Overview) -> SavedSearch | None:
 
 
 def fitted(standing: SearchStatus, curves: SearchCurves) -> SavedSearch:
-    """Both with the best trials, results and curves alone, as many as SAVED_SEARCH has room for."""
+    """Reduce both to the best trials, results and curves that fit into SAVED_SEARCH."""
     kept = SAVED_TRIALS
     while True:
         found = SavedSearch(standing=_best_of(standing, kept), curves=_lines_of(curves, kept))
@@ -88,7 +88,7 @@ def fitted(standing: SearchStatus, curves: SearchCurves) -> SavedSearch:
 
 
 def _best_of(standing: SearchStatus, kept: int) -> SearchStatus:
-    """So many trials and results of each rung, and the newest of who was the best by when."""
+    """Keep that many trials and results of each rung, and the newest incumbents."""
     brackets = tuple(
         bracket.model_copy(
             update={"rungs": tuple(rung.model_copy(update={"entries": rung.entries[:kept]}) for rung in bracket.rungs)}
@@ -104,7 +104,7 @@ def _lines_of(curves: SearchCurves, kept: int) -> SearchCurves:
 
 
 def picture_of(client: Client, overview: Overview) -> bytes | None:
-    """Its curves as a PNG; None where it has no reports, or it cannot be had."""
+    """Return the curves as a PNG; None where there are no reports, or the service fails."""
     return _if_told(overview, lambda: client.picture(overview.experiment.number))
 
 

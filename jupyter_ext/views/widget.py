@@ -1,13 +1,13 @@
-"""The live view where JupyterLab's extension cannot be (VS Code, Colab): a widget whose kernel speaks for the service.
+"""Show the live view where JupyterLab's extension cannot run (VS Code, Colab): a widget that the kernel serves.
 
-Imported when one is shown, because it imports anywidget. What goes over its comm:
+Imported when one is shown, because it imports anywidget. Messages on its comm:
 
-    to the kernel  {"type": "watch", "after": SEQ}           send me every message after SEQ
-                   {"type": "here", "after": SEQ}            I am still there; every 20 s
-                   {"id": N, "method", "path", "query"}      a question to the service: see comm_api.py
-    to the pages   {"type": "messages", "after": SEQ, "messages": [...]}   all that came after SEQ
-                   {"type": "beat"}                          the kernel is still there; every 5 s
-                   {"type": "closed", "status", "message"}   the service cannot be heard
+    to the kernel  {"type": "watch", "after": SEQ}           send every message after SEQ
+                   {"type": "here", "after": SEQ}            the page is still open; every 20 s
+                   {"id": N, "method", "path", "query"}      a request to the service: see comm_api.py
+    to the pages   {"type": "messages", "after": SEQ, "messages": [...]}   all messages after SEQ
+                   {"type": "beat"}                          the kernel is still running; every 5 s
+                   {"type": "closed", "status", "message"}   the service cannot be reached
                    {"type": "answer", "id": N, "status", "body"}
 """
 
@@ -36,7 +36,7 @@ _widgets: dict[int, ExperimentWidget] = {}  # one an experiment, however often i
 
 
 def widget_of(overview: Overview, saved: dict[str, Any]) -> ExperimentWidget:
-    """The widget of an experiment, which goes on from here; `saved` is the value under MIME_TYPE."""
+    """Return the widget of an experiment, updated from here on; `saved` is the value under MIME_TYPE."""
     number = overview.experiment.number
     widget = _widgets.get(number)
     if widget is None:
@@ -49,7 +49,7 @@ def widget_of(overview: Overview, saved: dict[str, Any]) -> ExperimentWidget:
 
 
 class ExperimentWidget(anywidget.AnyWidget):
-    """One experiment, in all of its displays; drawn by the same code as in JupyterLab."""
+    """Widget of one experiment in all of its displays, drawn by the same code as in JupyterLab."""
 
     _esm = STATIC / "widget.js"
     _css = STATIC / "widget.css"
@@ -59,19 +59,19 @@ class ExperimentWidget(anywidget.AnyWidget):
     def __init__(self, number: int, saved: dict[str, Any]) -> None:
         super().__init__(number=number, saved=saved)
         self._client, self._hearing = _client(), Hearing(this_shell())
-        # Whatever is sent answers the page that spoke last: a kernel with subshells looks for the way by it.
+        # Sent in the context of the last message received: a kernel with subshells routes by it.
         self._context = contextvars.copy_context()
         self.feed = MessageRelay(_client, number, RelayPage(self._say, self._save, self._hearing.silence))
         self.on_msg(self._heard)
 
     def reference(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What displays it, data and metadata: to be put beside a picture and a text."""
+        """Return data and metadata that display the widget, to be merged with picture and text."""
         data, metadata = self._repr_mimebundle_() or ({}, {})
         data.pop("text/plain", None)
         return data, metadata
 
     def close(self) -> None:
-        """Leave every page, and the service."""
+        """Close the widget in every page, and its stream from the service."""
         if hasattr(self, "feed"):  # not in a widget whose making failed
             self.feed.stop()
             self._hearing.close()
@@ -87,7 +87,7 @@ class ExperimentWidget(anywidget.AnyWidget):
             case {"type": "here", "after": int(after)}:
                 self.feed.here(after)
             case {"id": int(id), "method": str(method), "path": str(path)}:
-                # Beside the kernel's own work: a service that does not answer must not hold up cells.
+                # In a thread of its own: a service that does not answer must not block cells.
                 question = (id, method, path, content.get("query") or {})
                 Thread(target=self._answer, args=question, name="daylight answer", daemon=True).start()
 
@@ -110,5 +110,5 @@ class ExperimentWidget(anywidget.AnyWidget):
 
 
 def _client() -> Client:
-    """A client that tells nobody of its troubles: they would land in whichever cell runs."""
+    """Return a client that prints no errors: they would appear in the cell that runs."""
     return Client(discovery.start, patience=PATIENCE_S, say=lambda text: None)

@@ -1,6 +1,6 @@
-"""The `daylight` command: the same verbs as in the notebook.
+"""Run the `daylight` command, with the same verbs as in the notebook.
 
-Exit codes: 0 well, 1 the experiment failed, 2 wrong usage or a refused request, 3 no service, 130 interrupted.
+Exit codes: 0 success, 1 the experiment failed, 2 wrong usage or a refused request, 3 no service, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Exit codes: 0 well, 1 the experiment failed, 2 wrong usage or refused, 3 no serv
 
 
 def verbs() -> dict[str, Verb]:
-    """All verbs by name, in the order of the help: those that `%dl` has too, and those of a machine."""
+    """Return all verbs by name, in the order of the help: those shared with `%dl`, and terminal-only ones."""
     from kernel_backend.cli import backup, doctor, open, serve, submit
     from kernel_backend.commands.table import VERBS
 
@@ -36,7 +36,7 @@ def verbs() -> dict[str, Verb]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Carry out one command line; the exit code."""
+    """Run one command line and return its exit code."""
     tokens = list(sys.argv[1:] if argv is None else argv)
     try:
         return _run(tokens)
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _exit_code(error)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # `daylight logs 12 | head`: nobody wants the rest
+    except BrokenPipeError:  # `daylight logs 12 | head`: the rest is not needed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
 
@@ -86,7 +86,7 @@ def overview_of(verbs: Iterable[Verb]) -> str:
 
 
 def _is_text(token: str) -> bool:
-    """Whether it can be printed, sent and stored: Python reads other bytes as lone surrogates."""
+    """Return whether a token can be printed, sent and stored: Python reads invalid bytes as lone surrogates."""
     try:
         token.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""`python -m kernel_backend.cli`: the `daylight` command where no script was installed."""
+"""Run the `daylight` command as `python -m kernel_backend.cli`, where no script was installed."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The verbs of the database: backup and restore."""
+"""Define the verbs backup and restore of the database."""
 
 from __future__ import annotations
 

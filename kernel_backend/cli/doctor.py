@@ -1,4 +1,4 @@
-"""`daylight doctor`: what works here, what does not, and what to do about it."""
+"""Check the installation (`daylight doctor`), and say what to do about each problem."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ print(json.dumps([horovod.__version__, bool(hvd.gloo_built()), bool(hvd.nccl_bui
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at; `todo` is empty where nothing needs to be done."""
+    """Result of one check; `todo` is empty where nothing needs to be done."""
 
     name: str
     ok: bool
@@ -51,7 +51,7 @@ def _doctor(call: Call) -> Answer:
 
 
 def findings() -> Iterator[Finding]:
-    """All that is looked at, in order; nothing is started or changed."""
+    """Run all checks in order; nothing is started or changed."""
     yield Finding("daylight", True, __version__)
     yield _python()
     yield _torch()
@@ -123,7 +123,7 @@ def _home() -> Finding:
 def _service() -> Iterator[Finding]:
     try:
         address = discovery.find()
-    except HomeUnusable:  # which was told
+    except HomeUnusable:  # reported already
         return
     if address is None:
         yield Finding("service", True, "none runs", "nothing: the first use starts one, as does daylight serve")
@@ -158,7 +158,7 @@ def _search_methods(found: SearchMethods) -> Iterator[Finding]:
 
 
 def _probe(code: str) -> list[str] | str:
-    """What a fresh interpreter finds, or the last line of its complaint."""
+    """Return the output of a fresh interpreter, or the last line of its error."""
     try:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

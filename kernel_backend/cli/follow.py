@@ -1,4 +1,4 @@
-"""Waiting for an experiment: a live bar on a terminal, a line on each validation elsewhere."""
+"""Wait for an experiment: a live progress bar on a terminal, a line for each validation elsewhere."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from kernel_backend.text.terminal import tell
 
 
 class Display(Protocol):
-    """Shows a picture that changes."""
+    """Display of an experiment that is updated."""
 
     def show(self, overview: Overview) -> None:
-        """How it is now."""
+        """Show the current state."""
 
     def say(self, line: str) -> None:
-        """Something to remember."""
+        """Print a line that stays."""
 
 
 def wait(client: Client, overview: Overview, stream: TextIO) -> tuple[Overview | None, int]:
-    """The experiment's end and an exit code; None and 130 when the person stopped waiting: it goes on."""
+    """Wait for the end and return it with an exit code; None and 130 when the user stopped waiting."""
     number = overview.experiment.number
     try:
         ended = follow(client, overview, stream)
@@ -46,7 +46,7 @@ def wait(client: Client, overview: Overview, stream: TextIO) -> tuple[Overview |
 
 
 def follow(client: Client, overview: Overview, stream: TextIO) -> Overview:
-    """The experiment when it has ended or waits for a person; what happens until then is shown on `stream`."""
+    """Return the experiment when it has ended or needs a user's action, with progress shown on `stream`."""
     number = overview.experiment.number
     with _display(stream) as display:
         display.show(overview)
@@ -67,24 +67,24 @@ def _tell(display: Display, message: Message, before: Overview, after: Overview)
 
 
 class PlainDisplay:
-    """Lines: the first picture's head, then whatever is said."""
+    """Display of plain lines: the first state, then messages."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._begun = stream, False
 
     def show(self, overview: Overview) -> None:
-        """Only the first time: lines tell the changes."""
+        """Print the first state only: lines report later changes."""
         if not self._begun:
             self._begun = True
             self.say(f"#{overview.experiment.number}  {state_text(overview)}")
 
     def say(self, line: str) -> None:
-        """A line of its own, at once."""
+        """Print a line at once."""
         tell(line, self._stream)
 
 
 class LiveDisplay:
-    """A progress bar with the newest metrics; validations scroll by above it."""
+    """Progress bar with the newest metrics; validations scroll by above it."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
@@ -96,7 +96,7 @@ class LiveDisplay:
         self._task = self.progress.add_task("", total=None, epoch="", metrics="")
 
     def show(self, overview: Overview) -> None:
-        """Move the bar to where the experiment is."""
+        """Move the bar to the experiment's progress."""
         trial, config = overview.front, overview.experiment.config
         head = harmless(f"#{overview.experiment.number}  {state_text(overview)}")
         self.progress.update(self._task, description=head)
@@ -110,7 +110,7 @@ class LiveDisplay:
             )
 
     def say(self, line: str) -> None:
-        """A line above the bar."""
+        """Print a line above the bar."""
         self.progress.console.print(harmless(line), markup=False, highlight=False)
 
 

@@ -1,4 +1,4 @@
-"""`daylight open`: the page of the cluster in a browser."""
+"""Open the page of the cluster in a browser (`daylight open`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernel_backend.commands.verb import JSON, Call, Verb
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.home import home
 
-# A browser's command line is for all users of a machine to read: it names this file, which is the owner's alone.
+# All users of a machine can read a browser's command line: it names this file, which only its owner can read.
 DOOR = '<!doctype html><meta http-equiv="refresh" content="0; url={url}"><title>Daylight</title>'
 
 
@@ -20,7 +20,7 @@ def _open(call: Call) -> Answer:
     address = discovery.find() or discovery.start()
     if not address.pid:
         raise InvalidRequest("the hub serves this page, and signs you in: choose Services, then daylight, in its menu")
-    Client(lambda: address).health()  # it is the service that is there: whoever serves the page reads the token
+    Client(lambda: address).health()  # checks that the service listens there: the server of the page reads the token
     url = f"{address.url}/#token={address.token}"
     if call.json:
         return Answer({"url": url})

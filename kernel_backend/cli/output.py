@@ -1,6 +1,6 @@
-"""How answers are printed: tables for people, aligned lines for pipes, JSON for programs.
+"""Print answers: tables for users, aligned lines for pipes, JSON for programs.
 
-Names and messages may be somebody else's, so what would steer a terminal is shown and not obeyed.
+Names and messages may be another user's, so terminal control sequences are escaped.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kernel_backend.text.terminal import tell as tell
 
 
 def print_json(answer: Record | dict[str, Any]) -> None:
-    """One JSON document, alone on standard output."""
+    """Print one JSON document, and nothing else, on standard output."""
     print(json.dumps(answer, default=_plain, indent=2))
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
-    """A table on a terminal, aligned columns elsewhere; the sentence `empty` where there is no row."""
+    """Print a table on a terminal, aligned columns elsewhere; the sentence `empty` where there is no row."""
     head, *rows = [[harmless(cell).replace("\n", "\\n") for cell in row] for row in [head, *rows]]
     if not rows:
         print(empty)
@@ -34,12 +34,12 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str) 
 
 
 def say(text: str) -> None:
-    """A sentence beside the answer: on standard error, so that pipes hold answers only."""
+    """Print a message on standard error, so that pipes hold answers only."""
     print(harmless(text), file=sys.stderr, flush=True)
 
 
 def ask(question: str) -> bool:
-    """Return whether the user at the terminal says yes; where nobody sits at one, the command line was the answer."""
+    """Return whether the user at the terminal confirms; True without a terminal, as the command line was the answer."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     print(f"{question}? [y/N] ", end="", file=sys.stderr, flush=True)

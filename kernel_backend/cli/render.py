@@ -1,4 +1,4 @@
-"""Answers in a terminal: a renderer for each kind, JSON for programs."""
+"""Render answers in a terminal, with one renderer for each kind, or as JSON for programs."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from kernel_backend.text.terminal import hand_over
 
 
 class Terminal:
-    """The console of one command line: answers on standard output, everything beside them on standard error."""
+    """Console of one command line: answers on standard output, everything else on standard error."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._json = getattr(arguments, "json", False)
         self._quiet = bool(getattr(arguments, "quiet", False))
 
     def show(self, answer: Answer) -> int:
-        """Print an answer, its body alone where a program reads it; return the exit code."""
+        """Print an answer, or its body alone as JSON; return the exit code."""
         if self._json and answer.body is not None:
             print_json(answer.body)
         else:
@@ -57,11 +57,11 @@ class Terminal:
         say(f"note: {text}")
 
     def agrees(self, question: str) -> bool:
-        """Ask at a terminal; where nobody sits at one, the command line was the answer."""
+        """Ask at a terminal; agree without one, since the command line was the answer."""
         return ask(question)
 
     def waits(self, asked: bool | None) -> bool:
-        """Wait only when asked to."""
+        """Return whether to wait: only on request."""
         return bool(asked)
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
@@ -78,7 +78,7 @@ class Terminal:
             tell(line)
 
     def file(self, file: File) -> None:
-        """Print text as it is, Python in colours on a terminal."""
+        """Print text unchanged, Python highlighted on a terminal."""
         if file.python and sys.stdout.isatty():
             from rich.console import Console
             from rich.syntax import Syntax
@@ -88,7 +88,7 @@ class Terminal:
             hand_over(file.text)
 
     def log(self, log: Log) -> None:
-        """Print lines as they come."""
+        """Print lines as they arrive."""
         printed = False
         for line in log.lines:
             hand_over(line, log=True)
@@ -97,7 +97,7 @@ class Terminal:
             say(log.empty)
 
     def comparison(self, found: Comparison) -> None:
-        """Print what differs, in colours on a terminal."""
+        """Print the differences, coloured on a terminal."""
         if not sys.stdout.isatty():
             tell("\n".join(diff_lines(found.diff)))
             return
@@ -111,7 +111,7 @@ class Terminal:
             console.print(Coloured(harmless(line), colours.get(line.strip()[:1], "") if detail else ""))
 
     def card(self, card: Card) -> None:
-        """Print an experiment in lines."""
+        """Print an experiment as lines."""
         number, front = card.overview.experiment.number, card.overview.front
         facts = card.client.facts(number, front.index if front else 1)
         given = provenance_line(known(facts), card.client.source(number)[1])
@@ -137,7 +137,7 @@ _RENDERERS: dict[type[Shown], Callable[[Terminal, Any], None]] = {
 
 
 def _card(overview: Overview, given: str, failures: bool) -> list[str]:
-    """An experiment in lines, with what it was `given`; `failures` can be left out where they have been told."""
+    """Return an experiment as lines, with its provenance (`given`); `failures` may have been shown already."""
     experiment = overview.experiment
     origin = experiment.rerun_of
     again = f"#{origin} again: daylight diff {origin} {experiment.number} compares them" if origin else ""

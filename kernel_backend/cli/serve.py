@@ -1,4 +1,4 @@
-"""`daylight serve`: the service in the foreground."""
+"""Run the service in the foreground (`daylight serve`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`daylight submit FILE.py`."""
+"""Define the verb submit (`daylight submit FILE.py`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kernel_backend.commands.answer import Answer
 from kernel_backend.commands.verb import Call, Verb, argument
 from kernel_backend.spec.options import OPTIONS
 
-CAPTURE = "jupyter_ext.submit.submit_file"  # to capture code is the notebook's side, which knows us, and we not it
+CAPTURE = "jupyter_ext.submit.submit_file"  # by name: this package must not import jupyter_ext
 
 
 def _submit(call: Call) -> Answer:

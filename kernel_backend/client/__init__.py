@@ -1,4 +1,4 @@
-"""The service for those who use it: verbs as methods, words as answers, DaylightErrors as errors."""
+"""Call the service: its verbs as methods, records as answers, DaylightErrors as errors."""
 
 from __future__ import annotations
 
@@ -41,11 +41,10 @@ _Answer = TypeVar("_Answer", bound=Record)
 
 
 class Client:
-    """A conversation with one service; every method raises the DaylightError that the service answered.
+    """Client of one service; every method raises the DaylightError that the service returned.
 
-    Where the service listens is asked anew before each call, so one that restarted on another port is found
-    again. Calls that may safely be said twice are tried for `patience` seconds before ServiceUnreachable is
-    raised.
+    The service's address is looked up before each call, so one that restarted on another port is found again. Calls
+    that are safe to repeat are retried for `patience` seconds before ServiceUnreachable is raised.
     """
 
     def __init__(self, locate: Locate, *, patience: float = ANSWER_S, say: Say = to_stderr) -> None:
@@ -53,31 +52,31 @@ class Client:
 
     @classmethod
     def connect(cls, start: bool = True, home: Path | None = None) -> Self:
-        """A client of this user's service, started if none runs; without `start` ServiceUnreachable then."""
+        """Return a client of this user's service, started if needed; without `start`, raise ServiceUnreachable."""
         locate: Locate = (lambda: discovery.start(home)) if start else (lambda: _running(home))
         locate()
         return cls(locate)
 
     @classmethod
     def at_home(cls, home: Path) -> Self:
-        """A client of that home's service, which may come and go; nothing is started, no call repeated."""
+        """Return a client of that home's service, which may come and go; nothing is started or repeated."""
         return cls(lambda: _running(home), patience=0.0)
 
     @classmethod
     def at(cls, url: str, token: str, patience: float = ANSWER_S, user: int | None = None) -> Self:
-        """A client of the service at this address, which on this machine is this Unix user's, our own or root's."""
+        """Return a client of the service at this URL, which on this machine belongs to `user`, us or root."""
         return cls(lambda: Address(url, token, user=user), patience=patience)
 
     def health(self) -> dict[str, Any]:
-        """The service's version, process and home."""
+        """Return the service's version, process and home."""
         return self._service.json("GET", "/api/health")
 
     def submit(self, submission: Submission) -> Overview:
-        """The new experiment, or the same one that goes on already; its snapshot must have been uploaded."""
+        """Return the new experiment, or an identical active one; its snapshot must have been uploaded."""
         return self.submit_once(submission)[0]
 
     def submit_once(self, submission: Submission) -> tuple[Overview, bool]:
-        """The same, and whether it is new."""
+        """Submit as `submit` does, and also return whether the experiment is new."""
         answer = self._service.call("POST", "/api/experiments", record=submission)
         return self._read(Overview, answer.json()), answer.status_code == 201
 
@@ -90,53 +89,53 @@ class Client:
         group: str | None = None,
         tags: Sequence[str] = (),
     ) -> list[Overview]:
-        """The newest experiments first: one's own, or those of an owner or a group as far as one may see them.
+        """Return experiments, newest first: the user's own, or the visible ones of an owner or a group.
 
-        The empty group is all that one may see; with `tags` those that have all of these.
+        The empty group stands for all that the user may see; with `tags` only those that have all of these.
         """
         asked = _given(state=state, search=search, limit=limit, owner=owner, group=group, tag=",".join(tags) or None)
         body = self._service.json("GET", "/api/experiments", params=asked)
         return self._list(Overview, body, "experiments")
 
     def experiment(self, number: int) -> Overview:
-        """One experiment as it is now; raises NotFound."""
+        """Return the current state of one experiment; raises NotFound."""
         return self._overview("GET", f"/api/experiments/{number}")
 
     def label(self, number: int, edit: LabelEdit) -> Overview:
-        """Change its name, note or tags; raises NotFound, Forbidden, and InvalidRequest for a tag that cannot be."""
+        """Change its name, note or tags; raises NotFound, Forbidden, and InvalidRequest for an invalid tag."""
         return self._overview("POST", f"/api/experiments/{number}/label", again=True, record=edit)
 
     def stop(self, number: int) -> Overview:
-        """End it for good."""
+        """Stop the experiment for good."""
         return self._overview("POST", f"/api/experiments/{number}/stop", again=True)
 
     def pause(self, number: int) -> Overview:
-        """Commit a checkpoint and give the slots back."""
+        """Pause the experiment: commit a checkpoint and release the slots."""
         return self._overview("POST", f"/api/experiments/{number}/pause", again=True)
 
     def resume(self, number: int, slots: int | None = None) -> Overview:
-        """Queue a paused experiment again, with another number of slots from here on where it is given.
+        """Queue a paused experiment again, optionally with another number of slots from here on.
 
-        What that means for the result is among the warnings then. Raises Conflict and ImpossibleAsk.
+        The effect of that on the result is among the warnings then. Raises Conflict and ImpossibleAsk.
         """
         asked = checked(Resumption, slots=slots)
         return self._overview("POST", f"/api/experiments/{number}/resume", again=True, record=asked)
 
     def rerun(self, number: int, asked: Rerun | None = None) -> Overview:
-        """Its snapshot again, with its seeds and threads and with what is asked to be other: a new experiment."""
+        """Rerun its snapshot with its seeds and threads, and with the requested changes, as a new experiment."""
         return self._overview("POST", f"/api/experiments/{number}/rerun", record=asked or Rerun())
 
     def retrain(self, number: int, asked: Rerun | None = None) -> Overview:
-        """The steps from its first checkpoint to its next again: a new experiment, to `diff` with it."""
+        """Train the steps from its first checkpoint to the next again, as a new experiment to `diff` with it."""
         return self._overview("POST", f"/api/experiments/{number}/verify", record=asked or Rerun())
 
     def diff(self, number: int, other: int) -> Diff:
-        """What differs between an experiment and another, the likeliest cause first, and what came of it."""
+        """Compare an experiment with another: the differences, the likeliest cause first, and the results."""
         body = self._service.json("GET", f"/api/experiments/{number}/diff", params={"other": other}, timeout=READING_S)
         return self._read(Diff, body)
 
     def history(self, search: str | None = None, limit: int = 20) -> list[HistoryEntry]:
-        """The newest experiments first, each with what has changed since the one before it."""
+        """Return experiments, newest first, each with its changes since the one before it."""
         body = self._service.json("GET", "/api/history", params=_given(search=search, limit=limit), timeout=READING_S)
         return self._list(HistoryEntry, body, "history")
 
@@ -148,7 +147,7 @@ class Client:
         after: int = 0,
         limit: int | None = None,
     ) -> list[StoredReport]:
-        """The reports after sequence number `after` in their order, all of them without a limit."""
+        """Return the reports after sequence number `after`, in order; all of them without a limit."""
         found: list[StoredReport] = []
         while limit is None or len(found) < limit:
             page = PAGE if limit is None else min(PAGE, limit - len(found))
@@ -162,34 +161,35 @@ class Client:
         return found
 
     def facts(self, number: int, trial: int = 1) -> list[StoredFact]:
-        """What a trial's attempts have found out about what its result depends on, in their order; raises NotFound."""
+        """Return the facts that a trial's attempts recorded about its result, in order; raises NotFound."""
         body = self._service.json("GET", f"/api/experiments/{number}/facts", params={"trial": trial})
         return self._list(StoredFact, body, "facts")
 
     def curves(self, number: int, trial: int = 1, points: int = 400) -> Curves:
-        """A trial's curves, thinned to at most `points` (10 to 2000) points each; raises NotFound."""
+        """Return a trial's curves, thinned to at most `points` (10 to 2000) points each; raises NotFound."""
         query = {"trial": trial, "points": points}
         return self._read(Curves, self._service.json("GET", f"/api/experiments/{number}/curves", params=query))
 
     def front(self, number: int) -> int:
-        """The trial that is meant where an experiment is named: of a search the best so far, else its only one."""
+        """Return the default trial of an experiment: of a search the best so far, else its only one."""
         front = self.experiment(number).front
         return front.index if front else 1
 
     def search(self, number: int, sort: str = "best", limit: int = 100, offset: int = 0) -> SearchStatus:
-        """How a search stands, with at most `limit` (up to 1000) of its trials, sorted by a column from `offset` on.
+        """Return the status of a search, with at most `limit` (up to 1000) trials from `offset` on.
 
-        `-` before the column turns it round. Raises NotFound, Conflict where it is no search, and InvalidRequest.
+        Trials are sorted by the column `sort`; `-` before it reverses the order. Raises NotFound, Conflict where it
+        is no search, and InvalidRequest.
         """
         query = {"sort": sort, "limit": limit, "offset": offset}
         return self._read(SearchStatus, self._service.json("GET", f"/api/experiments/{number}/search", params=query))
 
     def search_methods(self) -> SearchMethods:
-        """Return the search methods that the service has, and what keeps packages from adding theirs."""
+        """Return the service's search methods, and the problems of packages that failed to add theirs."""
         return self._read(SearchMethods, self._service.json("GET", "/api/search/methods"))
 
     def trial_rows(self, number: int, sort: str = "best", limit: int | None = None) -> list[TrialRow]:
-        """The trials of a search, all of them without a limit; raises as `search` does."""
+        """Return the trials of a search, all of them without a limit; raises as `search` does."""
         found: list[TrialRow] = []
         while limit is None or len(found) < limit:
             page = ROWS if limit is None else min(ROWS, limit - len(found))
@@ -200,7 +200,7 @@ class Client:
         return found
 
     def search_curves(self, number: int, limit: int = 100, points: int = 60) -> SearchCurves:
-        """The metric of at most `limit` trials of a search over their units, best first; raises as `search` does."""
+        """Return the metric of at most `limit` trials over their units, best first; raises as `search` does."""
         query = {"limit": limit, "points": points}
         return self._read(
             SearchCurves,
@@ -208,20 +208,20 @@ class Client:
         )
 
     def importance(self, number: int) -> Importance:
-        """How much each hyperparameter makes of the difference between trials; raises as `search` does."""
+        """Return the share of each hyperparameter in the variation between trials; raises as `search` does."""
         body = self._service.json("GET", f"/api/experiments/{number}/search/importance", timeout=READING_S)
         return self._read(Importance, body)
 
     def promote(self, number: int, trial: int) -> Overview:
-        """Let a trial of a search go on next, whatever its rank; raises NotFound, and Conflict where it has ended."""
+        """Promote a trial of a search next, whatever its rank; raises NotFound, and Conflict where it has ended."""
         return self._overview("POST", f"/api/experiments/{number}/trials/{trial}/promote", again=True)
 
     def prune(self, number: int, trial: int) -> Overview:
-        """Give a trial of a search up for good; raises NotFound, and Conflict where it has ended."""
+        """Prune a trial of a search for good; raises NotFound, and Conflict where it has ended."""
         return self._overview("POST", f"/api/experiments/{number}/trials/{trial}/prune")
 
     def extend(self, number: int, asked: Extension) -> Overview:
-        """Let a search have more trials, slot time or time in all; raises Conflict, and InvalidRequest for nothing."""
+        """Set larger totals of trials, slot time or time; raises Conflict, and InvalidRequest for none."""
         return self._overview("POST", f"/api/experiments/{number}/extend", again=True, record=asked)
 
     def logs(
@@ -233,10 +233,10 @@ class Client:
         offset: int | None = None,
         tail: int | None = None,
     ) -> LogChunk:
-        """A piece of a rank's log from `offset` on, or its last `tail` bytes (up to 1 MiB) from a line's beginning on.
+        """Return a chunk of a rank's log from `offset` on, or its last `tail` bytes.
 
-        Without a rank it is the one that failed first, else rank 0. Raises InvalidRequest for a rank that the
-        experiment does not have.
+        The tail has up to 1 MiB and starts with a whole line. The rank defaults to the one that failed first, else
+        rank 0. Raises InvalidRequest for a rank that the experiment does not have.
         """
         if rank and not offset:
             _check_rank(rank, self.experiment(number))
@@ -244,27 +244,27 @@ class Client:
         return self._read(LogChunk, self._service.json("GET", f"/api/experiments/{number}/logs", params=query))
 
     def checkpoints(self, number: int) -> list[CheckpointInfo]:
-        """The committed checkpoints of all trials, and why each is kept."""
+        """Return the committed checkpoints of all trials, with the reasons why each is retained."""
         body = self._service.json("GET", f"/api/experiments/{number}/checkpoints")
         return self._list(CheckpointInfo, body, "checkpoints")
 
     def artifacts(self, number: int) -> list[Artifact]:
-        """What all trials have kept with `run.artifact`, by trial and name; raises NotFound."""
+        """Return the artifacts that all trials saved with `run.artifact`, by trial and name; raises NotFound."""
         body = self._service.json("GET", f"/api/experiments/{number}/artifacts")
         return self._list(Artifact, body, "artifacts")
 
     def artifact(self, number: int, trial: int, name: str) -> bytes:
-        """The bytes of an artifact; raises NotFound."""
+        """Return the bytes of an artifact; raises NotFound."""
         path = f"/api/experiments/{number}/trials/{trial}/artifacts/{quote(check_name(name))}"
         return self._service.call("GET", path, timeout=READING_S).content
 
     def verify(self, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
-        """Have every byte of a checkpoint read; the answer says what was found."""
+        """Verify every byte of a checkpoint, and return it with the result."""
         path = f"{_kept(number, trial, checkpoint)}/verify"
         return self._read(CheckpointInfo, self._service.json("POST", path, again=True, timeout=READING_S))
 
     def pin(self, number: int, trial: int, checkpoint: str, pinned: bool = True) -> CheckpointInfo:
-        """Have a checkpoint kept whatever the rules say, or no longer."""
+        """Pin a checkpoint, so that no rule deletes it, or unpin it."""
         path = f"{_kept(number, trial, checkpoint)}/{'pin' if pinned else 'unpin'}"
         return self._read(CheckpointInfo, self._service.json("POST", path, again=True))
 
@@ -273,57 +273,57 @@ class Client:
         self._service.call("DELETE", _kept(number, trial, checkpoint))
 
     def manifest(self, number: int, trial: int, checkpoint: str) -> bytes:
-        """A checkpoint's manifest: the JSON that names its parts and their digests, with a digest of its own."""
+        """Return a checkpoint's manifest: JSON with its parts and their digests, and a digest of its own."""
         return self._service.call("GET", _kept(number, trial, checkpoint)).content
 
     def part(self, number: int, trial: int, checkpoint: str, name: str) -> Iterator[bytes]:
-        """The bytes of a checkpoint's part, piece by piece; a connection that breaks goes on where it was.
+        """Yield the bytes of a checkpoint's part in pieces; a broken connection resumes where it stopped.
 
-        They are as they came: whoever takes them compares them with the manifest.
+        The bytes are unchecked: the caller compares them with the manifest.
         """
         return self._service.pieces(f"{_kept(number, trial, checkpoint)}/parts/{name}", timeout=READING_S)
 
     def archive(self, number: int) -> bytes:
-        """The snapshot of an experiment: a zip with its definition, project files and description."""
+        """Return the snapshot of an experiment: a zip with its definition, project files and description."""
         return self._service.call("GET", f"/api/experiments/{number}/snapshot.zip", timeout=UPLOAD_S).content
 
     def collect(self, number: int | None = None, dry_run: bool = False) -> GarbageReport:
-        """Delete what the rules let go, of one experiment or of all; a dry run only says what that would be."""
+        """Delete checkpoints that no rule retains, of one experiment or all; a dry run only lists them."""
         asked = GarbageRequest(experiment=number, dry_run=dry_run)
         answer = self._service.json("POST", "/api/gc", again=True, record=asked, timeout=READING_S)
         return self._read(GarbageReport, answer)
 
     def source(self, number: int) -> tuple[str, Snapshot]:
-        """The definition that was submitted, and what is known about where it came from."""
+        """Return the submitted definition, and the snapshot's description."""
         body = self._service.json("GET", f"/api/experiments/{number}/source")
         return body["definition"], self._read(Snapshot, body["snapshot"])
 
     def environment(self, number: int) -> EnvironmentInfo:
-        """What an experiment ran with, its lock, and what could not be locked."""
+        """Return an experiment's environment, its lock, and the packages that could not be locked."""
         return self._read(EnvironmentInfo, self._service.json("GET", f"/api/experiments/{number}/environment"))
 
     def picture(self, number: int, dark: bool = False) -> bytes:
-        """The curves as a PNG."""
+        """Return the curves as a PNG."""
         return self._service.call("GET", f"/api/experiments/{number}/picture.png", params={"dark": int(dark)}).content
 
     def me(self) -> sharing.Self:
-        """Who asks, with what is theirs and what they have of it."""
+        """Return the calling user, with their accounts and usage."""
         return self._read(sharing.Self, self._service.json("GET", "/api/me"))
 
     def accounts(self) -> list[sharing.Account]:
-        """Users and groups with their quotas and use: for admins all, for others their own."""
+        """Return users and groups with quotas and usage: all for admins, else the user's own."""
         return self._list(sharing.Account, self._service.json("GET", "/api/accounts"), "accounts")
 
     def set_quota(self, kind: sharing.AccountKind, name: str, given: Mapping[str, Any]) -> sharing.Account:
-        """Set some numbers of a quota: fields of Quota, `none` for no limit, None for the hub's number again.
+        """Set numbers of a quota: fields of Quota, `none` for no limit, None to restore the hub's number.
 
-        Raises Forbidden for whoever is no admin, and InvalidRequest with the number that cannot be.
+        Raises Forbidden for users who are no admins, and InvalidRequest with the invalid number.
         """
         body = self._service.json("PUT", f"{_account(kind, name)}/quota", again=True, json=dict(given))
         return self._read(sharing.Account, body)
 
     def clear_quota(self, kind: sharing.AccountKind, name: str) -> sharing.Account:
-        """Have all numbers of a quota be the hub's again; raises Forbidden for whoever is no admin."""
+        """Reset all numbers of a quota to the hub's; raises Forbidden for users who are no admins."""
         return self._read(sharing.Account, self._service.json("DELETE", f"{_account(kind, name)}/quota", again=True))
 
     def usage(
@@ -334,18 +334,18 @@ class Client:
         until: float | None = None,
         points: int = 200,
     ) -> sharing.UseOverTime:
-        """How many slots an account has held over time, of the last week by default; raises NotFound."""
+        """Return the slots that an account held over time, by default in the last week; raises NotFound."""
         whole = {"since": since and int(since), "until": until and int(until), "points": points}
         return self._read(
             sharing.UseOverTime, self._service.json("GET", f"{_account(kind, name)}/use", params=_given(**whole))
         )
 
     def queue(self) -> list[sharing.Waiting]:
-        """What waits, in the order of the turns, pool by pool."""
+        """Return the queue in scheduling order, pool by pool."""
         return self._list(sharing.Waiting, self._service.json("GET", "/api/queue"), "queue")
 
     def set_priority(self, number: int, priority: int | None) -> Overview:
-        """Give an experiment another priority, None: the one that its owner asked with.
+        """Set the priority of an experiment; None restores the one that its owner requested.
 
         Raises NotFound, Forbidden, InvalidRequest, Conflict.
         """
@@ -353,32 +353,32 @@ class Client:
         return self._overview("POST", f"/api/queue/{number}/priority", again=True, record=asked)
 
     def put_first(self, number: int) -> Overview:
-        """Put an experiment ahead of everything that waits; raises NotFound, and Forbidden for whoever is no admin."""
+        """Move an experiment to the head of the queue; raises NotFound, and Forbidden for users who are no admins."""
         return self._overview("POST", f"/api/queue/{number}/first", again=True)
 
     def drain(self, name: str) -> NodeUse:
-        """Start nothing more on a node; raises NotFound, and Forbidden for whoever is no admin."""
+        """Drain a node: start nothing more on it; raises NotFound, and Forbidden for users who are no admins."""
         return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{_part(name)}/drain", again=True))
 
     def undrain(self, name: str) -> NodeUse:
-        """Start gangs on a node again; raises as `drain` does."""
+        """Undrain a node: start gangs on it again; raises as `drain` does."""
         return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{_part(name)}/undrain", again=True))
 
     def pools(self) -> list[sharing.Pool]:
-        """The pools: what they have, what of it is in use, and how many wait."""
+        """Return the pools: their capacity, usage and number of queued requests."""
         return self._list(sharing.Pool, self._service.json("GET", "/api/pools"), "pools")
 
     def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[sharing.AuditEntry]:
-        """What admins have done, newest first, before number `before`, that has all words of `search`.
+        """Return the audit log, newest first, before number `before`, restricted to entries with all words of `search`.
 
-        Raises Forbidden for whoever is no admin.
+        Raises Forbidden for users who are no admins.
         """
         asked = _given(before=before, limit=limit, search=search or None)
         body = self._service.json("GET", "/api/audit", params=asked)
         return self._list(sharing.AuditEntry, body, "audit")
 
     def nodes(self) -> list[NodeUse]:
-        """The nodes and how much of each is in use."""
+        """Return the nodes and the slots in use on each."""
         return self._list(NodeUse, self._service.json("GET", "/api/nodes"), "nodes")
 
     def upload_snapshot(self, id: str, data: bytes) -> None:
@@ -389,26 +389,26 @@ class Client:
             self._service.call("PUT", f"/api/snapshots/{id}", content=data, timeout=UPLOAD_S)
 
     def deliver(self, key: AttemptId | str, token: str, delivery: Delivery) -> Instruction:
-        """Hand over a page of an attempt's records with the attempt's own token; the answer instructs its ranks."""
+        """Upload a page of an attempt's records with its own token; returns an instruction for its ranks."""
         body = delivery.model_dump_json(exclude=None if delivery.notes else {"notes"}).encode()
         path = f"/api/attempts/{key}/records"
         return self._read(Instruction, self._service.json("POST", path, token=token, again=True, content=body))
 
     def watch(self, after: int = 0, experiment: int | None = None) -> Iterator[Message]:
-        """Everything that becomes known after message `after`, each once and in order, until the caller stops.
+        """Yield every message after number `after`, each once and in order, until the caller stops.
 
-        A cut connection is made again and goes on after the last message that was seen. Patience begins anew
-        with each connection that had lasted a while: silence is no reason to give up at its first cut. `close`,
-        called from another thread, ends it, before the first message too.
+        A lost connection is reopened after the last message that was seen. The patience starts anew after each
+        connection that lasted a while: silence is no reason to give up at the first loss. `close`, called from
+        another thread, ends it, also before the first message.
         """
         return self._service.watch(after, experiment)
 
     def close(self) -> None:
-        """Let go of the connections, which ends each `watch`; the next call makes new ones."""
+        """Close the connections, which ends each `watch`; the next call opens new ones."""
         self._service.close()
 
     def _read(self, kind: type[_Answer], body: Mapping[str, Any]) -> _Answer:
-        """Return what the service answered; raises OtherVersion where that is not understood here."""
+        """Return the record in an answer; raises OtherVersion where it cannot be read here."""
         return self._service.read(kind, body)
 
     def _list(self, kind: type[_Answer], body: Mapping[str, Any], name: str) -> list[_Answer]:
@@ -431,7 +431,7 @@ def _account(kind: sharing.AccountKind, name: str) -> str:
 
 
 def _part(name: str) -> str:
-    """A name as a part of an address, whatever it is: a dot alone would be taken for a way up."""
+    """Quote a name as one path segment; a dot alone would mean the parent otherwise."""
     return quote(name, safe="").replace(".", "%2E") if set(name) == {"."} else quote(name, safe="")
 
 
@@ -447,5 +447,5 @@ def _check_rank(rank: int, overview: Overview) -> None:
 
 
 def _given(**query: Any) -> dict[str, Any]:
-    """The parameters that have a value."""
+    """Return the parameters that have a value."""
     return {name: value for name, value in query.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Questions to a service and its answers, asked again where that is safe: the only file that speaks HTTP to it."""
+"""Send HTTP requests to a service, and retry them where that is safe; no other client file uses HTTP."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ FRAME_LIMIT = 16 * 2**20  # bytes of one message
 
 Locate = Callable[[], Address]
 _Answer = TypeVar("_Answer", bound=Record)
-_UNKNOWN = "Extra inputs are not permitted"  # what a service says of a field that it does not know
+_UNKNOWN = "Extra inputs are not permitted"  # the service's message for an unknown field
 
 
 class Conversation:
-    """What is said to one service; every method raises the DaylightError that the service answered.
+    """HTTP connection to one service; every method raises the DaylightError that the service returned.
 
-    Where the service listens is asked anew before each question, so one that restarted on another port is found
-    again. What may safely be said twice is tried for `patience` seconds before ServiceUnreachable is raised.
+    The service's address is looked up before each request, so one that restarted on another port is found again.
+    Requests that are safe to repeat are retried for `patience` seconds before ServiceUnreachable is raised.
     """
 
     def __init__(self, locate: Locate, patience: float, say: Say) -> None:
@@ -58,9 +58,9 @@ class Conversation:
         record: Record | None = None,
         **request: Any,
     ) -> httpx.Response:
-        """The answer to a request whose body is `record`, or as httpx is given it.
+        """Send a request whose body is `record`, or as given to httpx, and return the response.
 
-        `again` says that a POST may be sent twice without harm (the other methods may always).
+        `again` allows a POST to be repeated (the other methods may always be).
         """
         import httpx
 
@@ -98,12 +98,12 @@ class Conversation:
         return found
 
     def json(self, method: str, path: str, **request: Any) -> dict[str, Any]:
-        """The object that is answered; `request` is as for `call`."""
+        """Return the JSON object of a response; `request` is as for `call`."""
         answer: dict[str, Any] = self.call(method, path, **request).json()
         return answer
 
     def pieces(self, path: str, timeout: float) -> Iterator[bytes]:
-        """What lies at a path, piece by piece as it comes; a connection that breaks goes on where it was."""
+        """Yield the content at a path in pieces as it arrives; a broken connection resumes where it stopped."""
         import httpx
 
         trying, offset = Reconnection(self._patience, self._say), 0
@@ -121,10 +121,10 @@ class Conversation:
                 trying.wait(error)
 
     def watch(self, after: int, experiment: int | None) -> Iterator[Message]:
-        """The messages after number `after`, each once and in order, until the caller stops or `close` is called.
+        """Yield the messages after number `after`, each once and in order, until the caller stops or `close` is called.
 
-        A cut connection is made again and goes on after the last message that was seen. Patience begins anew
-        with each connection that had lasted a while: silence is no reason to give up at its first cut.
+        A lost connection is reopened after the last message that was seen. The patience starts anew after each
+        connection that lasted a while: silence is no reason to give up at the first loss.
         """
         return self._watch(after, experiment, self._closed)
 
@@ -158,7 +158,7 @@ class Conversation:
             trying.wait(cut)
 
     def close(self) -> None:
-        """Let go of the connections, which ends each `watch`; the next question makes new ones."""
+        """Close the connections, which ends each `watch`; the next request opens new ones."""
         self._closed += 1
         for socket in list(self._streams):
             socket.close()
@@ -220,11 +220,11 @@ class Conversation:
 
 
 def read_answer(kind: type[_Answer], body: bytes | Mapping[str, Any], version: str) -> _Answer:
-    """Return the record in an answer of a service of this version, without fields that are unknown here.
+    """Return the record in an answer of a service of this version, ignoring fields that are unknown here.
 
     Raises OtherVersion where it cannot be read.
     """
-    if not isinstance(body, bytes):  # most unknown fields are at the top: without them it is read at once
+    if not isinstance(body, bytes):  # most unknown fields are at the top: without them one pass suffices
         body = {name: value for name, value in body.items() if name in kind.model_fields}
     try:
         return versions.read(kind, body)
@@ -233,7 +233,7 @@ def read_answer(kind: type[_Answer], body: bytes | Mapping[str, Any], version: s
 
 
 def _known(address: Address, token: str | None = None, record: Record | None = None) -> dict[str, Any]:
-    """Of a request: its headers, and the look at each new connection before anything goes over it."""
+    """Return a request's headers, and the check of each new connection before anything is sent over it."""
     headers = {"Authorization": f"Bearer {token or address.token}", versions.VERSION: __version__}
     if record is not None:
         headers[versions.DEFAULTS] = ",".join(versions.at_defaults(record))
@@ -254,7 +254,7 @@ def _known(address: Address, token: str | None = None, record: Record | None = N
 
 
 def _looked_at(address: Address) -> type[ClientConnection]:
-    """The same look for a stream."""
+    """Return a connection class with the same check for streams."""
     from websockets.sync.client import ClientConnection
 
     class LookedAt(ClientConnection):
@@ -267,7 +267,7 @@ def _looked_at(address: Address) -> type[ClientConnection]:
 
 
 def _versions(theirs: str, detail: str) -> str:
-    """Say that client and service are of different versions, and what to do."""
+    """Return a message that client and service are of different versions, and what to do."""
     who = f"Daylight {theirs}" if theirs else "an older Daylight"
     if os.environ.get("DAYLIGHT_URL"):
         way_out = "install the hub's version here, or ask the hub's admins for this one"

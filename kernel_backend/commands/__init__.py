@@ -1,1 +1,1 @@
-"""The verbs of `daylight` and `%dl`, a room each: what they take, what they do, and what they answer."""
+"""Define the verbs of `daylight` and `%dl`, with their arguments, actions and answers."""

@@ -1,4 +1,4 @@
-"""Answers of verbs: a body for programs, and what users see. Each kind has a renderer in a terminal and in a cell."""
+"""Define the answers of verbs: a body for programs, and parts that a terminal or a cell renders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OK, FAILED, USAGE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130  # exit codes
 
 
 class Table(NamedTuple):
-    """Rows below a head; `empty` is the sentence where there are none."""
+    """Rows below a head; `empty` is the sentence shown without rows."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -22,33 +22,33 @@ class Table(NamedTuple):
 
 
 class Text(NamedTuple):
-    """Lines to read."""
+    """Lines of plain text."""
 
     lines: Sequence[str]
 
 
 class File(NamedTuple):
-    """Text that belongs into a file, as it is: a lock, or Python code."""
+    """Text of a file, printed unchanged: a lock, or Python code."""
 
     text: str
     python: bool = False
 
 
 class Log(NamedTuple):
-    """Lines of a log, as they come; `empty` is said where there were none."""
+    """Lines of a log as they arrive; `empty` is shown where there were none."""
 
     lines: Iterable[str]
     empty: str = ""
 
 
 class Comparison(NamedTuple):
-    """Hold the differences between two experiments."""
+    """Differences between two experiments."""
 
     diff: Diff
 
 
 class Card(NamedTuple):
-    """An experiment with its trials; `failures` are left out where they have been told."""
+    """Experiment with its trials; `failures` are left out where they have been shown already."""
 
     client: Client
     overview: Overview
@@ -56,7 +56,7 @@ class Card(NamedTuple):
 
 
 class Started(NamedTuple):
-    """An experiment that has just been made; `captured` says of what, `hint` what to do next."""
+    """New experiment; `captured` describes its source, `hint` the next command."""
 
     client: Client
     overview: Overview
@@ -69,9 +69,10 @@ Shown = Table | Text | File | Log | Comparison | Card | Started
 
 @dataclass(frozen=True)
 class Answer:
-    """What a verb answers.
+    """Answer of a verb.
 
-    `body` is printed instead with `--json`, where it is not None. `notes` are said beside it in any case.
+    With `--json`, `body` is printed instead of the rendered parts, where it is not None. `notes` are printed in any
+    case.
     """
 
     body: Any
@@ -81,26 +82,26 @@ class Answer:
 
 
 class Waited(NamedTuple):
-    """An experiment when it has ended, None when the user stopped waiting, and the exit code of that."""
+    """Experiment when it has ended, None when the user stopped waiting, and the exit code."""
 
     overview: Overview | None
     code: int = OK
 
 
 class Console(Protocol):
-    """Where a verb was typed: a terminal or a cell."""
+    """Console of a verb: a terminal or a cell."""
 
     def say(self, text: str) -> None:
-        """Say something beside the answer."""
+        """Print a message next to the answer."""
 
     def note(self, text: str) -> None:
-        """Say what a card of the experiment would show: only where there is none."""
+        """Print a note that a card of the experiment would show: only where there is no card."""
 
     def agrees(self, question: str) -> bool:
-        """Ask the user; where nobody is asked, the line was the answer."""
+        """Ask the user for confirmation; agree where there is no terminal, since the line was the confirmation."""
 
     def waits(self, asked: bool | None) -> bool:
-        """Return whether an experiment is waited for: as `asked` on the line, else as is usual here."""
+        """Return whether to wait for an experiment: as `asked` on the line, else by the default here."""
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
-        """Show an experiment until it has ended; an interrupt ends the waiting alone."""
+        """Show an experiment until it has ended; an interrupt ends only the waiting."""

@@ -1,4 +1,4 @@
-"""The verb artifacts: what trials have kept with `run.artifact`, listed and brought here."""
+"""Define the verb artifacts: list and download what trials have saved with `run.artifact`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NONE = "nothing has been kept"
 
 
 def listed(client: Client, reference: Reference) -> list[Artifact]:
-    """What an experiment, or one trial of it, has kept; raises NotFound for one that is none."""
+    """Return the artifacts of an experiment, or of one trial of it; raises NotFound for an unknown one."""
     number, trial = reference.experiment, reference.trial
     found = client.artifacts(number)
     count = sum(client.experiment(number).counts.values())
@@ -31,9 +31,9 @@ def listed(client: Client, reference: Reference) -> list[Artifact]:
 
 
 def brought(client: Client, reference: Reference, found: Sequence[Artifact], options: argparse.Namespace) -> list[Path]:
-    """The files `DIR/<trial>/<file>` of those that are wanted; raises NotFound, and InvalidRequest where none fits.
+    """Download the selected artifacts to `DIR/<trial>/<file>`, replacing existing files.
 
-    What has such a name there is replaced.
+    Raises NotFound where no artifact has the name, and InvalidRequest where a file cannot be written.
     """
     wanted = [each for each in found if options.get in (None, each.name)]
     if options.get is not None and not wanted:

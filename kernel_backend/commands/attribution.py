@@ -1,4 +1,4 @@
-"""`diff --attribute`: trains again with one group of causes after the other put back, and tells what each makes."""
+"""Attribute differences (`diff --attribute`): retrain with one group of causes after the other restored."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ Back = frozenset[DifferenceKind]
 
 
 def attribute(client: Client, a: int, b: int, tell: Callable[[str], None]) -> Attribution:
-    """Train what it takes and wait for it; `tell` hears how it goes. An interrupt ends the waiting alone.
+    """Train the steps of the attribution and wait for them; `tell` receives progress lines.
 
-    Raises NotFound, InvalidRequest where one of the two has not ended, and what the service answers.
+    An interrupt ends only the waiting. Raises NotFound, InvalidRequest where one of the two has not ended, and errors
+    of the service.
     """
     diff, before, after = client.diff(a, b), client.experiment(a), client.experiment(b)
     for overview in (before, after):
@@ -75,7 +76,7 @@ def _submitted(client: Client, overview: Overview) -> Submitted:
 
 
 def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict[str, None]) -> Overview:
-    """Submit a step; what of the data cannot be put back is added to `missing`."""
+    """Submit a step; add to `missing` the data that cannot be restored."""
     seen = RestoredData(params(a.experiment, b.experiment, step.back), b.experiment.config.data_at)
     if "data" in step.back:
         seen = restore_data(a, b, seen.params)
@@ -102,7 +103,7 @@ def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict
 
 
 def mixed(a: Submitted, b: Submitted, back: Back) -> tuple[Snapshot, dict[str, bytes]]:
-    """A snapshot with what is in `back` as it was in `a`, and all else as in `b`; and its files."""
+    """Return a snapshot with the parts in `back` from `a` and all else from `b`, and its files."""
     code = a if "code" in back else b
     libraries = a if "environment" in back else b
     data = a if "data" in back else b
@@ -127,7 +128,7 @@ def mixed(a: Submitted, b: Submitted, back: Back) -> tuple[Snapshot, dict[str, b
 
 
 def _metric(overview: Overview) -> str:
-    """The experiment's own; the training loss where it was not validated."""
+    """Return the experiment's metric; the training loss where it was not validated."""
     name, front = overview.experiment.config.metric.name, overview.front
     return name if front is None or name in front.metrics else next(iter(front.newest[1]), name)
 

@@ -1,4 +1,4 @@
-"""The verbs about checkpoints: list them, do something to one, and have the rules applied to all."""
+"""Define the verbs on checkpoints: list them, act on one, and apply the retention rules to all."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ ACTIONS = ("verify", "download", "delete", "pin", "unpin")
 
 
 class CheckpointList(NamedTuple):
-    """The checkpoints of an experiment, or of one trial of it, and what its best is judged by."""
+    """Checkpoints of an experiment, or of one trial of it, and the metric that defines the best."""
 
     number: int
     metric: Metric
     infos: list[CheckpointInfo]
 
     def name(self, info: CheckpointInfo) -> str:
-        """How a person calls one: `checkpoint 500-2 of 12.1`."""
+        """Return the display name of a checkpoint: `checkpoint 500-2 of 12.1`."""
         return f"checkpoint {info.id} of {self.number}.{info.trial}"
 
 
 def listed(client: Client, reference: Reference) -> CheckpointList:
-    """What has been committed; raises NotFound for an experiment or a trial that is none."""
+    """Return the committed checkpoints; raises NotFound for an unknown experiment or trial."""
     number, trial = reference.experiment, reference.trial
     overview = client.experiment(number)
     count = sum(overview.counts.values())
@@ -47,19 +47,19 @@ def listed(client: Client, reference: Reference) -> CheckpointList:
 
 
 def verified(client: Client, found: CheckpointList) -> CheckpointList:
-    """The same with each read to the last byte that has not been read before; what has gone meanwhile is left out."""
+    """Verify every byte of those not read yet; leave out those deleted meanwhile."""
     infos = []
     for each in found.infos:
-        with suppress(NotFound):  # a training lets its older ones go
+        with suppress(NotFound):  # a training deletes its older ones
             unread = each.verified == "not read"
             infos.append(client.verify(found.number, each.trial, each.id) if unread else each)
     return found._replace(infos=infos)
 
 
 def chosen(found: CheckpointList, action: str, options: argparse.Namespace) -> list[CheckpointInfo]:
-    """Those that the action is about: one, or all where nothing but `verify` is said.
+    """Return the checkpoints that the action applies to: one, or all for `verify` without a selector.
 
-    Raises InvalidRequest and NotFound with the way out.
+    Raises InvalidRequest and NotFound with a hint.
     """
     if action not in ACTIONS:
         raise InvalidRequest(f"{action!r} is nothing that can be done to a checkpoint: {', '.join(ACTIONS)}")
@@ -73,7 +73,7 @@ def chosen(found: CheckpointList, action: str, options: argparse.Namespace) -> l
 def act_on(
     client: Client, found: CheckpointList, action: str, infos: list[CheckpointInfo], options: argparse.Namespace
 ) -> list[tuple[CheckpointInfo, str]]:
-    """What `act` answers for each of those `chosen`; of all of them, those that have gone meanwhile are left out."""
+    """Apply `act` to each of the `chosen`; when applied to all, skip those deleted meanwhile."""
     done = []
     for info in infos:
         try:
@@ -95,7 +95,7 @@ def _means_all(action: str, options: argparse.Namespace) -> bool:
 def act(
     client: Client, found: CheckpointList, action: str, info: CheckpointInfo, options: argparse.Namespace
 ) -> tuple[CheckpointInfo, str]:
-    """The checkpoint as it is after the action, and a sentence about it."""
+    """Apply an action and return the checkpoint afterwards, with a sentence about it."""
     number, trial, name = found.number, info.trial, found.name(info)
     match action:
         case "verify":

@@ -1,4 +1,4 @@
-"""The verbs about a shared cluster: quota, queue, nodes, audit."""
+"""Define the verbs of a shared cluster: quota, queue, nodes and audit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kernel_backend.spec.options import Candidates, Option
 from kernel_backend.text import cluster as words
 from kernel_backend.text import state_text
 
-ASKED = "asked"  # instead of a priority: the one that its owner has asked with
+ASKED = "asked"  # instead of a priority: the one that its owner has requested
 POINTS = 28  # of the last week: one for each six hours
 
 _HELP = {
@@ -100,7 +100,7 @@ def _account(rest: Sequence[str], command: str) -> tuple[AccountKind, str]:
 
 
 def _find(accounts: Sequence[Account], kind: AccountKind, name: str) -> Account:
-    """The account; of one that is not known yet an empty one: numbers may be set beforehand."""
+    """Return the account, an empty one where it is unknown: quotas may be set beforehand."""
     nobody = {"kind": kind, "name": name, "quota": Quota(), "use": {"held": 0, "decayed": 0.0}}
     found = (each for each in accounts if (each.kind, each.name) == (kind, name))
     return next(found, Account.model_validate(nobody))

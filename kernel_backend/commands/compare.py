@@ -1,4 +1,4 @@
-"""The verbs that compare experiments: diff and history."""
+"""Define the verbs that compare experiments: diff and history."""
 
 from __future__ import annotations
 

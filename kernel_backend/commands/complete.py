@@ -1,4 +1,4 @@
-"""Completion of a line of verbs: names, options, and the values that a kind of argument may have."""
+"""Complete a line of verbs: names, options, and the values of each kind of argument."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Values = Callable[[Candidates], Sequence[str]]
 
 
 def complete(verbs: Mapping[str, Verb], words: Sequence[str], word: str, host: Host, values: Values) -> list[str]:
-    """Return what `word` may become behind `words`; `values` looks up those of a kind."""
+    """Return the completions of `word` after `words`; `values` looks up the values of a kind."""
     if not words:
         found: Sequence[str] = [*verbs, "help"]
     elif words[0] not in verbs:

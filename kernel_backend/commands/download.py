@@ -1,4 +1,4 @@
-"""A checkpoint brought here from the service, wherever that is: every byte compared with its digest on arrival."""
+"""Download a checkpoint from the service, with every byte checked against its digest."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ MANIFEST = "manifest.json"
 
 
 def download(client: Client, number: int, info: CheckpointInfo, to: Path, force: bool = False) -> Path:
-    """The folder `to`, with the checkpoint's parts and manifest, the code, and what was installed.
+    """Create the folder `to` with the checkpoint's parts and manifest, the code, and the installed packages.
 
-    It appears whole or not at all. Raises InvalidRequest where something is there already (with `force` only what
-    is no earlier download) or nothing can be written, and CheckpointDamaged for bytes that are not those that were
-    committed.
+    The folder appears complete or not at all. Raises InvalidRequest where `to` exists (with `force` only where it is no
+    earlier download) or cannot be written, and CheckpointDamaged for bytes other than the committed ones.
     """
     to = to.expanduser().absolute()
     _check_free(to, force)
@@ -52,7 +51,7 @@ def _downloaded(client: Client, number: int, info: CheckpointInfo, to: Path) -> 
 
 
 def fetch_part(client: Client, number: int, manifest: Manifest, part: Part, into: BinaryIO) -> None:
-    """Write a part into a file; raises CheckpointDamaged where it is not what the manifest says."""
+    """Write a part into a file; raises CheckpointDamaged where it does not match the manifest."""
     import xxhash
 
     digest, size = xxhash.xxh3_128(), 0
@@ -68,7 +67,7 @@ def fetch_part(client: Client, number: int, manifest: Manifest, part: Part, into
 def _fill(client: Client, number: int, info: CheckpointInfo, folder: Path) -> None:
     from kernel_backend.checkpoints.base import parse
 
-    folder.chmod(0o755)  # a temporary folder is its owner's alone
+    folder.chmod(0o755)  # only the owner can read a temporary folder
     data = client.manifest(number, info.trial, info.id)
     manifest = parse(data)
     for part in manifest.parts:
@@ -107,7 +106,7 @@ def _check_free(to: Path, force: bool) -> None:
 
 
 def _put(folder: Path, to: Path) -> None:
-    """Give the folder its name; an earlier download of that name goes only when this one is there."""
+    """Rename the folder to `to`; an earlier download is removed only once the new one is in its position."""
     if not to.exists():
         folder.rename(to)
         return

@@ -1,4 +1,4 @@
-"""The verb env: what an experiment ran with, and what that can be built from again."""
+"""Define the verb env: show an experiment's environment and its lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs about experiments: list, show, metrics, facts, source; stop, pause, resume."""
+"""Define the verbs on experiments: list, show, metrics, facts, source; stop, pause, resume."""
 
 from __future__ import annotations
 

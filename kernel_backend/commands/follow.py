@@ -1,4 +1,4 @@
-"""An experiment as it goes on: looked at about once a second, so that nothing stays open when nobody waits."""
+"""Poll an experiment about once a second, so that no connection stays open after the user stops waiting."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from kernel_backend.model.views.overview import Overview
 from kernel_backend.retry import RetryPolicy, exponential
 from kernel_backend.text import message_line
 
-LOOKS = RetryPolicy(exponential(0.2, 1.0, factor=1.5))  # at what goes on still
+LOOKS = RetryPolicy(exponential(0.2, 1.0, factor=1.5))  # intervals between polls
 
 
 @dataclass(frozen=True)
 class Look:
-    """An experiment at a moment, and what is new since the look before."""
+    """Overview of an experiment at one poll, and the changes since the previous poll."""
 
     before: Overview
     overview: Overview
@@ -28,7 +28,7 @@ class Look:
 
     @property
     def lines(self) -> list[str]:
-        """What a plain log says about the difference: validations, states, ends of attempts, notes."""
+        """Return the changes as lines of a plain log: validations, states, ends of attempts, notes."""
         found = [message_line(message, self.before, self.overview) for message in self._messages()]
         return [line for line in found if line]
 
@@ -51,9 +51,9 @@ class Look:
 
 
 def follow(client: Client, overview: Overview, timeout: float | None = None) -> Iterator[Look]:
-    """Looks at an experiment until it is at rest, which the last one shows, or until `timeout` seconds are over.
+    """Poll an experiment until it is at rest, which the last look shows, or until `timeout` seconds have passed.
 
-    Raises what the service answers; a service that restarts meanwhile is waited for.
+    Raises errors of the service; waits for a service that restarts meanwhile.
     """
     number, seen = overview.experiment.number, 0
     waits = replace(LOOKS, limit=math.inf if timeout is None else timeout).waits()

@@ -1,4 +1,4 @@
-"""The verbs rename, note and tag: labels of an experiment, which may change at any time."""
+"""Define the verbs rename, note and tag, which edit the labels of an experiment at any time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb logs: what a rank has printed, filtered, and followed from attempt to attempt."""
+"""Define the verb logs: print a rank's output, filtered, and follow it from attempt to attempt."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def _logs(call: Call) -> Answer:
 
 
 def _chunks(client: Client, options: Namespace, spaced: bool) -> Iterator[LogChunk]:
-    """The log piece by piece, and with `follow` from attempt to attempt until the trial has ended.
+    """Yield the log in chunks, and with `follow` from attempt to attempt until the trial has ended.
 
-    Behind the log of an attempt that hung comes where its ranks stood, below an empty line if `spaced`.
+    After the log of an attempt that hung, yield the stacks of its ranks, below an empty line if `spaced`.
     """
     experiment = options.reference.experiment
     trial = options.reference.trial or client.front(experiment)
@@ -43,14 +43,14 @@ def _chunks(client: Client, options: Namespace, spaced: bool) -> Iterator[LogChu
         chunk = client.logs(experiment, trial, attempt, rank, offset)
         yield chunk
         offset = chunk.offset
-        if chunk.attempt:  # on with the same file, whoever fails and whichever attempt begins meanwhile
+        if chunk.attempt:  # continue with the same file, whichever rank fails or attempt begins meanwhile
             attempt, rank = chunk.attempt, chunk.rank
         if offset < chunk.size:
             continue
         overview = client.experiment(experiment)
         now = next((each for each in overview.trials if each.index == trial), None)
         goes_on = follow and chunk.ended and now is not None and now.attempt > chunk.attempt
-        # A trial may have ended before it ever began; one of very many that is not shown has ended, or rests.
+        # A trial may have ended before it ever began; one of very many that is not shown has ended, or is paused.
         ended = now is None or now.state in TRIAL_ENDED
         over = not follow or (ended and (chunk.ended or not chunk.attempt))
         if goes_on or over:
@@ -64,7 +64,7 @@ def _chunks(client: Client, options: Namespace, spaced: bool) -> Iterator[LogChu
 
 
 def _following(overview: Overview, trial: int, attempt: int) -> int:
-    """Return the number of the attempt after `attempt`; a database that was restored may have left some out."""
+    """Return the number of the attempt after `attempt`; a restored database may have gaps."""
     later = [each.number for each in overview.attempts if each.trial == trial and each.number > attempt]
     return min(later, default=attempt + 1)
 
@@ -77,7 +77,7 @@ def _stacks(overview: Overview, trial: int, chunk: LogChunk, spaced: bool) -> It
 
 
 def _lines(chunks: Iterator[LogChunk]) -> Iterator[str]:
-    """Whole lines; what is left at the end gets its newline."""
+    """Yield whole lines; an incomplete last one gets its newline."""
     rest = ""
     for chunk in chunks:
         *whole, rest = (rest + chunk.text).split("\n")

@@ -1,4 +1,4 @@
-"""What stands beside a downloaded checkpoint: how its weights are loaded without us."""
+"""Write the README of a downloaded checkpoint, which explains how to load its weights without Daylight."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ manifest.json     the parts with their sizes and xxh3-128 digests, and on what t
 
 
 def readme(experiment: Experiment, manifest: Manifest, source: str, snapshot: Snapshot) -> str:
-    """The text of README.txt."""
+    """Return the text of README.txt."""
     what = f"Checkpoint {manifest.id} of {experiment.number}.{manifest.trial} {experiment.name}".rstrip()
     facts = [f"step {manifest.step}", f"epoch {manifest.epoch:.2f}", metrics_text(manifest.metrics)]
     averaged = manifest.part("ema") is not None
@@ -42,7 +42,7 @@ def readme(experiment: Experiment, manifest: Manifest, source: str, snapshot: Sn
 
 
 def _call(manifest: Manifest, source: str, snapshot: Snapshot) -> dict[str, str]:
-    """The function that makes the model, and the hyperparameters it was given; `...` for what only a job has."""
+    """Return the model function and its hyperparameters; `...` for arguments that only a job has."""
     try:
         model = parse(source, snapshot.roles_from, snapshot.contract).functions["model"]
     except InvalidDefinition:  # of another version of ours

@@ -1,4 +1,4 @@
-"""The verbs that train an experiment's snapshot again: rerun and verify."""
+"""Define the verbs that retrain an experiment's snapshot: rerun and verify."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NAMED = 4  # packages, in a sentence
 
 
 class Planned(NamedTuple):
-    """What to ask for, and sentences about what will not be as it was."""
+    """Rerun request, and notes about what will differ from the original."""
 
     asked: Rerun
     notes: Sequence[str]
@@ -47,12 +47,12 @@ def plan(
     trial: int | None = None,
     trust: str | None = None,
 ) -> Planned:
-    """A rerun of experiment `number` with other hyperparameters and settings (fields of Config) where they are given.
+    """Plan a rerun of experiment `number` with the given hyperparameters and settings (fields of Config) replaced.
 
-    Of a search it is one `trial` alone, where that is named. It runs with this interpreter where its packages are
-    those of then, else with those of the lock; `settings` may say otherwise. It sees declared data as it was, as far
-    as that can be; `data` (NAME=PLACE) says where some is now. Another's code runs only where `trust` names its owner.
-    Raises NotFound, and InvalidRequest for what looks like a secret, or for such a place where nothing is.
+    Where a `trial` of a search is named, only that trial is rerun. It runs with this interpreter where its packages
+    match the recorded ones, else with those of the lock; `settings` may override that. Declared data is restored as far
+    as possible; `data` (NAME=PLACE) gives its current location. Another user's code runs only where `trust` names its
+    owner. Raises NotFound, and InvalidRequest for what looks like a secret, or for a location that holds nothing.
     """
     if told := [message for _, message in leaks_on_the_line({**params, "--name": name}, known_secrets())]:
         raise InvalidRequest("\n".join(told))
@@ -88,7 +88,7 @@ def plan(
 
 
 def _searched(before: Search | None, other: Mapping[str, Any]) -> dict[str, Any]:
-    """The search of then with what shall be other; of another method nothing but how much it may use."""
+    """Return the original search with the given changes; of another method only its usage limits remain."""
     if before is None and "method" not in other:
         raise InvalidRequest(f"--{next(iter(other)).replace('_', '-')} belongs to a search, and there was none")
     kept = before.model_dump(exclude_defaults=True) if before else {}
@@ -100,7 +100,7 @@ def _searched(before: Search | None, other: Mapping[str, Any]) -> dict[str, Any]
 def _data(
     client: Client, experiment: Experiment, snapshot: Snapshot, params: dict[str, Value], moved: Sequence[str]
 ) -> RestoredData:
-    """How a rerun sees its data; of an experiment that declared none the archive is not asked for."""
+    """Return how a rerun sees its data; without declared data, the archive is not downloaded."""
     if not snapshot.data and not moved:
         return RestoredData(params, experiment.config.data_at)
     one = Submitted(experiment, snapshot, contents(client.archive(experiment.number)))
@@ -108,13 +108,13 @@ def _data(
 
 
 def outcome_text(diff: Diff, verifies: bool = False) -> str:
-    """`#97 is a rerun of #41: bit-identical: ...`."""
+    """Return `#97 is a rerun of #41: bit-identical: ...`."""
     what = "verifies" if verifies else "is a rerun of"
     return f"#{diff.b} {what} #{diff.a}: {diff.results.text}"
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of Config as JSON has them."""
+    """Return fields of Config in JSON form."""
     given = Config.model_validate(settings).to_json()
     return {name: given[name] for name in settings}
 
@@ -158,7 +158,7 @@ def _verify(call: Call) -> Answer:
 def _waited(
     call: Call, overview: Overview, captured: Sequence[str], *, compared: bool = True, verifies: bool = False
 ) -> Answer:
-    """Wait for the new experiment, and say whether its bits agree with the one that it is `compared` with."""
+    """Wait for the new experiment, and report whether its bits agree with the original's if it is `compared`."""
     ended, code = call.console.wait(call.client, overview, captured, bool(getattr(call.arguments, "quiet", False)))
     if ended is None or code != OK:
         return Answer(None, code=code)

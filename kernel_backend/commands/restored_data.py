@@ -1,4 +1,4 @@
-"""Declared data as it was: as far as its bytes are still there, here or where a person says, or why it is not."""
+"""Restore declared data to its original state, as far as its bytes still exist, or explain why not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMED = 3  # files in a sentence
 
 
 class Submitted(NamedTuple):
-    """An experiment and its archive's files."""
+    """Experiment with its snapshot and the files of its archive."""
 
     experiment: Experiment
     snapshot: Snapshot
@@ -28,27 +28,27 @@ class Submitted(NamedTuple):
 
 
 class RestoredData(NamedTuple):
-    """How a training sees the data of then: by these hyperparameters, and with `Config.data_at`."""
+    """Restored view of data: hyperparameters to use, and `Config.data_at`."""
 
     params: dict[str, Value]
     data_at: dict[str, str] = {}
-    notes: Sequence[str] = ()  # what has changed, and is seen as it was all the same
-    beyond: Sequence[str] = ()  # what cannot be seen as it was, and why
+    notes: Sequence[str] = ()  # data that has changed, but is restored
+    beyond: Sequence[str] = ()  # data that cannot be restored, and why
 
 
 class _RestoredPlace(NamedTuple):
-    """Where data is as it was, or else what there is."""
+    """Location of the data in its original state, or else of the data that exists."""
 
     at: str
-    changed: str = ""  # what has changed there, and is led to as it was
-    beyond: str = ""  # why it is nowhere as it was
+    changed: str = ""  # what has changed there, and is restored by links
+    beyond: str = ""  # why it cannot be restored
 
 
 def restore_data(a: Submitted, b: Submitted, params: Mapping[str, Value], moved: Sequence[str] = ()) -> RestoredData:
-    """Have a training of `b` see the data that `a` declared; each of `moved` is `NAME=PLACE`, where some is now.
+    """Map the data that `a` declared into a training of `b`; each of `moved` is `NAME=PLACE`, its current location.
 
-    Raises InvalidRequest for a place where nothing is, for a name that was not declared, and for an object store's URL
-    that no hyperparameter can be.
+    Raises InvalidRequest for a location that holds nothing, for an undeclared name, and for an object store's URL that
+    no hyperparameter can hold.
     """
     there = {data.name: data for data in b.snapshot.data}
     moves = _moves(a.snapshot.data, moved)
@@ -63,7 +63,7 @@ def restore_data(a: Submitted, b: Submitted, params: Mapping[str, Value], moved:
         found = _found(data, a.files[data.listed], [place] if place else list(dict.fromkeys(filter(None, known))))
         other = led(now, found.at, b.experiment.cwd, seen, before)
         if other == seen and found.at != now.path and _within(b, now.path):
-            other = None  # no hyperparameter has the path, and a link in place of a relative one is not looked at
+            other = None  # no hyperparameter has the path, and a link in place of a relative one is not read
         if other is None and place and is_url(place):
             raise InvalidRequest(f"--data {data.name}={place}: no hyperparameter names this data, and a path is no URL")
         if other is None:
@@ -79,12 +79,12 @@ def restore_data(a: Submitted, b: Submitted, params: Mapping[str, Value], moved:
 
 
 def _within(b: Submitted, path: str) -> bool:
-    """Whether the code itself has the path."""
+    """Return whether the code itself contains the path."""
     return any(path.encode() in content for name, content in b.files.items() if is_code(name))
 
 
 def _moves(declared: Sequence[Data], words: Sequence[str]) -> dict[str, str]:
-    """`leslie=/mnt/leslie`: the name of what was declared (its path does, too) -> where it is now."""
+    """Parse `leslie=/mnt/leslie`: the name (or path) of declared data -> its current location."""
     moves: dict[str, str] = {}
     for word in words:
         found = [(each, name) for each in declared for name in (each.name, each.path) if word.startswith(f"{name}=")]
@@ -99,7 +99,7 @@ def _moves(declared: Sequence[Data], words: Sequence[str]) -> dict[str, str]:
 
 
 def _found(then: Data, listed: bytes, places: Sequence[str]) -> _RestoredPlace:
-    """The first of these places where data is as it was; else links that have it so; else the first that is there."""
+    """Return the first location with the original data, else links that restore it, else the first that exists."""
     present: dict[str, Fingerprint] = {}
     for place in places:
         try:

@@ -1,4 +1,4 @@
-"""The verbs of searches: their trials, and steering them by hand."""
+"""Define the verbs of searches: list their trials, and steer them by hand."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kernel_backend.text import duration, head_text, number, search_text, value_
 
 
 def trials_head(standing: SearchStatus) -> tuple[str, ...]:
-    """The columns of `trial_cells`: those of the trial, then a column a hyperparameter."""
+    """Return the columns of `trial_cells`: those of the trial, then one for each hyperparameter."""
     metric = standing.metric.name
     return ("trial", "state", standing.unit, f"best {metric}", f"newest {metric}", "slot time", *standing.params)
 
 
 def trial_cells(standing: SearchStatus, row: TrialRow) -> list[str]:
-    """A row of the table of trials."""
+    """Return a row of the table of trials."""
     state = f"{row.state}: {row.failure}" if row.failure else str(row.state)
     return [
         f"{standing.number}.{row.trial}",
@@ -37,7 +37,7 @@ def trial_cells(standing: SearchStatus, row: TrialRow) -> list[str]:
 
 
 def extension(trials: int | None, budget: str | float | None, max_time: str | float | None) -> Extension:
-    """What a search gets besides: times as `20gpuh` and `8h`, or in seconds. Raises InvalidRequest with the text."""
+    """Parse the new totals of a search: times as `20gpuh` and `8h`, or in seconds. Raises InvalidRequest."""
     return Extension(
         trials=trials,
         budget=parse_slot_time(budget) if isinstance(budget, str) else budget,
@@ -46,7 +46,7 @@ def extension(trials: int | None, budget: str | float | None, max_time: str | fl
 
 
 def best_rows(client: Client, number: int, count: int, sort: str = "best") -> tuple[Sequence[str], list[list[str]]]:
-    """Head and rows of the table of a search's trials, the best first unless it is sorted otherwise."""
+    """Return head and rows of the table of a search's trials, the best first unless sorted otherwise."""
     standing = client.search(number, sort, min(count, 1000))
     rows = standing.trials if count <= 1000 else client.trial_rows(number, sort, count)
     return trials_head(standing), [trial_cells(standing, row) for row in rows]

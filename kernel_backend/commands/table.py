@@ -1,4 +1,4 @@
-"""The table of verbs that `daylight` and `%dl` share, in the order of the help."""
+"""List the verbs that `daylight` and `%dl` share, in the order of the help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A verb: one record from which the command line and `%dl` make parser, help and completion."""
+"""Define a verb: the record from which the command line and `%dl` make parser, help and completion."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ USAGE_WIDTH = 40  # characters of a verb with its arguments, in a list of verbs
 
 
 class Call:
-    """A verb as it was typed: its arguments, and the service, which is connected to when it is first used."""
+    """Invocation of a verb: its arguments, and a client that connects to the service on first use."""
 
     def __init__(self, arguments: argparse.Namespace, console: Console) -> None:
         self.arguments = arguments
@@ -27,37 +27,38 @@ class Call:
 
     @cached_property
     def client(self) -> Client:
-        """The service, started if none runs."""
+        """Return a client of the service, which is started if none runs."""
         return Client.connect()
 
     @property
     def command(self) -> str:
-        """What was typed in front of the arguments: `daylight quota`, `%dl quota`."""
+        """Return the words in front of the arguments: `daylight quota`, `%dl quota`."""
         return str(self.arguments.command)
 
     @property
     def program(self) -> str:
-        """`daylight` or `%dl`."""
+        """Return `daylight` or `%dl`."""
         return self.command.partition(" ")[0]
 
     @property
     def json(self) -> bool:
-        """Whether the answer is printed as JSON, and nothing of it shown."""
+        """Return whether the answer is printed as JSON instead of rendered."""
         return bool(getattr(self.arguments, "json", False))
 
     @property
     def reference(self) -> Reference:
-        """The experiment or trial that is named."""
+        """Return the experiment or trial in the arguments."""
         found: Reference = self.arguments.reference
         return found
 
 
 @dataclass(frozen=True)
 class Verb:
-    """One verb; `examples` are lines without the program's name, the first of which is a usual one.
+    """Verb of the command line, with its arguments and examples.
 
-    `takes` says in words what stands behind the verb. An argument that is called `words` is all the words that are none
-    else. `client` and `job` name the methods of Client and of the job object that do the same.
+    `examples` are lines without the program's name, the most common first. `takes` describes the arguments in words. An
+    argument called `words` collects all words that match no other. `client` and `job` name the equivalent methods of
+    Client and of the job object.
     """
 
     name: str
@@ -71,7 +72,7 @@ class Verb:
     job: tuple[str, ...] = ()
 
     def parser(self, host: Host = "terminal") -> OptionParser:
-        """Make its parser for the command line (`terminal`) or for `%dl` (`notebook`)."""
+        """Return the verb's parser for the command line (`terminal`) or for `%dl` (`notebook`)."""
         program = COMMANDS[host]
         parser = OptionParser(
             prog=f"{program} {self.name}",
@@ -85,14 +86,14 @@ class Verb:
         return parser
 
     def parse(self, tokens: Sequence[str], host: Host) -> argparse.Namespace:
-        """Read the words behind the verb; raises InvalidRequest."""
+        """Parse the words after the verb; raises InvalidRequest."""
         try:
             found = self.parser(host).parse_mixed(tokens)
         except InvalidRequest as error:
             if host == "notebook" and "arguments are required" in error.message:
                 raise self._miscounted(host) from None
             raise
-        for option in self.arguments:  # argparse takes no optional word behind an option
+        for option in self.arguments:  # argparse takes no optional word after an option
             optional = option.kwargs.get("nargs") == "?" and not option.flags[0].startswith("-")
             if optional and found.words and getattr(found, option.dest) is None:
                 setattr(found, option.dest, option.kwargs["type"](found.words.pop(0)))
@@ -104,14 +105,14 @@ class Verb:
         return found
 
     def examples_for(self, host: Host) -> list[str]:
-        """Return those examples that mean something there."""
+        """Return the examples that are valid there."""
         foreign = {flag for option in self.arguments if option.host not in ("both", host) for flag in option.flags}
         if host == "notebook":
             foreign |= {">", "|"}
         return [each for each in self.examples if not foreign & set(each.split())] or [f"{self.name} 12"]
 
     def usage(self) -> str:
-        """Return it with its arguments, as `%dl help` lists them: `logs NUMBER [--rank N] [--attempt N]`."""
+        """Return the verb with its arguments, as `%dl help` lists them: `logs NUMBER [--rank N] [--attempt N]`."""
         words = [
             _usage(option) for option in options_for("notebook", self.arguments) if option.help != argparse.SUPPRESS
         ]
@@ -143,7 +144,7 @@ def argument(
 
 
 def count(text: str) -> int:
-    """Read a whole number from 0 up; raises InvalidRequest."""
+    """Parse a whole number from 0 up; raises InvalidRequest."""
     return whole_number(text)
 
 

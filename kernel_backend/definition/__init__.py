@@ -1,1 +1,1 @@
-"""The contract of a training definition: its user functions, hyperparameters and source, read without running it."""
+"""Read a training definition without running it: user functions, hyperparameters and source."""

@@ -1,4 +1,4 @@
-"""Other names that people give to roles and to their arguments, and which role or loop value is meant by them."""
+"""Map other common names of roles and arguments to the role or loop value that they mean."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _OTHER_NAMES = {
     "metrics": r"metric|metric_fn|metrics_fn",
     "schedule": rf"lr_schedule|(lr_)?scheduler|({_MAKES})(lr_)?(schedule|scheduler)",
 }
-# What is meant is less certain: said, and not guessed.
+# Less certain: reported, and not assumed.
 _NEARLY = {
     "metrics": r"compute_metrics|calc_metrics|accuracy",
     "prepare": r"prepare_data|setup|download|download_data",
     "step": r"(training|train|validation)_step",
 }
-# What an optimizer's or a schedule's arguments are that stand for themselves.
+# Arguments of an optimizer or a schedule that are hyperparameters.
 _NUMBER = re.compile(
     r"(base_|max_|min_|init_)?lr|learning_rate|weight_decay|wd|momentum|betas?|beta\d|eps|alpha|gamma|name"
 )
 _NUMBERS = ("float", "int", "bool", "str")  # annotations
-_CLOSE = 0.8  # likeness of a name that is a slip of the pen
+_CLOSE = 0.8  # similarity of a misspelled name
 _OUTPUT = re.compile(
     r"(y_?)?(pred|preds|prediction|predictions|predicted|hat|score|scores|prob|probs)|logits?|outputs?|out"
 )
@@ -38,21 +38,21 @@ _TARGET = re.compile(r"y|y_?true|true|truth|gt|ground_truth|labels?|targets?|tgt
 
 
 def role_of(name: str) -> str | None:
-    """The role that a function of this other name is certainly meant as."""
+    """Return the role that a function of this name certainly stands for."""
     return next((role for role, names in _OTHER_NAMES.items() if re.fullmatch(names, name)), None)
 
 
 def looks_like(name: str) -> str | None:
-    """The role that a name which is none was probably meant as."""
+    """Return the role that a function of this name probably stands for."""
     certain = role_of(name) or next((role for role, names in _NEARLY.items() if re.fullmatch(names, name)), None)
     close = difflib.get_close_matches(name, TRAINED, n=1, cutoff=_CLOSE)
     return certain or (close[0] if close else None)
 
 
 def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
-    """The loop value that is meant by each argument of a role that asks for none of those without which it is nothing.
+    """Map arguments of a role to loop values by position, where it names none of those it requires.
 
-    They are arguments without a default whose names say nothing to the contract, in written order.
+    Only arguments without a default whose names do not contradict are mapped, in written order.
     """
     free = [
         each.name

@@ -1,4 +1,4 @@
-"""A definition's hyperparameters, with what is given of them and what is searched."""
+"""Bind a definition's hyperparameters to given values and search domains."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from kernel_backend.model.search.space import Choices, Parameter, Range, Space
 
 
 class Bound(NamedTuple):
-    """The hyperparameters of an experiment: those that all of its trials have, and what is searched."""
+    """Hyperparameters of an experiment: values common to all trials, and search domains."""
 
-    params: dict[str, Value]  # where a searched one does not always count, its default for the trials without it
+    params: dict[str, Value]  # of a conditional searched one, its default for the trials without it
     space: Space  # with values of the types that the functions take
 
 
 def bind_space(definition: Definition, given: Mapping[str, Value], space: Space) -> Bound:
-    """Every hyperparameter with its value or its domain, as `Definition.bind` does for values alone.
+    """Bind every hyperparameter to its value or its domain, as `Definition.bind` does for values alone.
 
-    Raises InvalidDefinition that tells all at once, also: what is searched and no hyperparameter (with the nearest),
-    both given and searched, of the wrong type, without a default for the trials in which it does not count, or asked
-    for by `prepare`, which runs once for all trials.
+    Raises InvalidDefinition with all problems at once. Further ones are: a searched name that is no hyperparameter
+    (with the nearest), one both given and searched, of the wrong type, conditional without a default for the other
+    trials, or used by `prepare`, which runs once for all trials.
     """
     problems: list[str] = []
     fitted: list[Parameter] = []
@@ -63,15 +63,15 @@ def _searched_by_prepare(definition: Definition, space: Space) -> Iterator[str]:
 
 
 def _is_given(parameter: Parameter, space: Space) -> bool:
-    """Whether all trials have the same value of it: it is in the space because others hang on it."""
+    """Return whether all trials share its value: it is in the space because others are conditional on it."""
     one = isinstance(parameter.domain, Choices) and len(parameter.domain.values) == 1
     return one and parameter.when is None and not space.of(parameter.name)
 
 
 def _fitted(definition: Definition, given: Mapping[str, Value], parameter: Parameter, space: Space) -> Parameter:
-    """The parameter with values as the functions take them; raises ValueError."""
+    """Convert a parameter's values to the types that the functions take; raises ValueError."""
     if parameter.each is not None:
-        return parameter  # what is in a block's dictionary is between the line and the functions
+        return parameter  # values in a block's dictionary are not checked here
     name = parameter.name
     if name not in definition.hyperparameters:
         raise ValueError(definition.unknown(name))

@@ -1,4 +1,4 @@
-"""Whether two snapshots' code means the same: comments, blank lines and where a cell stood do not count."""
+"""Compare the code of two snapshots by meaning: comments, blank lines and cell locations do not count."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ PARSED = 2**20  # bytes of a file
 
 
 def is_code(name: str) -> bool:
-    """Whether a member of an archive is a part of what runs: definition, project files, captured values."""
+    """Return whether an archive member is executed code: definition, project files, captured values."""
     return name == DEFINITION or name.split("/")[0] in (PROJECT, CAPTURED)
 
 
 def meaning(name: str, content: bytes) -> bytes:
-    """What of a file can change a result: of Python its syntax tree, of anything else every byte.
+    """Return the part of a file that can affect a result: for Python its syntax tree, else every byte.
 
-    Of Python that nobody has written by hand, too: a tree takes three hundred times the memory of its text.
+    Python files larger than `PARSED`, which are generated, count by their bytes: a tree takes three hundred times the
+    memory of its text.
     """
     if not name.endswith(".py") or len(content) > PARSED:
         return content
@@ -31,7 +32,7 @@ def meaning(name: str, content: bytes) -> bytes:
 
 
 def code_id(files: Mapping[str, bytes]) -> str:
-    """One digest of all the code in an archive's files; equal for code that means the same, in this Python."""
+    """Return one digest of all code in an archive; equal for code of the same meaning, in this Python."""
     found = hashlib.sha256()
     for name in sorted(filter(is_code, files)):
         found.update(repr((name, hashlib.sha256(meaning(name, files[name])).hexdigest())).encode())

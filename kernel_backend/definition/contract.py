@@ -1,8 +1,8 @@
-"""The contract of a definition: its roles, what each asks for, and hyperparameters with their values.
+"""Define the contract of a definition: its roles, the arguments of each, and hyperparameters with their values.
 
-A *role* is a function that the platform calls (`model`, `train_data`, `loss`, ...). Its arguments come by
-name: values of the loop, results of other functions, and everything else is a hyperparameter. Errors name
-places as `line N` of the source, so that whoever knows the cells can put `cell [4] line 2` there.
+A *role* is a function that the platform calls (`model`, `train_data`, `loss`, ...). Its arguments are passed by name:
+loop values, results of other functions, and hyperparameters for all else. Errors give locations as `line N` of the
+source, so that a caller that knows the cells can replace them by `cell [4] line 2`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _STEP = re.compile(r"step_\w+")
 
 
 class Parameter(Record):
-    """An argument of a role or of a shared function, and where its value comes from."""
+    """Argument of a role or of a shared function, and the source of its value."""
 
     name: str
     source: str = ""  # the loop value or function whose value it gets, where that has another name
@@ -55,17 +55,17 @@ class Parameter(Record):
 
     @property
     def value_of(self) -> str:
-        """The name of the loop value or of the function that it gets."""
+        """Return the name of the loop value or of the function that it receives."""
         return self.source or self.name
 
     @property
     def place(self) -> str:
-        """`line 4`, for messages."""
+        """Return `line 4`, for messages."""
         return f"line {self.line}" if self.line else "of AdamW, as there is no optimizer"
 
 
 class Function(Record):
-    """A role, or a function whose result roles share."""
+    """Role, or function whose result roles share."""
 
     name: str
     written: str = ""  # the function's own name, where it is taken for the role `name`
@@ -74,11 +74,11 @@ class Function(Record):
 
     @property
     def attribute(self) -> str:
-        """The name by which the module has it."""
+        """Return the function's name in the module."""
         return self.written or self.name
 
     def hyperparameters(self, values: Mapping[str, Value]) -> dict[str, Any]:
-        """The keyword arguments of this function that are hyperparameters, taken from all the `values`.
+        """Return the hyperparameters among this function's keyword arguments, taken from all the `values`.
 
         A value is a tuple again where the signature's default is one.
         """
@@ -91,7 +91,7 @@ def _own_type(parameter: Parameter, value: Value) -> Any:
 
 
 class Definition(Record):
-    """What a module of roles says about itself."""
+    """Contents of a definition: its roles, functions and hyperparameters."""
 
     form: Literal["functions"] = "functions"
     roles: tuple[str, ...]  # in written order
@@ -102,7 +102,7 @@ class Definition(Record):
 
     @property
     def summary(self) -> str:
-        """`functions: model train_data criterion (as loss)`."""
+        """Return `functions: model train_data criterion (as loss)`."""
         return f"{self.form}: {' '.join(map(self._told, self.roles))}"
 
     def _told(self, role: str) -> str:
@@ -110,7 +110,7 @@ class Definition(Record):
         return f"{written} (as {role})" if written else role
 
     def needs(self, name: str) -> list[Function]:
-        """The function of this name, and all those whose results it asks for, or they do."""
+        """Return the function of this name, and all functions whose results it uses, directly or not."""
         found = [self.functions[name]]
         for function in found:
             asked = (self.functions[each.value_of] for each in function.parameters if each.kind == "function")
@@ -118,10 +118,10 @@ class Definition(Record):
         return found
 
     def bind(self, given: Mapping[str, Value], but: Collection[str] = ()) -> dict[str, Value]:
-        """Every hyperparameter with its value, the given one, else the default, `but` those that get theirs elsewhere.
+        """Bind every hyperparameter to its given value, else its default, except those in `but`, bound elsewhere.
 
-        Raises InvalidDefinition that tells all at once: roles that this version does not train with, names that are
-        no hyperparameters (with the nearest), values of the wrong type, and hyperparameters without a value.
+        Raises InvalidDefinition with all problems at once: roles that this version does not train with, names that
+        are no hyperparameters (with the nearest), values of the wrong type, and hyperparameters without a value.
         """
         problems = [self._untrained(role) for role in self.roles if role not in TRAINED]
         problems += [self.unknown(name) for name in given if name not in self.hyperparameters]
@@ -145,7 +145,7 @@ class Definition(Record):
         )
 
     def unknown(self, name: str) -> str:
-        """What to say of a name that is no hyperparameter."""
+        """Return the message for a name that is no hyperparameter."""
         names = " ".join(self.hyperparameters) or "none"
         return f"{name} is no hyperparameter{nearest(name, self.hyperparameters)}; there are: {names}"
 
@@ -161,13 +161,13 @@ class Definition(Record):
         return self.fitted(name, given[name])
 
     def _can_ask(self, name: str) -> str:
-        """What the role that has this argument can ask for besides, as the end of a sentence."""
+        """Return further loop values available to the role with this argument, as the end of a sentence."""
         roles = (role for role in CAN_ASK if role in self.roles)
         owner = next((role for role in roles if name in (each.name for each in self.functions[role].parameters)), None)
         return f". By name {owner} can have {CAN_ASK[owner]}" if owner else ""
 
     def fitted(self, name: str, value: Value) -> Value:
-        """The value as hyperparameter `name` takes it; raises ValueError that tells what it takes."""
+        """Convert a value for hyperparameter `name`; raises ValueError with the expected type."""
         parameter = self.hyperparameters[name]
         if value is None is parameter.default and not parameter.required:
             return None  # `width: int = None` allows it without saying so
@@ -178,10 +178,10 @@ class Definition(Record):
 
 
 def is_role(name: str) -> bool:
-    """Whether a function of this name is called by the platform."""
+    """Return whether the platform calls a function of this name."""
     return name in ROLES or is_step(name)
 
 
 def is_step(name: str) -> bool:
-    """Whether a function of this name is a step of training: `step`, or `step_<key>` for one part of the model."""
+    """Return whether a function is a training step: `step`, or `step_<key>` for one part of the model."""
     return name == "step" or _STEP.fullmatch(name) is not None

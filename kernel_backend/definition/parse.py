@@ -1,4 +1,4 @@
-"""A definition from its source, found by AST alone, so that all sides agree before anything runs."""
+"""Parse a definition from its source by AST alone, so that all sides agree before anything runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kernel_backend.model.record import Value
 from kernel_backend.model.syntax import FunctionNode, module_tree
 from kernel_backend.model.values import as_value, coerce, literal
 
-# What exists only once a model trains: a function that is called before that cannot ask for it.
+# Loop values that exist only while a model trains: functions called before that cannot use them.
 _WHILE_TRAINING = LOOP_VALUES - {"device", "rank", "world", "run", "steps", "epochs"}
 _INSTEAD = {
     "model": "def model(width=64):\n    return nn.Sequential(...)",
@@ -37,7 +37,7 @@ _SHOWN = 500  # characters of a line that is wrong
 
 @dataclass(frozen=True)
 class _Found:
-    """The functions of a module by the names of the roles that they are, else by their own."""
+    """Functions of a module by role name, else by their own name."""
 
     nodes: Mapping[str, FunctionNode]
     taken: Mapping[str, str]  # other names of roles -> the role
@@ -46,11 +46,11 @@ class _Found:
 
 
 def parse(source: str, roles_from: int = 1, contract: int = CONTRACT) -> Definition:
-    """What `source` defines, where functions above line `roles_from` are helpers and no roles.
+    """Return the definition in `source`; functions above line `roles_from` are helpers, not roles.
 
     `contract` is the one by which its snapshot was made. Raises InvalidDefinition (`details["line"]`,
-    `details["text"]`; `details["roles"]` where it is about roles) for a syntax error, a missing role, a role that
-    is no function, an argument that cannot be injected, one name with two defaults, or what is nested too deeply.
+    `details["text"]`; `details["roles"]` where it is about roles) for a syntax error, a missing role, a role that is
+    no function, an argument that cannot be injected, one name with two defaults, or code that is nested too deeply.
     """
     try:
         return _parsed(_tree(source), roles_from, contract)
@@ -129,7 +129,7 @@ def _there_is(tree: ast.Module, roles: list[str], roles_from: int) -> str:
 
 
 def _model_keys(node: FunctionNode) -> frozenset[str]:
-    """The keys of a dict display that `model` returns: other roles may ask for its parts by name."""
+    """Return the keys of a dict display that `model` returns: other roles may use its parts by name."""
     dicts = [each.value for each in ast.walk(node) if isinstance(each, ast.Return) and isinstance(each.value, ast.Dict)]
     keys = [key.value for each in dicts for key in each.keys if isinstance(key, ast.Constant)]
     return frozenset(key for key in keys if isinstance(key, str))
@@ -204,7 +204,7 @@ def _parameter(function: str, argument: ast.arg, default: ast.expr | None, found
 def _with_default(parameter: Parameter, default: Value) -> Parameter:
     try:
         value = coerce(default, parameter.annotation, default)
-    except ValueError:  # `width: int = "auto"` is the author's business
+    except ValueError:  # `width: int = "auto"` is left as written
         value = default
     return parameter.model_copy(update={"default": value})
 
@@ -237,7 +237,7 @@ def _check_available(function: str, node: FunctionNode, argument: ast.arg, value
 
 
 def _check_prepare(definition: Definition) -> None:
-    """It runs before there is anything of a trial, and most processes of an experiment never see it run."""
+    """Raise unless `prepare` can run before any trial and its result stays unused: most processes skip it."""
     for function in definition.needs("prepare"):
         for parameter in function.parameters:
             if parameter.kind == "loop" or (parameter.kind == "function" and parameter.value_of in definition.roles):
@@ -259,7 +259,7 @@ def _check_prepare(definition: Definition) -> None:
 
 
 def _merged(functions: Mapping[str, Function]) -> dict[str, Parameter]:
-    """One parameter a name; a default or an annotation that one place leaves out is taken from another."""
+    """Merge parameters by name; a missing default or annotation is taken from another function."""
     merged: dict[str, Parameter] = {}
     owners: dict[str, str] = {}
     for function in sorted(functions.values(), key=lambda each: each.line):
@@ -291,7 +291,7 @@ def _same(one: Value, other: Value) -> bool:
 
 
 def _of_adamw(functions: Mapping[str, Function]) -> dict[str, Parameter]:
-    """The hyperparameter of the optimizer that is made where the definition has none."""
+    """Return the hyperparameter of AdamW, the optimizer used where the definition has none."""
     if "optimizer" in functions or any(each.name == "lr" for one in functions.values() for each in one.parameters):
         return {}
     return {"lr": Parameter(name="lr", kind="hyperparameter", required=False, default=1e-3, annotation="float", line=0)}

@@ -1,4 +1,4 @@
-"""Whether a cell has the class that `--search custom:NAME` names, found by AST alone."""
+"""Check by AST alone that a cell has the class that `--search custom:NAME` names."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ EXAMPLE = (
 
 
 def check_class(source: str, name: str) -> None:
-    """Raise InvalidDefinition where `source` has no such class, or one that cannot be asked and told.
+    """Raise InvalidDefinition where `source` has no such class, or one without the methods `ask` and `tell`.
 
-    Of a class that is imported, or that inherits, only the child process can tell.
+    Classes that are imported, or that inherit, are only checked by the child process.
     """
     tree = module_tree(source)
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}

@@ -1,4 +1,4 @@
-"""What the functions of a cell are for: roles by another name, helpers, and what nothing uses."""
+"""Classify the functions of a cell: roles under another name, helpers and unused functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernel_backend.model.values import nearest
 
 
 def understood_as(tree: ast.Module, own: Sequence[FunctionNode]) -> dict[str, str]:
-    """Functions of the cell that are roles by another name, where there is none of the role's own."""
+    """Return functions of the cell that are roles under another name, where the role's own name is free."""
     names, used = {node.name for node in own}, _used(tree)
     asked = {each.arg for node in own for each in node.args.args}
     taken: dict[str, str] = {}
@@ -29,7 +29,7 @@ def understood_as(tree: ast.Module, own: Sequence[FunctionNode]) -> dict[str, st
 
 
 def _used(tree: ast.Module) -> set[str]:
-    """Names of the module that its code reads."""
+    """Return the names of the module that its code reads."""
     used: set[str] = set()
     queue: list[tuple[ast.AST, frozenset[str]]] = [(tree, frozenset())]
     while queue:
@@ -48,7 +48,7 @@ def _local(node: FunctionNode | ast.Lambda) -> set[str]:
 
 
 def bound(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, int, str | None]]:
-    """Names of the cell, where they are bound last, and as what, unless as functions: `loss = nn.MSELoss()`."""
+    """Yield names of the cell, the line of their last binding, and its kind: None for a function."""
     last: dict[str, tuple[int, str | None]] = {}
     for node in tree.body:
         if node.lineno < roles_from:
@@ -66,14 +66,14 @@ def bound(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, int, str | N
 
 
 def _idle(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str]) -> Iterator[FunctionNode]:
-    """Functions of the cell that are no roles, and that nothing calls or asks for."""
+    """Return functions of the cell that are no roles and that no code calls or takes as an argument."""
     asked = {node.arg for each in tree.body if isinstance(each, FunctionNode) for node in each.args.args}
     busy = _used(tree) | asked | set(taken)
     return (node for node in own if not is_role(node.name) and node.name not in busy)
 
 
 def hints(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str]) -> Iterator[str]:
-    """Functions of the cell that nothing uses and whose name is a little like a role's."""
+    """Yield hints about unused functions whose names are somewhat similar to a role's."""
     for node in _idle(tree, own, taken):
         near = nearest(node.name, TRAINED)
         if near and not looks_like(node.name):
@@ -83,7 +83,7 @@ def hints(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str
 def unused(
     tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str], roles: Sequence[str], roles_from: int
 ) -> Iterator[str]:
-    """What of the cell nothing uses although it is named as a role is, or nearly."""
+    """Yield unused functions and assignments that are named like a role, or nearly."""
     for node in _idle(tree, own, taken):
         if meant := looks_like(node.name):
             yield f"{node.name} (line {node.lineno}) is no role, and nothing uses it: did you mean {meant}?"

@@ -1,1 +1,1 @@
-"""Why two experiments gave different results: plain functions of what is known about each."""
+"""Explain why two experiments gave different results, with pure functions of their records."""

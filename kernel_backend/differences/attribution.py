@@ -1,7 +1,7 @@
-"""Which cause made how much of a difference: one group of causes after the other is put back as it was.
+"""Attribute a difference to its causes: restore one group of causes after the other and retrain.
 
-After "Dave and Leslie": 52.8 % error as found, 37.3 % with data and hyperparameters put back, 29.2 % with libraries and
-seeds; here the last row is the baseline itself where everything could be put back.
+After "Dave and Leslie": 52.8 % error as found, 37.3 % with data and hyperparameters restored, 29.2 % with libraries and
+seeds. Where everything could be restored, the last row is the baseline itself.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _UNDECLARED = {"delivered", "observed", "external"}
 
 
 class Step(NamedTuple):
-    """A training with some causes put back: `back` are all of them so far."""
+    """Training with some causes restored: `back` holds all of them so far."""
 
     label: str
     back: frozenset[DifferenceKind]
 
 
 def steps(differences: Sequence[Difference]) -> list[Step]:
-    """What to train, group by group; the groups of which nothing differs are left out."""
+    """Return the trainings to run, group by group; groups without a difference are left out."""
     differ = {each.kind for each in differences if not each.harmless}
     found: list[Step] = []
     back: frozenset[DifferenceKind] = frozenset()
@@ -42,7 +42,7 @@ def steps(differences: Sequence[Difference]) -> list[Step]:
 
 
 def beyond(differences: Sequence[Difference]) -> list[str]:
-    """What no rerun can put back, each in a sentence. What becomes of declared data shows when it is tried."""
+    """Return the differences that no rerun can restore. Changes of declared data are found during the rerun."""
     declared = any(each.kind == "data" and each.name not in _UNDECLARED for each in differences)
     found = []
     for each in differences:
@@ -54,7 +54,7 @@ def beyond(differences: Sequence[Difference]) -> list[str]:
 
 
 def _is_given(difference: Difference) -> bool:
-    """Whether it is a machine's, a variable of whoever started the service, or in a file: no lock brings it back."""
+    """Return whether a difference is of a machine, a service's environment variable or a file: no lock restores it."""
     if difference.kind == "hardware":
         return difference.name != "threads"
     variable = difference.kind == "environment" and difference.name.isupper()
@@ -62,14 +62,14 @@ def _is_given(difference: Difference) -> bool:
 
 
 def params(a: Experiment, b: Experiment, back: frozenset[DifferenceKind]) -> dict[str, Value]:
-    """The hyperparameters of a step: those that its code has, with the values of whom they are taken from."""
+    """Return the hyperparameters of a step: those of its code, with values from the chosen experiment."""
     names = (a if "code" in back else b).params
     values = {**b.params, **a.params} if "hyperparameters" in back else {**a.params, **b.params}
     return {name: values[name] for name in names}
 
 
 def config(a: Experiment, b: Experiment, back: frozenset[DifferenceKind]) -> dict[str, Any]:
-    """The configuration of a step, as JSON."""
+    """Return the configuration of a step, as JSON."""
     theirs, ours = a.config.to_json(), b.config.to_json()
     kinds: dict[str, DifferenceKind] = {"seed": "seed", "threads": "hardware"}
     return {name: (theirs if kinds.get(name, "configuration") in back else ours)[name] for name in ours}

@@ -1,4 +1,4 @@
-"""Differences of code: of the definition by cell, of project files and captured values by file."""
+"""Compare code: the definition by cell, project files and captured values by file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Place = tuple[Sequence[int], Locate]  # the numbers of lines, and which line of 
 
 
 def code(a: Side, b: Side) -> Iterator[Difference]:
-    """What runs differently: comments, blank lines and the numbers of cells do not count."""
+    """Yield differences of executed code: comments, blank lines and cell numbers do not count."""
     for name in sorted(filter(is_code, a.files.keys() | b.files.keys()), key=lambda name: (name != DEFINITION, name)):
         before, after = a.files.get(name), b.files.get(name)
         if before is None or after is None:
@@ -49,7 +49,7 @@ def _differs(name: str, before: bytes, after: bytes, b: Side) -> str:
 
 
 def _changed_lines(before: bytes, after: bytes) -> list[int]:
-    """The lines of `after`, counted from 1, that are not as in `before`; of a deletion the one that follows it."""
+    """Return the lines of `after`, from 1, that differ from `before`; for a deletion the line after it."""
     old, new = (text.decode(errors="replace").splitlines() for text in (before, after))
     found: list[int] = []
     for tag, _, _, begin, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -61,7 +61,7 @@ def _changed_lines(before: bytes, after: bytes) -> list[int]:
 
 def _detail(name: str, before: bytes, after: bytes, a: Side, b: Side) -> tuple[str, ...]:
     if name.startswith(f"{CAPTURED}/"):
-        return ()  # of those only digests are here
+        return ()  # only digests of these are available
     locate = (a.snapshot.locate, b.snapshot.locate) if name == DEFINITION else (_nowhere, _nowhere)
     return _unified(before, after, *locate)
 
@@ -86,15 +86,15 @@ def _unified(before: bytes, after: bytes, then: Locate, now: Locate) -> tuple[st
 
 
 def _without_marks(text: bytes) -> tuple[list[str], list[int]]:
-    """Lines but for those that name a cell, and the number of each, counted from 1."""
+    """Return the lines without those that name a cell, and the number of each, from 1."""
     lines = [(line, number) for number, line in enumerate(text.decode().splitlines(), 1) if not _MARK.fullmatch(line)]
     return [line for line, _ in lines], [number for _, number in lines]
 
 
 def _head(hunk: Sequence[str], old: Place, new: Place) -> str:
-    """`@@ -4,5 +4,5 @@` as `@@ cell [4] line 2 @@`: where the first of its lines is that differs.
+    """Rewrite `@@ -4,5 +4,5 @@` as `@@ cell [4] line 2 @@`, the location of the first line that differs.
 
-    Of lines that are gone it is where they were.
+    For deleted lines it is their former location.
     """
     found = _HUNK.match(hunk[0])
     assert found is not None

@@ -1,4 +1,4 @@
-"""Differences of data: what was declared, what was delivered, and which files were read."""
+"""Compare data: declared files, delivered samples and files that were read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DETAILS = 40  # lines
 
 
 def data(a: Side, b: Side) -> Iterator[Difference]:
-    """What the training was given: files that were declared, external versions, samples, files that were read."""
+    """Yield differences of data: declared files, external versions, samples, and files that were read."""
     yield from _declared(a, b)
     if a.snapshot.commits != b.snapshot.commits:
         before, after = (" ".join(side.snapshot.commits) or "none" for side in (a, b))
@@ -29,7 +29,7 @@ def data(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def pretrained(a: Side, b: Side) -> Iterator[Difference]:
-    """Files of weights that were loaded, and the model at step 0."""
+    """Yield differences of pretrained weight files, and of the model at step 0."""
     found = _between(a, b, weights=True)
     if any(found):
         yield _files("weights", "pretrained", "pretrained files: ", found)
@@ -50,7 +50,7 @@ def _declared(a: Side, b: Side) -> Iterator[Difference]:
             text = f"--data {one.name} is {'no longer' if before else 'newly'} declared"
             yield Difference(
                 kind="data", name=one.name, text=text, harmless=True
-            )  # as such: it says only what there is
+            )  # a declaration alone changes no result
         elif before.digest != after.digest:
             old, new = read_list(a.files[before.listed]), read_list(b.files[after.listed])
             if old.keys() & new.keys() or before.name == after.name:
@@ -60,7 +60,7 @@ def _declared(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def _paired(a: tuple[Data, ...], b: tuple[Data, ...]) -> Iterator[tuple[Data | None, Data | None]]:
-    """By name; those that are left, by their place: a folder may have moved."""
+    """Pair data by name, and the rest by position: a folder may have moved."""
     names = {each.name for each in a} & {each.name for each in b}
     for name in [each.name for each in a if each.name in names]:
         yield next(each for each in a if each.name == name), next(each for each in b if each.name == name)
@@ -104,7 +104,7 @@ def _between(a: Side, b: Side, *, weights: bool) -> Changes:
     _fill(old, new.keys(), a)
     _fill(new, old.keys(), b)
     for name in old.keys() & new.keys():
-        if None in (old[name][1], new[name][1]):  # too large to be read once more, on one side
+        if None in (old[name][1], new[name][1]):  # too large for a digest, on one side
             old[name], new[name] = (old[name][0], None), (new[name][0], None)
     found = changes(old, new)
     if before.more or after.more:  # what is missing from a list may not be missing at all
@@ -113,7 +113,7 @@ def _between(a: Side, b: Side, *, weights: bool) -> Changes:
 
 
 def _contents(side: Side, observed: Observed, weights: bool) -> dict[str, tuple[int, str | None]]:
-    """Path -> size and digest; data that was read elsewhere has the paths that it was declared by."""
+    """Return path -> size and digest; data read from another location has its declared paths."""
     places = {place: data.path for data in side.snapshot.data if (place := _led(side, data.path))}
     files = [each for each in observed.files if (PurePath(each.path).suffix in _PRETRAINED) == weights]
     return {_declared_path(each.path, places): (each.size, each.digest) for each in files}
@@ -127,13 +127,13 @@ def _declared_path(path: str, places: dict[str, str]) -> str:
 
 
 def _led(side: Side, path: str) -> str | None:
-    """Where declared data was read instead."""
+    """Return the location from which declared data was read instead."""
     data_at = side.experiment.config.data_at
     return next((data_at.get(data.name) for data in side.snapshot.data if data.path == path), None)
 
 
 def _leave_out(path: str, *sides: dict[str, tuple[int, str | None]], compared: bool) -> None:
-    """Files of declared data are compared by its lists; by what was read only where it was led elsewhere and seen."""
+    """Drop files of declared data, whose lists are compared, unless redirected data was seen on all sides."""
     below = [[name for name in side if PurePath(name).is_relative_to(path)] for side in sides]
     if compared and all(below):
         return
@@ -143,7 +143,7 @@ def _leave_out(path: str, *sides: dict[str, tuple[int, str | None]], compared: b
 
 
 def _fill(contents: dict[str, tuple[int, str | None]], names: Iterable[str], side: Side) -> None:
-    """What was read elsewhere travelled with this one: a rerun reads it from there once its folder is gone."""
+    """Add files that the other side read and this snapshot holds: a rerun may read them from either location."""
     if side.snapshot.project is None:
         return
     folder = PurePosixPath(PROJECT) / side.snapshot.project.cwd
@@ -154,7 +154,7 @@ def _fill(contents: dict[str, tuple[int, str | None]], names: Iterable[str], sid
 
 
 def _name(path: str, cwd: str) -> str:
-    """Relative to where the experiment ran: the same files in another folder are the same."""
+    """Return a path relative to the experiment's folder: the same files in another folder are equal."""
     return str(PurePath(path).relative_to(cwd)) if PurePath(path).is_relative_to(cwd) else path
 
 

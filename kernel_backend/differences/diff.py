@@ -1,4 +1,4 @@
-"""Experiment `b` beside experiment `a`: every class of causes in the order of likeliness, then what came of it."""
+"""Compare experiment `b` with `a`: each class of causes in order of likelihood, then the results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Diff, Difference
 
 _CLASSES = (code, hyperparameters, data, pretrained, environment, seed, hardware, configuration, beginning, daylight)
-# What was delivered and the model at step 0 mostly follow from one of the others.
+# Differences of delivered data and of the model at step 0 mostly follow from one of the others.
 _FOLLOWS = ("delivered", "step 0")
 
 
@@ -25,7 +25,7 @@ _UNKNOWN = {
 
 
 def diff(a: Side, b: Side) -> Diff:
-    """What differs, the likeliest cause first; what changes no bit is last. Silent where nothing does."""
+    """Return the differences, the likeliest cause first and harmless ones last; empty where nothing differs."""
     found, came = causes(a, b), results(a, b)
     if came.identical is False and all(each.harmless or each.name in _FOLLOWS for each in found):
         # What should change no bit is suspected where nothing else can have.
@@ -41,6 +41,6 @@ def _unknown(side: Side) -> list[str]:
 
 
 def causes(a: Side, b: Side) -> tuple[Difference, ...]:
-    """The differences without the results."""
+    """Return the differences without the results."""
     found = [difference for each in _CLASSES for difference in each(a, b)]
     return tuple(sorted(found, key=lambda each: (each.harmless, each.name in _FOLLOWS)))

@@ -1,4 +1,4 @@
-"""Differences of what the code ran with: Python, packages, and the machine."""
+"""Compare environments: Python, packages and machine."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _DISTRIBUTIONS = {
 }
 _OURS = "daylight"
 _NAMED = 4  # packages, in a sentence
-# Of a rank's own facts those about the machine and how it is used; the others are told elsewhere.
+# Facts of a rank about the configuration and about the machine; others are reported elsewhere.
 _ASKED = ("numerics", "reproducible", "slots", "backend")
 _MACHINE = ("device", "cpu", "cpu_capability", "threads", "deterministic", "cuda", "cudnn", "nccl", "driver")
 
 
 def environment(a: Side, b: Side) -> Iterator[Difference]:
-    """Python and packages; those first that the code imports. Our own version is told by itself."""
+    """Yield differences of Python and packages, imported ones first, without Daylight's own version."""
     found = changes(a.snapshot.environment, b.snapshot.environment)
     begun = all("runtime" in side.facts for side in (a, b))
     for each in found:
@@ -46,7 +46,7 @@ def environment(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def _seen_by_ranks(a: Side, b: Side, told: set[str]) -> Iterator[Difference]:
-    """What only a rank knows: libraries as they were built, variables as they were set; not what is told already."""
+    """Yield differences that only ranks observe: builds of libraries, variables; skip those already reported."""
     before, after = ({name: str(value) for name, value in side.facts["runtime"].items()} for side in (a, b))
     for name in {**before, **after}:
         old, new = before.get(name, "unset"), after.get(name, "unset")
@@ -55,7 +55,7 @@ def _seen_by_ranks(a: Side, b: Side, told: set[str]) -> Iterator[Difference]:
 
 
 def hardware(a: Side, b: Side) -> Iterator[Difference]:
-    """The machine, and how many threads computed: what ranks saw goes before what was asked for."""
+    """Yield differences of machine and threads; observations of ranks take precedence over the configuration."""
     begun = all("runtime" in side.facts for side in (a, b))
     before, after = (_machine(side, begun) for side in (a, b))
     for name in {**before, **after}:

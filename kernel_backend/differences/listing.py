@@ -1,4 +1,4 @@
-"""Lists of files, as `--data` declares them: what was added, what is gone, what has other bytes."""
+"""Compare lists of files, as `--data` declares them: files added, removed or changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NAMED = 3  # in a sentence
 
 
 class Changes(NamedTuple):
-    """Names, sorted."""
+    """Names of files, sorted."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
@@ -17,13 +17,13 @@ class Changes(NamedTuple):
 
 
 def read_list(data: bytes) -> dict[str, tuple[str, ...]]:
-    """Name -> (size, digest) of a list in an archive: a tab-separated line a file."""
+    """Parse a list in an archive, one tab-separated line per file: name -> (size, digest)."""
     rows = (line.split("\t") for line in data.decode().split("\n") if line)
     return {row[0]: tuple(row[1:]) for row in rows}
 
 
 def changes(before: Mapping[str, Hashable], after: Mapping[str, Hashable]) -> Changes:
-    """How the files of `after` differ from those of `before`; values are compared as they are."""
+    """Return the changes from `before` to `after`; values are compared for equality."""
     return Changes(
         added=tuple(sorted(after.keys() - before.keys())),
         removed=tuple(sorted(before.keys() - after.keys())),
@@ -32,7 +32,7 @@ def changes(before: Mapping[str, Hashable], after: Mapping[str, Hashable]) -> Ch
 
 
 def changes_text(found: Changes) -> str:
-    """`112 files were added (img_0931.png, ...), 1 has other bytes (a.csv)`; empty where nothing changed."""
+    """Return `112 files were added (img_0931.png, ...), 1 has other bytes (a.csv)`; empty without changes."""
     parts = [
         _part(found.added, "was added", "were added"),
         _part(found.removed, "is gone", "are gone"),
@@ -42,7 +42,7 @@ def changes_text(found: Changes) -> str:
 
 
 def changes_lines(found: Changes) -> tuple[str, ...]:
-    """A line for each file: `+ new`, `- gone`, `~ changed`."""
+    """Return a line for each file: `+ new`, `- gone`, `~ changed`."""
     marked = (("+", found.added), ("-", found.removed), ("~", found.changed))
     return tuple(f"{mark} {name}" for mark, names in marked for name in names)
 

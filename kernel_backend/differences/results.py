@@ -1,4 +1,4 @@
-"""How far two trainings went the same way: by what both told at the same steps, and by their weights at the end."""
+"""Compare the results of two trainings: reports at the same steps, and weights at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Told = dict[tuple[int, str], Mapping[str, float]]  # by step and kind
 
 
 def results(a: Side, b: Side) -> Results:
-    """Bit-identical, or from which step on not. Equal means equal in every bit of a float; NaN equals NaN."""
+    """Return whether both are bit-identical, or the first step that differs. NaN equals NaN."""
     names = dict.fromkeys([*a.metrics, *b.metrics])
     metrics = {name: (a.metrics.get(name), b.metrics.get(name)) for name in names}
     before, after = _told(a), _told(b)
@@ -26,7 +26,7 @@ def results(a: Side, b: Side) -> Results:
 def _parted(
     key: tuple[int, str], before: Mapping[str, float], after: Mapping[str, float], shared: Sequence[tuple[int, str]]
 ) -> Results | None:
-    """Where a report of both differs, if this one does."""
+    """Return the difference of a report that both have; None where it is equal."""
     (step, kind), names = key, [name for name in before if name in after]
     name = next((name for name in names if repr(before[name]) != repr(after[name])), None)
     if name is None:
@@ -38,13 +38,13 @@ def _parted(
 
 
 def _both(a: float, b: float) -> str:
-    """Two numbers with as many digits as tell them apart."""
+    """Return two numbers with as many digits as distinguish them."""
     short = f"{a:.6g}", f"{b:.6g}"
     return " and ".join(short if short[0] != short[1] else (repr(a), repr(b)))
 
 
 def _ends(a: Side, b: Side, shared: Sequence[tuple[int, str]]) -> Results:
-    """The verdict where all that both told is equal: their checkpoints have the last word."""
+    """Return the verdict where all shared reports are equal: it depends on the checkpoints."""
     equal_to = shared[-1][0] if shared else None
     count = f"all {len(shared)} reports of the same steps are equal" if len(shared) > 1 else "a report is equal"
     told = count if shared else "they have reported nothing in common"
@@ -60,7 +60,7 @@ def _ends(a: Side, b: Side, shared: Sequence[tuple[int, str]]) -> Results:
         text = f"{told}; there are no checkpoints of the same step to compare (newest: {newest})"
         return Results(identical=None, text=text, equal_to=equal_to)
     ends = {max(a.checkpoints), max(b.checkpoints)}
-    meant = b.experiment.config.until == steps[-1]  # it was to go no further
+    meant = b.experiment.config.until == steps[-1]  # the step at which it was to stop
     whole = _completed(a) and _completed(b) and (ends == {steps[-1]} or meant)
     text = f"{'bit-identical' if whole else 'bit-identical so far'}: the checkpoints of step {steps[-1]}, and {told}"
     return Results(identical=whole or None, text=text, equal_to=max(steps[-1], equal_to or 0))

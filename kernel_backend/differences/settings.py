@@ -1,4 +1,4 @@
-"""Differences of what was asked for: hyperparameters, seed, configuration, and our own version."""
+"""Compare settings: hyperparameters, seed, configuration and Daylight's version."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.model.trial import WEIGHTS
 
-# They say how a training is run and watched, and no bit of its result follows from them.
+# Options of running and watching a training, which affect no bit of its result.
 _HARMLESS = {
     "loader_workers",
     "checkpoint_every",
@@ -36,7 +36,7 @@ LONGEST = 80  # characters of a value
 
 
 def hyperparameters(a: Side, b: Side) -> Iterator[Difference]:
-    """Arguments of the definition's functions, defaults included, and what is searched in place of one value."""
+    """Yield differences of hyperparameters, defaults included, and of search domains in place of values."""
     before, after = ({**side.experiment.params, **_searched(side.experiment.space)} for side in (a, b))
     for name in {**before, **after}:
         old, new = before.get(name, _UNSET), after.get(name, _UNSET)
@@ -49,7 +49,7 @@ def _searched(space: Space) -> dict[str, Parameter]:
 
 
 def _meant(side: Side, value: Any) -> Any:
-    """A place where declared data was read instead is the data."""
+    """Map the location that declared data was read from to its declared path."""
     for data in side.snapshot.data:
         place = side.experiment.config.data_at.get(data.name)
         if place and isinstance(value, str) and PurePath(value).is_relative_to(place):
@@ -58,14 +58,14 @@ def _meant(side: Side, value: Any) -> Any:
 
 
 def seed(a: Side, b: Side) -> Iterator[Difference]:
-    """What all randomness comes from."""
+    """Yield a difference of the seed, the source of all randomness."""
     before, after = a.experiment.config, b.experiment.config
     if before.seed != after.seed:
         yield Difference(kind="seed", name="seed", text=f"seed {before.seed} -> {after.seed}")
 
 
 def configuration(a: Side, b: Side) -> Iterator[Difference]:
-    """The other options; those that change no bit are last, and say so."""
+    """Yield differences of the other options; those that affect no bit are last, and marked."""
     before, after = a.experiment.config, b.experiment.config
     differing = [name for name in Config.model_fields if getattr(before, name) != getattr(after, name)]
     for name in sorted(set(differing) - _ELSEWHERE, key=lambda name: (name in _HARMLESS, differing.index(name))):
@@ -75,17 +75,17 @@ def configuration(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def beginning(a: Side, b: Side) -> Iterator[Difference]:
-    """A training may begin from another's checkpoint."""
+    """Yield a difference of the checkpoint that a training starts from."""
     before, after = a.experiment.begins_from, b.experiment.begins_from
     if before != after:
         text = f"begins from {before or 'the beginning'} -> {after or 'the beginning'}"
-        # What verifies goes on from the other's own checkpoint, and is to come to the same.
+        # A verification resumes from the other's own checkpoint, and should reach the same result.
         own = (after or "").startswith(f"{a.experiment.number}.") and not (after or "").endswith(WEIGHTS)
         yield Difference(kind="configuration", name="begins_from", text=text, harmless=own)
 
 
 def daylight(a: Side, b: Side) -> Iterator[Difference]:
-    """Our own version, where seeds, batching and metrics live."""
+    """Yield differences of Daylight's version, which defines seeds, batching and metrics."""
     before, after = a.snapshot, b.snapshot
     if before.numerics != after.numerics:
         text = f"Daylight's numerics {before.numerics} -> {after.numerics}: seeds or sums are made in another way"
@@ -122,7 +122,7 @@ def _shown(value: Any) -> str:
 
 
 def _words(record: Record) -> str:
-    """`10 steps`, `best 1, latest 2`: what is set of a record."""
+    """Return the fields that are set in a record: `10 steps`, `best 1, latest 2`."""
     given = {name: value for name, value in record.to_json().items() if value is not None}
     if isinstance(record, Search):
         given = {"method": record.method, **record.model_dump(exclude_defaults=True)}

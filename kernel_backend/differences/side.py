@@ -1,4 +1,4 @@
-"""All that is known about one experiment when it is laid beside another."""
+"""Define the record of one experiment in a comparison."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_backend.model.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class Side:
-    """An experiment with its snapshot, its facts, and what its first trial has told."""
+    """Experiment with its snapshot, its facts, and the reports of its first trial."""
 
     experiment: Experiment
     snapshot: Snapshot

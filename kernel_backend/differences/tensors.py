@@ -1,4 +1,4 @@
-"""Which tensor of a checkpoint's part differs first: the part is a safetensors file, read piece by piece."""
+"""Find the first tensor that differs in a checkpoint's part, a safetensors file read in pieces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Piece = bytes | memoryview
 
 
 def first_difference(a: Iterable[Piece], b: Iterable[Piece]) -> str | None:
-    """The name of the first tensor whose bytes differ, by its place in the file; None where no byte does.
+    """Return the name of the first tensor whose bytes differ, by position in the file; None where all bytes agree.
 
     Format: eight bytes of the header's length (little endian), a JSON header with each tensor's `data_offsets`, data.
     """
@@ -46,13 +46,13 @@ def _first_differing(a: Iterator[bytes], b: Iterator[bytes]) -> int | None:
 
 
 class _Reader:
-    """Bytes that come in pieces, by number."""
+    """Reader of a given number of bytes from pieces."""
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
         self._pieces, self._held = iter(pieces), b""
 
     def take(self, count: int) -> bytes:
-        """The next bytes; raises ValueError where there are not as many."""
+        """Return the next bytes; raises ValueError where fewer are left."""
         while len(self._held) < count:
             piece = next(self._pieces, None)
             if piece is None:
@@ -62,7 +62,7 @@ class _Reader:
         return taken
 
     def rest(self) -> Iterator[bytes]:
-        """All that is left."""
+        """Yield all bytes that are left."""
         held, self._held = self._held, b""
         yield held
         yield from (bytes(piece) for piece in self._pieces)

@@ -1,1 +1,1 @@
-"""Who speaks: a token in, a person out."""
+"""Authenticate callers: map a token to a user."""

@@ -1,4 +1,4 @@
-"""What an identity promises."""
+"""Define the interfaces that map tokens and browsers to users."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ if TYPE_CHECKING:
 
 
 class Identity(Protocol):
-    """Knows the people by their tokens."""
+    """Authenticator of users by their tokens."""
 
     async def who(self, token: str, *, remembered: bool = False) -> Person | None:
-        """Whose token this is; None for nobody's. Raises Forbidden for a token that is known and good for other things.
+        """Return the user of a token; None where it is unknown. Raises Forbidden for a valid token without access here.
 
-        Raises ServiceUnreachable where that cannot be found out just now; with `remembered`, whom it has known before
-        is then answered all the same.
+        Raises ServiceUnreachable where the user cannot be looked up now; with `remembered`, a user cached earlier is
+        returned instead.
         """
 
 
 class Browsers(Protocol):
-    """Knows the people by what their browsers keep: pages have no token that they could send."""
+    """Authenticator of users by their browser's cookies: pages have no token that they could send."""
 
     async def who(self, handler: RequestHandler, *, remembered: bool = False) -> Person | None:
-        """Who has signed in; None for nobody, and for a request that another page may have caused. Raises as above."""
+        """Return the signed-in user; None without one, and for a request that another page may have caused.
+
+        Raises as `Identity.who` does.
+        """
 
     def token(self, handler: RequestHandler) -> str:
-        """What an Identity knows them by; empty where nobody has signed in."""
+        """Return the user's token for an Identity; empty without a signed-in user."""
 
     def sign_in(self, handler: RequestHandler) -> str:
-        """Where a browser is sent to sign in, and comes back from to the page that it asked for."""
+        """Return the URL of the sign-in page, which redirects back to the requested page."""

@@ -1,4 +1,4 @@
-"""Pages for people who have signed in at JupyterHub: its OAuth, with its own cookies and its own guard of them."""
+"""Authenticate browsers through JupyterHub's OAuth, with its cookies and its XSRF check."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kernel_backend.model.cluster.people import Person
 
 
 class HubBrowsers:
-    """Whoever has come back from the hub carries a token of their own in a signed cookie."""
+    """Authenticator of browsers by the hub token in a signed cookie."""
 
     def __init__(self, auth: HubOAuth, identity: HubIdentity) -> None:
         self._auth, self._identity = auth, identity
 
     async def who(self, handler: RequestHandler, *, remembered: bool = False) -> Person | None:
-        """Who has signed in; None for nobody, and for a request without the token that only our own pages know."""
+        """Return the signed-in user; None without one, and for a request without our pages' XSRF token."""
         token = self.token(handler)
         if not token:
             return None
@@ -28,16 +28,16 @@ class HubBrowsers:
         return person
 
     def token(self, handler: RequestHandler) -> str:
-        """The hub's token in the cookie that it was put in after signing in."""
+        """Return the hub token from the cookie that was set after signing in."""
         return self._auth.get_token(handler) or ""
 
     def sign_in(self, handler: RequestHandler) -> str:
-        """The hub's page of sign-in, with a state that only this browser can bring back."""
+        """Return the hub's sign-in URL, with a state that only this browser can return."""
         verifier, challenge, method = self._auth.generate_pkce_code_challenge()
         state = self._auth.set_state_cookie(handler, next_url=handler.request.uri, code_verifier=verifier)
         asked = {"state": state, "code_challenge": challenge, "code_challenge_method": method}
         return str(url_concat(self._auth.login_url, asked))
 
     def callback(self) -> type[RequestHandler]:
-        """The handler to which the hub sends browsers back."""
+        """Return the handler to which the hub redirects browsers."""
         return type("Callback", (HubOAuthCallbackHandler,), {"hub_auth": self._auth})

@@ -1,4 +1,4 @@
-"""Many people, whom JupyterHub knows: a token is one of the hub's, and its scopes are a person's rights."""
+"""Authenticate JupyterHub users: tokens are the hub's, and their scopes grant rights here."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _TOKEN = re.compile(r"[!-~]{1,500}")
 
 
 class HubIdentity:
-    """Asks the hub, and takes its answer for as long as `auth.cache_max_age` says: so soon a revocation bites.
+    """Authenticator that asks the hub, and caches its answer for `auth.cache_max_age`, the delay of a revocation.
 
-    While the hub is away whoever was known when it went may go on looking.
+    While the hub is unreachable, users known before may continue to read.
     """
 
     def __init__(self, auth: HubAuth) -> None:
         self._auth = auth
-        self._known: dict[str, Person] = {}  # by digest of the token: the last that the hub has said, however long ago
+        self._known: dict[str, Person] = {}  # by digest of the token: the hub's last answer, however old
 
     async def who(self, token: str, *, remembered: bool = False) -> Person | None:
-        """Whose token this is; None for nobody's. Raises Forbidden for one that may not use this service."""
+        """Return the user of a token; None where it is unknown. Raises Forbidden for one without access here."""
         if not _TOKEN.fullmatch(token):
-            return None  # the hub need not be asked, and would not understand
+            return None  # no hub token has this form
         return await self.judged(token, self._auth.user_for_token(token, sync=False), remembered)
 
     async def judged(self, token: str, asking: Awaitable[dict[str, Any] | None], remembered: bool) -> Person | None:
-        """Whom `asking` the hub about a token finds; raises Forbidden, and ServiceUnreachable while the hub is away."""
+        """Return the user found by the hub request `asking`; raises Forbidden, or ServiceUnreachable without a hub."""
         key = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
         try:
             model = await asyncio.wait_for(asking, HUB_S)
@@ -65,6 +65,6 @@ class HubIdentity:
     def _person(self, model: dict[str, Any]) -> Person:
         admin = bool(self._auth.check_scopes({ADMIN}, model))
         submits = admin or bool(self._auth.check_scopes({SUBMIT}, model))
-        if model.get("kind") == "service":  # it shall not be taken for a user of the same name
+        if model.get("kind") == "service":  # it must not be taken for a user of the same name
             return Person(name=f"service:{model['name']}", admin=admin, submits=submits)
         return Person(name=model["name"], groups=tuple(model.get("groups", ())), admin=admin, submits=submits)

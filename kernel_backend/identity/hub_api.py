@@ -1,4 +1,4 @@
-"""The hub's REST API, asked with the service's own token."""
+"""Call the hub's REST API with the service's own token."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ANSWER_S = 20.0
 
 
 class HubApi:
-    """Raises ServiceUnreachable where the hub does not answer, or refuses."""
+    """Client of the hub; raises ServiceUnreachable where it does not answer, or refuses."""
 
     def __init__(self, auth: HubAuth) -> None:
         self._auth = auth
 
     async def all(self, what: str, needs: str, **query: str) -> list[dict[str, Any]]:
-        """All rows of `users` or `groups`; `needs` are the scopes that it takes."""
+        """Return all rows of `users` or `groups`; `needs` are the required scopes."""
         found: list[dict[str, Any]] = []
         while True:
             page = urlencode({**query, "offset": len(found), "limit": PAGE})
@@ -36,7 +36,7 @@ class HubApi:
                 raise ServiceUnreachable(f"the hub answers what is no list of {what}: {body[:100]!r}") from error
 
     async def ask(self, method: str, path: str, needs: str) -> HTTPResponse:
-        """Its answer, which is no error."""
+        """Return a successful response."""
         request = HTTPRequest(
             f"{self._auth.api_url.rstrip('/')}/{path}",
             method=method,

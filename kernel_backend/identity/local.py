@@ -1,4 +1,4 @@
-"""One person, one token: whoever can read the token file of this home is its Unix user."""
+"""Authenticate the Unix user of a local service, by the token file that only they can read."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kernel_backend.model.cluster.people import Person
 
 
 class LocalIdentity:
-    """The Unix user who runs the service."""
+    """Authenticator of the Unix user who runs the service."""
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
         self._person = Person(name=_user(), admin=True)
 
     async def who(self, token: str, *, remembered: bool = False) -> Person | None:
-        """That user, whose home it is; compared in constant time, and None for any other token."""
+        """Return that user, or None for any other token; tokens are compared in constant time."""
         return self._person if hmac.compare_digest(token.encode(), self._token) else None
 
 

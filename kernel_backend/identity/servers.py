@@ -1,4 +1,4 @@
-"""Notebook servers as the hub's API tells them, and the way to have one stopped."""
+"""Read notebook servers from the hub's API, and stop them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from kernel_backend.model.cluster.servers import Server, servers_of
 
 
 class HubServers:
-    """Reads with the service's own token, whose role has the scope `read:servers`, and `delete:servers` for a rule."""
+    """Reader with the service's own token: scope `read:servers`, and `delete:servers` for a reclaim rule."""
 
     def __init__(self, api: HubApi) -> None:
         self._api = api
 
     async def read(self) -> tuple[Server, ...]:
-        """Those that hold slots; raises ServiceUnreachable where the hub does not answer, or refuses."""
+        """Return the servers that hold slots; raises ServiceUnreachable where the hub does not answer, or refuses."""
         return servers_of(await self._api.all("users", "list:users read:servers", state="active"))
 
     async def stop(self, server: Server) -> None:
-        """Have the hub stop it, which may take it a while; raises ServiceUnreachable where it does not."""
+        """Request the hub to stop a server, which may take a while; raises ServiceUnreachable where it does not."""
         named = f"servers/{quote(server.name, safe='')}" if server.name else "server"
         await self._api.ask("DELETE", f"users/{quote(server.owner, safe='')}/{named}", "delete:servers")

@@ -1,1 +1,1 @@
-"""The configuration of a submission: command line options, hyperparameter assignments and the rules between them."""
+"""Parse the configuration of a submission: options, hyperparameter assignments and their rules."""

@@ -1,4 +1,4 @@
-"""What a person writes after the options: `width=64 lr=1e-4..1e-1:log act=relu,gelu momentum=0..0.9@opt=sgd`."""
+"""Parse hyperparameter assignments: `width=64 lr=1e-4..1e-1:log act=relu,gelu momentum=0..0.9@opt=sgd`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _OR_QUOTED = "; text that looks so goes into quotes"
 
 
 class ParsedAssignments(NamedTuple):
-    """What `name=value` words say: what is given, and what is searched."""
+    """Given values and search space of `name=value` words."""
 
     given: dict[str, Value]
     space: Space
 
 
 class _Word(NamedTuple):
-    """One `name=value` word, taken apart: `block.kernel=3,5@each@kind=conv`."""
+    """Parts of one `name=value` word: `block.kernel=3,5@each@kind=conv`."""
 
     token: str
     prefix: str | None  # block
@@ -48,10 +48,10 @@ class _Word(NamedTuple):
 
 
 def parse_line(tokens: Iterable[str]) -> ParsedAssignments:
-    """Given values and searched ranges, by name.
+    """Parse given values and search domains, by name.
 
-    A given value that a condition or a list of blocks hangs on is in the space, as its only choice.
-    Raises InvalidRequest with the offending token, and with what to write instead.
+    A given value that a condition or a list of blocks refers to is in the space, as its only choice.
+    Raises InvalidRequest with the invalid token, and with what to write instead.
     """
     words: dict[str, _Word] = {}
     for word in map(_taken_apart, tokens):
@@ -76,9 +76,9 @@ def parse_line(tokens: Iterable[str]) -> ParsedAssignments:
 
 
 def parse_assignments(tokens: Iterable[str]) -> dict[str, Value]:
-    """Hyperparameters by name: numbers, true and false, none, lists, dictionaries, and anything else as text.
+    """Parse hyperparameters by name: numbers, true and false, none, lists, dictionaries, and anything else as text.
 
-    Raises InvalidRequest with the offending token: no `=`, no name, no value, a name twice, or a range.
+    Raises InvalidRequest with the invalid token: no `=`, no name, no value, a name twice, or a range.
     """
     tokens = list(tokens)
     line = parse_line(tokens)
@@ -117,7 +117,7 @@ def _taken_apart(token: str) -> _Word:
 
 
 def _hanging(text: str) -> tuple[str, list[str]]:
-    """A value, and what hangs on it: `0..0.9@opt=sgd`. Any other @ is text."""
+    """Split a value and its suffixes: `0..0.9@opt=sgd`. Any other @ is text."""
     body, *behind = _split(text, "@")
     conditions: list[str] = []
     while behind and _CONDITION.fullmatch(behind[-1]):
@@ -168,7 +168,7 @@ def _range(word: _Word) -> Range:
 
 
 def _count(word: _Word, digits: str) -> int:
-    """How many values of a range a grid has; raises InvalidRequest."""
+    """Return the number of values that a grid takes of a range; raises InvalidRequest."""
     count = int(digits[:20])
     if count < 2:
         raise InvalidRequest(f"{word.token!r}: a grid has two values of a range or more")
@@ -187,7 +187,7 @@ def _number(text: str) -> int | float | None:
 
 
 def _checked(token: str, kind: type[T], **fields: Any) -> T:
-    """A range or choices of these fields; what is wrong with them is told with the token."""
+    """Return a range or choices of these fields; errors name the token."""
     try:
         return kind(**fields)
     except ValidationError as error:
@@ -196,7 +196,7 @@ def _checked(token: str, kind: type[T], **fields: Any) -> T:
 
 
 def parse_value(text: str, token: str | None = None) -> Value:
-    """One value as it is written on the line; raises InvalidRequest for a broken list."""
+    """Parse one value as written on the line; raises InvalidRequest for a broken list."""
     if text.lower() in WORDS:
         return WORDS[text.lower()]
     if text in ("-inf", "+inf"):
@@ -225,7 +225,7 @@ def _text(text: str, token: str) -> str:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """The text at each separator that is in no quotes and no brackets."""
+    """Split text at each separator outside quotes and brackets."""
     parts, quote, depth = [""], "", 0
     for character in text:
         if quote:

@@ -1,4 +1,4 @@
-"""A configuration read from the options that were given, and spelled back into them."""
+"""Convert parsed options to a configuration, and a configuration back to options."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BOUNDS |= {"search.max_time": BOUNDS["max_time"], "until": BOUNDS["steps"]}
 
 
 def to_config(namespace: argparse.Namespace) -> Config:
-    """The configuration asked for; raises InvalidRequest such as `--epochs -3: must be at least 1`."""
+    """Return the requested configuration; raises InvalidRequest such as `--epochs -3: must be at least 1`."""
     given = specified_settings(namespace)
     search = given.get("search", {})
     if search and "method" not in search:
@@ -48,7 +48,7 @@ def to_config(namespace: argparse.Namespace) -> Config:
 
 
 def specified_settings(namespace: argparse.Namespace) -> dict[str, Any]:
-    """Only what was given, as fields of Config; raises InvalidRequest as `to_config` does."""
+    """Return only the specified options, as fields of Config; raises InvalidRequest as `to_config` does."""
     given: dict[str, Any] = {}
     for option in OPTIONS:
         value = getattr(namespace, option.dest, None) if option.config else None
@@ -65,7 +65,7 @@ def specified_settings(namespace: argparse.Namespace) -> dict[str, Any]:
 
 
 def _nested(given: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"search.eta": 3}` as `{"search": {"eta": 3}}`."""
+    """Convert `{"search.eta": 3}` to `{"search": {"eta": 3}}`."""
     found: dict[str, Any] = {}
     for path, value in given.items():
         record, _, field = path.rpartition(".")
@@ -74,7 +74,7 @@ def _nested(given: Mapping[str, Any]) -> dict[str, Any]:
         name, _, source = str(found["search"]["method"]).partition(":")
         if source and method_of(name).own_class:
             found["search"] |= {"method": name, "source": source}
-        method_of(found["search"]["method"])  # raises for one that there is not
+        method_of(found["search"]["method"])  # raises for an unknown one
     return found
 
 
@@ -90,7 +90,7 @@ def _validated(given: dict[str, Any]) -> Config:
 def check_bounds(config: Config) -> None:
     """Raise InvalidRequest for numbers larger than a new experiment may have, each with its bound.
 
-    This is no part of `Config`: what an older version stored is still read.
+    `Config` itself does not check them, so that configurations stored by an older version can be read.
     """
     wrong = [
         f"{_FLAGS.get(path, path)} {_shown(path, value)}: must be at most {_shown_bound(path, most)}"
@@ -103,13 +103,13 @@ def check_bounds(config: Config) -> None:
 
 
 def _field(config: Config, path: str) -> Any:
-    """What the configuration has there; None where there is no search."""
+    """Return the value at a path of the configuration; None where there is no search."""
     record, _, field = path.rpartition(".")
     return getattr(getattr(config, record) if record else config, field, None)
 
 
 def _numbers(value: Any) -> Iterator[float]:
-    """All numbers of a setting: those of its parts where it is a record."""
+    """Yield all numbers of a setting, including those of its parts where it is a record."""
     if isinstance(value, Record):
         for name in type(value).model_fields:
             yield from _numbers(getattr(value, name))
@@ -140,13 +140,13 @@ def _log_policies(pairs: Sequence[Sequence[str]]) -> tuple[LogPolicy, ...]:
 
 
 def _references(texts: Sequence[str]) -> tuple[str, ...]:
-    """Experiments and trials by number; `12,12.7` are two."""
+    """Return experiments and trials by number; `12,12.7` are two."""
     found = [parse_reference(part) for text in texts for part in text.split(",")]
     return tuple(f"{each.experiment}.{each.trial}" if each.trial else str(each.experiment) for each in found)
 
 
 def _own_options(texts: Sequence[str]) -> dict[str, Value]:
-    """Options of a search method: `temperature=2`."""
+    """Parse options of a search method: `temperature=2`."""
     found: dict[str, Value] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -172,7 +172,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def to_options(config: Config) -> list[str]:
-    """The options that give this configuration, all spelled out: `["--slots", "2", "--epochs", "10", ...]`."""
+    """Return the options that yield this configuration, in full: `["--slots", "2", "--epochs", "10", ...]`."""
     found: list[str] = []
     for option in OPTIONS:
         value = _value(config, option.config) if option.config else None
@@ -184,7 +184,7 @@ def to_options(config: Config) -> list[str]:
 
 
 def _value(config: Config, path: str) -> Any:
-    """What the configuration has there; None where there is no search, and for what a search has anyway."""
+    """Return the value at a path; None where there is no search, and for a search's defaults."""
     record, _, field = path.rpartition(".")
     search = config.search
     if path == "max_time":
@@ -200,7 +200,7 @@ def _value(config: Config, path: str) -> Any:
 
 
 def specified_options(namespace: argparse.Namespace) -> list[str]:
-    """How it is to be called, shown and waited for, as it was given: `["--name", "digits", "--wait"]`."""
+    """Return the specified options for name, display and waiting: `["--name", "digits", "--wait"]`."""
     found: list[str] = []
     for option in OPTIONS:
         value = getattr(namespace, option.dest, None)
@@ -214,13 +214,13 @@ def specified_options(namespace: argparse.Namespace) -> list[str]:
 
 
 def size_word(count: int) -> str:
-    """A number of bytes as `parse_size` reads it: `10MB`."""
+    """Return a number of bytes in the form that `parse_size` reads: `10MB`."""
     unit = next((unit for unit in ("GB", "MB", "kB") if count and not count % parse_size(f"1{unit}")), "")
     return f"{count // parse_size(f'1{unit}')}{unit}" if unit else str(count)
 
 
 def duration_word(seconds: float) -> str:
-    """Seconds as `parse_duration` reads them: `10m`."""
+    """Return seconds in the form that `parse_duration` reads: `10m`."""
     unit = next((unit for unit in ("h", "m") if seconds and not seconds % parse_duration(f"1{unit}")), "s")
     count = seconds / parse_duration(f"1{unit}")
     return f"{int(count) if count.is_integer() else count}{unit}"

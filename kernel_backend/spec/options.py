@@ -1,7 +1,7 @@
-"""The options of a submission: one table, read by the notebook's magic and by the command line alike.
+"""List the options of a submission in one table, which the notebook's magic and the command line share.
 
-Options and `name=value` words mix in any order. Every option is None (or False) until it is given, so the
-defaults live in one place, `Config`.
+Options and `name=value` words mix in any order. Every option is None (or False) until it is given, so that `Config`
+alone holds the defaults.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.registry import names
 
 Host = Literal["both", "notebook", "terminal"]
-# What may stand there, for completion; nothing where only the user knows.
+# Kind of value, for completion; empty where it cannot be completed.
 Candidates = Literal["", "experiment", "trial", "step", "state", "user", "group", "node", "column", "file", "folder"]
 VIEWS = ("auto", "card", "widget")
-# Likeness of an option that may have been meant (--lr is not --rng), and of one that certainly was.
+# Similarity of an option that may have been meant (--lr is not --rng), and of one that certainly was.
 _NEAR, _SURELY = 0.7, 0.85
 
 # The largest numbers that make sense. Products of two of them (steps of all epochs) still fit into 64 bits, and each
@@ -36,10 +36,10 @@ SLOT_TIME = 1_000_000_000 * 3600.0  # seconds of one slot
 
 @dataclass(frozen=True)
 class Option:
-    """One option: `kwargs` are those of `argparse.add_argument`, `config` the field of Config it sets.
+    """Command-line option: `kwargs` are those of `argparse.add_argument`, `config` is the field of Config that it sets.
 
-    `search.eta` is a field within a field. `most` is the largest number that a new experiment may have there (of times
-    in seconds); the smallest is the record's own.
+    `search.eta` is a field within a field. `most` is the largest number that a new experiment may have there (times in
+    seconds); the record itself defines the smallest.
     """
 
     flags: tuple[str, ...]
@@ -53,7 +53,7 @@ class Option:
 
     @property
     def dest(self) -> str:
-        """The attribute of the parsed namespace."""
+        """Return the attribute of the parsed namespace."""
         return str(self.kwargs.get("dest") or self.flags[0].removeprefix("--").replace("-", "_"))
 
 
@@ -82,12 +82,12 @@ def _list(flag: str, group: str, metavar: str, text: str, host: Host = "both") -
 
 
 def _of(field: str) -> str:
-    """`of asha and hyperband`: the methods to which a field of `Search` means something."""
+    """Return `of asha and hyperband`: the methods that use a field of `Search`."""
     return f"of {' and '.join(method.name for method in BUILT_IN if field in method.uses)}"
 
 
 def _by_method(field: str) -> str:
-    """`asha 64, others 16`: what methods have where nothing is given; the commonest are the others."""
+    """Return `asha 64, others 16`: defaults of the methods; the commonest one is `others`."""
     uses = [method for method in BUILT_IN if method.may_use(field) and getattr(method, field) is not None]
     values = [getattr(method, field) for method in uses]
     usual = max(values, key=values.count)
@@ -250,7 +250,7 @@ OPTIONS: tuple[Option, ...] = (
 
 
 class OptionParser(argparse.ArgumentParser):
-    """An argparse parser whose complaints are InvalidRequest, and which guesses no abbreviations."""
+    """Argument parser that raises InvalidRequest for errors, and accepts no abbreviations."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
@@ -258,7 +258,7 @@ class OptionParser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """Return the help, with the search methods of all packages."""
         for action in self._actions:
-            if action.help and "{methods}" in action.help:  # looked for only here: that takes a moment
+            if action.help and "{methods}" in action.help:  # looked up only here, as it takes time
                 action.help = action.help.replace("{methods}", _methods())
         return super().format_help()
 
@@ -267,14 +267,17 @@ class OptionParser(argparse.ArgumentParser):
         raise InvalidRequest(f"{message.removeprefix('argument ')}; see {self.prog} --help")
 
     def parse_mixed(self, tokens: Sequence[str]) -> argparse.Namespace:
-        """The options, and every other word in written order as `words`; raises InvalidRequest."""
+        """Return the options, and every other word in written order as `words`; raises InvalidRequest."""
         namespace, unknown = self.parse_telling(tokens)
         if unknown:
             raise InvalidRequest("\n".join(unknown))
         return namespace
 
     def parse_telling(self, tokens: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-        """The same, and a sentence for each unknown option; raises InvalidRequest for a known one without a value."""
+        """Parse as `parse_mixed` does, but return a message for each unknown option.
+
+        Raises InvalidRequest for a known option without a value.
+        """
         for token in tokens:
             if _is_option(token) and token.endswith("=--"):  # argparse fails over it
                 raise InvalidRequest(f"{token}: -- is no value; see {self.prog} --help")
@@ -299,7 +302,7 @@ def _is_option(token: str) -> bool:
 
 
 def _unknown(token: str, after: str, known: Mapping[str, Any]) -> str:
-    """A sentence about an option that is none; one with a value may be meant as a hyperparameter."""
+    """Return a message about an unknown option; one with a value may be meant as a hyperparameter."""
     name, _, value = token.partition("=")
     value = value or ("" if _is_option(after) or "=" in after else after)
     word = name.lstrip("-").replace("-", "_")
@@ -312,7 +315,7 @@ def _unknown(token: str, after: str, known: Mapping[str, Any]) -> str:
 
 
 def whole_number(text: str, label: str = "", least: int = 0, most: int = 2**63 - 1) -> int:
-    """Read a whole number; raises InvalidRequest with the text, behind `label`, and the bounds."""
+    """Parse a whole number; raises InvalidRequest with the text, after `label`, and the bounds."""
     if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
         up_to = f"to {most:,}" if most < 2**63 - 1 else "up"
         raise InvalidRequest(f"{label}{text[:50]}: must be a whole number from {least} {up_to}")
@@ -320,12 +323,12 @@ def whole_number(text: str, label: str = "", least: int = 0, most: int = 2**63 -
 
 
 def options_for(host: Host, options: Iterable[Option] = OPTIONS) -> tuple[Option, ...]:
-    """The options that a magic (`notebook`) or the command line (`terminal`) has."""
+    """Return the options of a magic (`notebook`) or of the command line (`terminal`)."""
     return tuple(option for option in options if option.host in ("both", host))
 
 
 def add_options(parser: argparse.ArgumentParser, host: Host, options: Iterable[Option] = OPTIONS) -> None:
-    """Give `parser` those of `options` that `host` has, in their groups."""
+    """Add the options that `host` has to `parser`, in their groups."""
     groups: dict[str, Any] = {"": parser}
     for option in options_for(host, options):
         if option.group not in groups:
@@ -339,7 +342,7 @@ TRUST = Option(
 
 
 def rerun_options() -> tuple[Option, ...]:
-    """Return those that mean something to a snapshot that is there already; none has a default of its own."""
+    """Return the options that apply to an existing snapshot; none has a default of its own."""
     where = "declared data is there now, a folder, file or s3://...; may be repeated"
     of_rerun = {"--name", "--wait", "--no-wait", "--quiet", "--json"}
     again = (option for option in OPTIONS if option.config or of_rerun & set(option.flags))

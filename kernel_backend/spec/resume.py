@@ -1,4 +1,4 @@
-"""With what a paused experiment goes on, and what another number of slots means for its result."""
+"""Define how a paused experiment resumes, and the effect of another number of slots on its result."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Resumption(Record):
 
 
 def parse_slots(text: str) -> int:
-    """How many slots the option `--slots` asks for; raises InvalidRequest."""
+    """Return the number of slots that the option `--slots` requests; raises InvalidRequest."""
     return whole_number(text, "--slots ", 1, GANG)
 
 
 def resized_note(before: Config, slots: int, step: int) -> str:
-    """What a person should know of a trial that goes on after `step` with another number of slots."""
+    """Return a note on a trial that resumes after `step` with another number of slots."""
     change = f"after step {step} with {slots} slot{'' if slots == 1 else 's'} instead of {before.slots}"
     if before.logical_workers is not None:
         return f"{change}: the result keeps its bits, since --logical-workers is {before.logical_workers}"

@@ -1,4 +1,4 @@
-"""Which searches can be: what belongs to which method, and what a method asks of the rest."""
+"""Check search settings: options that each method supports, and its requirements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_ROUNDS = 10_000  # of population-based training: a ranking is kept for each
 
 
 def check_search(config: Config, space: Space) -> None:
-    """Raise InvalidRequest that tells all that stands between this configuration and a search of this space."""
+    """Raise InvalidRequest with all problems of a search of this space with this configuration."""
     wrong = list(_problems(config, space))
     if wrong:
         raise InvalidRequest("\n".join(wrong))
@@ -64,7 +64,7 @@ def _options(search: Search, method: SearchMethod) -> Iterator[str]:
 
 
 def _warm(search: Search, method: SearchMethod) -> Iterator[str]:
-    """Results are for those who look at them; weights are for all."""
+    """Check `--warm`: results require a method that learns from them, weights work with all."""
     results = [each for each in search.warm if parse_reference(each).trial is None]
     if results and method.space != "none" and not search.learns:
         other = "add --sampler kde" if "sampler" in method.uses else "search with asha, or with tpe"
@@ -89,7 +89,7 @@ def _units(search: Search, method: SearchMethod, config: Config) -> Iterator[str
 
 
 def uncounted(space: Space) -> Iterator[str]:
-    """What to say of each range whose values a grid cannot know."""
+    """Yield a message for each range without the number of values that a grid needs."""
     for parameter in space.parameters:
         domain = parameter.domain
         if isinstance(domain, Range) and not (domain.whole or domain.scale == "log2" or domain.count is not None):

@@ -1,4 +1,4 @@
-"""Words of the model as text: what the command line prints and the notebook shows where it has no picture."""
+"""Format records as text for the command line, and for notebooks that show no picture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def duration(seconds: float) -> str:
-    """`0.4 s`, `12 s`, `3 min 05 s`, `2 h 07 min`, `1 d 03 h`."""
+    """Return `0.4 s`, `12 s`, `3 min 05 s`, `2 h 07 min` or `1 d 03 h`."""
     if seconds < 10:
         return f"{max(seconds, 0.0):.1f} s"
     whole = round(seconds)
@@ -33,7 +33,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """`512 B`, `1.5 MB`: bytes in powers of 1000."""
+    """Return `512 B`, `1.5 MB`: bytes in powers of 1000."""
     amount = float(count)
     for unit in _UNITS:
         if amount < 1000 or unit == _UNITS[-1]:
@@ -43,48 +43,49 @@ def size(count: int) -> str:
 
 
 def number(value: float) -> str:
-    """Four digits that matter: `0.412`, `12.5`, `1.2e-05`, `nan`."""
+    """Return a number with four significant digits: `0.412`, `12.5`, `1.2e-05`, `nan`."""
     if not math.isfinite(value):
         return str(value)
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e6 else f"{value:.4g}"
 
 
 def counted(count: int, word: str) -> str:
-    """`1 slot`, `2 slots`."""
+    """Return `1 slot`, `2 slots`."""
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def metrics_text(metrics: Mapping[str, float]) -> str:
-    """`loss 0.412  accuracy 0.912`, the loss first."""
+    """Return `loss 0.412  accuracy 0.912`, the loss first."""
     ordered = sorted(metrics.items(), key=lambda item: item[0] != "loss")
     return "  ".join(f"{name} {number(value)}" for name, value in ordered)
 
 
 def newest_text(trial: Trial) -> str:
-    """The newest validation values; where there is no validation, `training loss 0.412`."""
+    """Return the newest validation values; `training loss 0.412` where there is no validation."""
     kind, metrics = trial.newest
     text = metrics_text(metrics)
     return f"training {text}" if text and kind == "training" else text
 
 
 def params_text(params: Mapping[str, Value]) -> str:
-    """`width=64 lr=0.01`, in the order of the definition."""
+    """Return `width=64 lr=0.01`, in the order of the definition."""
     return " ".join(
         f"{name}={value!r}" if isinstance(value, str) else f"{name}={value}" for name, value in params.items()
     )
 
 
 def value_text(value: Value) -> str:
-    """A hyperparameter's value in few characters: `0.003142`, `64`, `adam`."""
+    """Return a hyperparameter's value in few characters: `0.003142`, `64`, `adam`."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return number(value) if isinstance(value, float) else str(value)
 
 
 def search_text(overview: Overview) -> str:
-    """`12 of 64 trials: 3 running, 9 paused; best error 0.034 (12.7: lr=0.003 width=64)`; empty where it is no search.
+    """Return the progress of a search; empty where it is none.
 
-    Of a trial's hyperparameters those that are searched, shortly.
+    `12 of 64 trials: 3 running, 9 paused; best error 0.034 (12.7: lr=0.003 width=64)`. Only searched hyperparameters
+    are shown, in short form.
     """
     search = overview.experiment.config.search
     if search is None:
@@ -100,7 +101,7 @@ def search_text(overview: Overview) -> str:
 
 
 def trials_text(overview: Overview) -> str:
-    """`12 of 64 trials`, `12 trials` where nobody says how many there may be; empty where it is no search."""
+    """Return `12 of 64 trials`, `12 trials` without a limit; empty where it is no search."""
     search, total = overview.experiment.config.search, sum(overview.counts.values())
     if search is None:
         return ""
@@ -109,25 +110,31 @@ def trials_text(overview: Overview) -> str:
 
 
 def _searched_text(params: Mapping[str, Value], space: Space) -> str:
-    """`lr=0.003142 blocks=3`: those that are searched, of a list of blocks their number; all where no space says."""
+    """Return `lr=0.003142 blocks=3`: the searched hyperparameters, all of them without a space.
+
+    A list of blocks is shown by its length.
+    """
     names = space.names or tuple(params)
     shown = ((name, params[name]) for name in names if name in params)
     return " ".join(f"{name}={len(value) if isinstance(value, list) else value_text(value)}" for name, value in shown)
 
 
 def epoch_text(epoch: float, epochs: int) -> str:
-    """`epoch 3/10`: the one that goes on, or has just ended."""
+    """Return `epoch 3/10`: the current epoch, or the one that has just ended."""
     # A whole epoch may be a hair more than a whole number: 3 steps of 1/3.
     return f"epoch {min(max(math.ceil(epoch - 1e-6), 0), epochs)}/{epochs}"
 
 
 def reference(trial: Trial) -> str:
-    """`#12`; `#12.3` for any but the first trial."""
+    """Return `#12`; `#12.3` for any but the first trial."""
     return f"#{trial.experiment}" if trial.index == 1 else f"#{trial.id}"
 
 
 def progress_line(trial: Trial, config: Config, report: StoredReport | None = None) -> str:
-    """`#12  epoch 3/10  step 141  loss 0.412  accuracy 0.912`: of a report, else the trial's newest numbers."""
+    """Return the progress of a trial, with the values of a report, else the trial's newest.
+
+    `#12  epoch 3/10  step 141  loss 0.412  accuracy 0.912`.
+    """
     epoch, step = (report.epoch, report.step) if report else (trial.epoch, trial.step)
     values = metrics_text(report.metrics) if report else newest_text(trial)
     parts = [reference(trial), epoch_text(epoch, config.epochs), f"step {step}", values]
@@ -135,7 +142,7 @@ def progress_line(trial: Trial, config: Config, report: StoredReport | None = No
 
 
 def failure_text(failure: Failure) -> str:
-    """The error, the rank and step it came at, and the user's own frames by cell and line, outermost first."""
+    """Return the error, its rank and step, and the user's frames by cell and line, outermost first."""
     place = f"rank {failure.rank}" + (f", step {failure.step}" if failure.step is not None else "")
     message = f": {failure.message}" if failure.message else ""
     lines = [f"{failure.type}{message}  ({place})"]
@@ -147,7 +154,7 @@ def failure_text(failure: Failure) -> str:
 
 
 def approximately(seconds: float) -> str:
-    """`a minute`, `12 min`, `3 h`, `2 d`: as exact as an estimate is."""
+    """Return `a minute`, `12 min`, `3 h` or `2 d`: rounded to the precision of an estimate."""
     minutes = round(seconds / 60)
     if minutes <= 1:
         return "a minute"
@@ -157,7 +164,7 @@ def approximately(seconds: float) -> str:
 
 
 def estimate_text(wait: Wait) -> str:
-    """`in about 20 min (10 min to 40 min)`; empty where nobody can tell."""
+    """Return `in about 20 min (10 min to 40 min)`; empty without an estimate."""
     if wait.estimate is None:
         return ""
     bounds = [approximately(each) for each in (wait.earliest, wait.latest) if each is not None]
@@ -166,7 +173,10 @@ def estimate_text(wait: Wait) -> str:
 
 
 def state_text(overview: Overview) -> str:
-    """The state with its reason: `queued: 2nd in queue; 2 of 2 slots in use; in about 12 min`, `failed: ValueError`."""
+    """Return the state with its reason.
+
+    `queued: 2nd in queue; 2 of 2 slots in use; in about 12 min`, `failed: ValueError`.
+    """
     reasons: list[str] = []
     if overview.wait and overview.state in ("queued", "paused"):
         reasons.append(overview.wait.reason)
@@ -178,7 +188,7 @@ def state_text(overview: Overview) -> str:
 
 
 def gang_text(overview: Overview) -> str:
-    """`2 slots, horovod`: how much it has (or asks for), and how its ranks talk once that is known."""
+    """Return `2 slots, horovod`: the slots held or requested, and the backend once it is known."""
     slots = overview.experiment.config.slots
     backends = [attempt.backend for attempt in overview.attempts if attempt.backend]
     parts = [counted(slots, "slot"), *backends[-1:]]
@@ -186,45 +196,48 @@ def gang_text(overview: Overview) -> str:
 
 
 def guarantee_text(overview: Overview) -> str:
-    """Under what changes the result keeps its bits, by the newest attempt that has said so; empty before the first."""
+    """Return the reproducibility guarantee of the newest attempt that reported one; empty before the first."""
     said = [attempt.guarantee for attempt in overview.attempts if attempt.guarantee]
     return said[-1] if said else ""
 
 
 def new_notes(before: Overview, after: Overview) -> list[str]:
-    """The warnings that an answer has beyond what was known."""
+    """Return the warnings of `after` that `before` does not have."""
     return [warning for warning in after.warnings if warning not in before.warnings]
 
 
 def already_text(before: Overview) -> list[str]:
-    """What `resume` says of an experiment that was not paused: `it is running already`; else nothing."""
+    """Return `it is running already` for `resume` of an experiment that was not paused; else nothing."""
     return [f"it is {before.state} already"] if before.experiment.state == "active" else []
 
 
 def elapsed(overview: Overview, now: float) -> float:
-    """Seconds in which it had slots; before its first attempt, and where that is long past, since its submission."""
+    """Return the seconds in which the experiment had slots.
+
+    Before its first attempt, and where the overview no longer holds that, count from its submission.
+    """
     experiment, attempts = overview.experiment, overview.attempts
     whole = {attempt.trial for attempt in attempts if attempt.number == 1}  # an overview has the newest ones only
     if not attempts or any(attempt.trial not in whole for attempt in attempts):
         return (experiment.ended_at or now) - experiment.created_at
     seconds, until = 0.0, float("-inf")
     for begin, end in sorted((attempt.created_at, attempt.ended_at or now) for attempt in attempts):
-        seconds += max(0.0, end - max(begin, until))  # of trials that ran at once, each moment counts once
+        seconds += max(0.0, end - max(begin, until))  # overlapping trials are counted once
         until = max(until, end)
     return seconds
 
 
 def head_text(overview: Overview, now: float) -> str:
-    """`#12 digits  running  2 slots, horovod  1 min 05 s`."""
+    """Return `#12 digits  running  2 slots, horovod  1 min 05 s`."""
     experiment = overview.experiment
     name = f"#{experiment.number} {experiment.name}".strip()
     return "  ".join([name, state_text(overview), gang_text(overview), duration(elapsed(overview, now))])
 
 
 def table_row(overview: Overview, now: float, owner: bool = False) -> tuple[str, ...]:
-    """A row of a list: number, name, state, progress, metrics, slots, elapsed; TABLE_HEAD names the columns.
+    """Return a row of a list: number, name, state, progress, metrics, slots, elapsed; TABLE_HEAD names the columns.
 
-    With `owner` those of several people: OWNED_HEAD names theirs.
+    With `owner`, also owner and group: OWNED_HEAD names these columns.
     """
     experiment, trial = overview.experiment, overview.front
     epoch = epoch_text(trial.epoch, experiment.config.epochs).removeprefix("epoch ") if trial else ""
@@ -246,9 +259,9 @@ OWNED_HEAD = ("id", "owner", "group", *TABLE_HEAD[1:])
 
 
 def message_line(message: Message, before: Overview, after: Overview) -> str | None:
-    """What a plain log of an experiment says when a message turned one picture into the other; often nothing.
+    """Return the line of a plain log for a message that changed `before` into `after`; often none.
 
-    One line on each validation, change of state, end of an attempt, and note.
+    One line for each validation, change of state, end of an attempt, and note.
     """
     mark = f"#{message.experiment}"
     match message.type:
@@ -271,9 +284,9 @@ def _report_line(message: Message, overview: Overview) -> str | None:
 
 
 def attempt_lines(overview: Overview) -> list[str]:
-    """What befell the attempts: how those that did not end well ended, and from where the next ones went on.
+    """Return the events of the attempts: how those that did not complete ended, and where the next ones resumed.
 
-    The failure with which a trial itself has failed is not among them: it is told at length.
+    The failure that failed the trial is left out: it is shown in full elsewhere.
     """
     final = {(trial.index, trial.attempt) for trial in overview.trials if trial.state == "failed"}
     said = (
@@ -285,7 +298,7 @@ def attempt_lines(overview: Overview) -> list[str]:
 
 
 def _attempt_news(attempt: Attempt, before: Overview) -> str | None:
-    """What is new about an attempt since the picture before."""
+    """Return the news about an attempt since the previous overview."""
     known = next((each for each in before.attempts if each.id == attempt.id), None)
     parts = [_begins(attempt)] if known is None else []
     if known is None or known.outcome is None:
@@ -311,18 +324,18 @@ def _ends(attempt: Attempt) -> str | None:
 
 
 def hang_text(overview: Overview, trial: int, number: int) -> str:
-    """Where the ranks of an attempt stood when it hung, which no log tells; empty for one that did not hang."""
+    """Return the stacks of the ranks of an attempt that hung, which no log has; empty for other attempts."""
     failures = [each.failure for each in overview.attempts if (each.trial, each.number) == (trial, number)]
     final = [
         each for each in overview.trials if each.state == "failed" and (each.index, each.attempt) == (trial, number)
     ]
-    failures += [each.failure for each in final]  # a trial fails a moment before its attempt is closed
+    failures += [each.failure for each in final]  # a trial fails shortly before its attempt is closed
     hung = [failure for failure in failures if failure and failure.type == HANG]
     return f"{hung[0].message}\n{hung[0].traceback}".rstrip() if hung else ""
 
 
 def cause_text(failure: Failure) -> str:
-    """A failure in one line: `rank 1 was ended by SIGKILL`, `ValueError: no such file (cell [4] line 3)`."""
+    """Return a failure in one line: `rank 1 was ended by SIGKILL`, `ValueError: no such file (cell [4] line 3)`."""
     if not failure.frames and failure.message.startswith(f"rank {failure.rank} "):
         return failure.message
     where = f" ({failure.frames[-1].where})" if failure.frames else ""
@@ -334,6 +347,6 @@ def _first_line(text: str) -> str:
 
 
 def same_text(what: str, overview: Overview) -> str:
-    """What is said where `what` (`this cell`, `train.py`) is an experiment that goes on already."""
+    """Return the message for a submission (`this cell`, `train.py`) that duplicates an active experiment."""
     number = overview.experiment.number
     return f"{what} is experiment #{number}, which is {overview.state}: shown here; --again makes another"

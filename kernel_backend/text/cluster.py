@@ -1,4 +1,4 @@
-"""A shared cluster in words: quotas with bars, the queue, nodes, and what admins have done."""
+"""Format a shared cluster as text: quotas with bars, the queue, nodes and the audit log."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ AUDIT_HEAD = ("no.", "when", "who", "what", "on", "detail")
 
 
 def bar(part: float, whole: float) -> str:
-    """`████░░░░`: how much of the whole is used; what is used at all shows, and what is over is full."""
+    """Return `████░░░░`: the used part of the whole; any use shows, and overuse is full."""
     filled = round(BAR * min(part / whole, 1.0)) if whole > 0 else BAR
     filled = max(filled, 1) if part > 0 else filled if whole <= 0 else 0
     return "█" * filled + "░" * (BAR - filled)
 
 
 def quota_row(account: Account) -> tuple[str, ...]:
-    """A row under QUOTA_HEAD; what is set here and not the hub's has a star."""
+    """Return a row under QUOTA_HEAD; numbers set here, not by the hub, have a star."""
     quota, use, here = account.quota, account.use, account.changed
 
     def starred(name: str, text: str) -> str:
@@ -64,7 +64,7 @@ def _most(quota: Quota, here: bool) -> str:
 
 
 def quota_notes(accounts: Sequence[Account]) -> list[str]:
-    """What is to be said below a table of quotas."""
+    """Return the notes below a table of quotas."""
     notes = []
     if any(account.changed for account in accounts):
         notes.append("* set here; what the hub gives counts for the others")
@@ -79,7 +79,7 @@ def quota_notes(accounts: Sequence[Account]) -> list[str]:
 
 
 def account_lines(account: Account, use: UseOverTime) -> list[str]:
-    """What else is known of one account: its members, what the hub gives, and the last days."""
+    """Return further lines about one account: members, the hub's quota, and recent use."""
     lines = []
     if account.members:
         lines.append(f"{'members' if account.kind == 'group' else 'groups'}: {', '.join(account.members)}")
@@ -94,14 +94,14 @@ def account_lines(account: Account, use: UseOverTime) -> list[str]:
 
 
 def sparkline(values: Sequence[float], top: float | None = None) -> str:
-    """`▁▃█`: values from 0 to `top`, or to the largest; what is above 0 shows."""
+    """Return `▁▃█`: values from 0 to `top`, or to the largest; any value above 0 shows."""
     top = max([top or 0.0, *values]) or 1.0
     levels = (round((len(_LEVELS) - 1) * value / top) for value in values)
     return "".join(_LEVELS[max(level, 1 if value > 0 else 0)] for level, value in zip(levels, values, strict=True))
 
 
 def changed_lines(before: Account, after: Account, command: str) -> list[str]:
-    """A change from before to after, and how to take it back; `command` is the verb as it is called."""
+    """Return a change from before to after, and the command that reverts it; `command` is the verb."""
     names = [name for name in Quota.model_fields if getattr(before.quota, name) != getattr(after.quota, name)]
     who = f"{after.kind} {after.name}"
     words = (f"{label(name)} {spelled(name, before.quota)} -> {spelled(name, after.quota)}" for name in names)
@@ -116,7 +116,7 @@ def changed_lines(before: Account, after: Account, command: str) -> list[str]:
 
 
 def undo_text(before: Account, after: Account, command: str) -> str:
-    """The command line that makes `after` what it was before; empty where nothing is set otherwise."""
+    """Return the command line that reverts `after` to `before`; empty where no setting differs."""
     differ = _differ(before, after)
     given = [name for name in differ if name in before.changed]
     cleared = [name for name in differ if name not in before.changed]
@@ -131,13 +131,13 @@ def undo_text(before: Account, after: Account, command: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as a word of a command line."""
+    """Return a name as a word of a command line."""
     plain = name and all(letter.isalnum() or letter in "@._-+/" for letter in name) and not name.startswith("-")
     return name if plain else "'" + name.replace("'", "'\\''") + "'"
 
 
 def _differ(before: Account, after: Account) -> list[str]:
-    """The numbers that are set otherwise, or no longer or newly here."""
+    """Return the numbers whose local setting was added, removed or changed."""
 
     def setting(account: Account, name: str) -> tuple[bool, Any]:
         return name in account.changed, account.changed.get(name)
@@ -146,12 +146,12 @@ def _differ(before: Account, after: Account) -> list[str]:
 
 
 def queue_head(queue: Sequence[Waiting]) -> tuple[str, ...]:
-    """The columns of `queue_row`; with several pools the pool is the first."""
+    """Return the columns of `queue_rows`; with several pools the pool is the first."""
     return ("pool", *QUEUE_HEAD) if _pools(queue) > 1 else QUEUE_HEAD
 
 
 def queue_rows(queue: Sequence[Waiting], now: float) -> list[tuple[str, ...]]:
-    """What waits, in order; of what one may not see only for which group."""
+    """Return the queue in order; of requests that the user may not see, only the group is shown."""
     several = _pools(queue) > 1
     rows = [_queue_row(each, now) for each in queue]
     return [(each.pool, *row) for each, row in zip(queue, rows, strict=True)] if several else rows
@@ -180,19 +180,19 @@ def _pools(queue: Iterable[Waiting]) -> int:
 
 
 def priority_text(priority: int) -> str:
-    """`5`; `first` of what an admin has put ahead of everything."""
+    """Return `5`; `first` for a request that an admin put ahead of all others."""
     return "first" if priority >= FIRST else str(priority)
 
 
 def whose(owner: str, group: str) -> str:
-    """`dave (vision)`; `somebody of vision` where one may not know who, `somebody` of who is in no group."""
+    """Return `dave (vision)`; `somebody of vision` where the owner is hidden, `somebody` without a group."""
     if not owner:
         return f"somebody of {group}" if group else "somebody"
     return owner if owner == group else f"{owner} ({group})"
 
 
 def node_row(node: NodeUse, now: float) -> tuple[str, ...]:
-    """A row under NODE_HEAD."""
+    """Return a row under NODE_HEAD."""
     state = "away" if not node.healthy else "drained" if node.drained else "ready"
     devices = _counted_names(node.devices)
     held = f"{bar(node.used, node.slots)} {node.used} of {node.slots}"
@@ -209,7 +209,7 @@ def _run(run: NodeRun, now: float) -> str:
 
 
 def _idle(run: NodeRun, now: float) -> str:
-    """`, idle for 40 min 00 s, may be stopped now`: of a notebook server, where that is known."""
+    """Return `, idle for 40 min 00 s, may be stopped for its slots now` for an idle notebook server."""
     idle = now - run.last_activity if run.last_activity is not None else 0.0
     said = f", idle for {duration(idle)}" if idle >= 60 else ""
     if run.take_back_at is not None:
@@ -224,7 +224,7 @@ def _counted_names(names: Sequence[str]) -> str:
 
 
 def drained_lines(node: NodeUse, command: str, now: float) -> list[str]:
-    """What has become of a node that was drained, or is used again, and how to take it back."""
+    """Return the state of a node that was drained or undrained, and the command that reverts it."""
     if not node.drained:
         said = f"{node.name}: gangs are started there again"
         return [said, f"to take it back: {command} drain {quoted(node.name)}"]
@@ -237,13 +237,13 @@ def drained_lines(node: NodeUse, command: str, now: float) -> list[str]:
 
 
 def audit_row(deed: AuditEntry) -> tuple[str, ...]:
-    """A row under AUDIT_HEAD; the time is this machine's."""
+    """Return a row under AUDIT_HEAD; the time is local to this machine."""
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(deed.at))
     return str(deed.seq), when, deed.who, deed.act, deed.on, deed.detail
 
 
 def set_numbers(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of Quota from the words of a command line: numbers as numbers, what is none as it is."""
+    """Convert the words of a command line to fields of Quota: numbers are parsed, other words stay text."""
     return {name: _number(str(options[name])) for name in Quota.model_fields if options.get(name) is not None}
 
 
@@ -257,7 +257,7 @@ def _number(text: str) -> Any:
 
 
 def account_kind(text: str) -> AccountKind:
-    """`user` or `group`; raises ValueError for another word."""
+    """Return `user` or `group`; raises ValueError for another word."""
     if text == "user":
         return "user"
     if text == "group":

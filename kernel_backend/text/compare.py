@@ -1,4 +1,4 @@
-"""Two experiments compared, and a history of them, as lines and rows."""
+"""Format the comparison of two experiments, and a history, as lines and rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HISTORY_HEAD = ("number", "name", "state", "age", "changed since", "what", "resu
 
 
 def results_lines(results: Results) -> list[str]:
-    """The verdict, and each metric of both: `error  0.303 and 0.528`."""
+    """Return the verdict, and each metric of both: `error  0.303 and 0.528`."""
     rows = [f"{name}  {_or_none(a)} and {_or_none(b)}" for name, (a, b) in results.metrics.items()]
     return [results.text, *rows]
 
@@ -24,9 +24,9 @@ def _or_none(value: float | None) -> str:
 
 
 def diff_lines(diff: Diff, detail: int = 40) -> list[str]:
-    """Two experiments side by side: a line a difference with its kind before it, its details below, then the results.
+    """Return the comparison of two experiments: a line per difference with its kind and details, then the results.
 
-    `detail` lines of each difference are shown at most.
+    At most `detail` lines of each difference are shown.
     """
     lines = [f"#{diff.a} and #{diff.b}"]
     for each in diff.differences:
@@ -41,13 +41,13 @@ def diff_lines(diff: Diff, detail: int = 40) -> list[str]:
 
 
 def shortened(lines: Sequence[str], most: int) -> list[str]:
-    """The first lines, and how many more there are."""
+    """Return the first lines, and the number of further lines."""
     left = len(lines) - most
     return [*lines[:most], *([f"... {counted(left, 'line')} more"] if left > 0 else [])]
 
 
 def history_row(entry: HistoryEntry, now: float) -> list[str]:
-    """A row of the table of what has changed from experiment to experiment."""
+    """Return a row of the history: the changes from one experiment to the next."""
     told = [each.text for each in entry.differences if not each.harmless]
     what = clipped("; ".join(told), 160) if told else "nothing" if entry.before else ""
     since = f"#{entry.before}" if entry.before else "(none before)"
@@ -56,24 +56,24 @@ def history_row(entry: HistoryEntry, now: float) -> list[str]:
 
 
 def clipped(text: str, most: int) -> str:
-    """The text, or its beginning."""
+    """Return the text, cut to a length."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def attribution_head(found: Attribution) -> tuple[str, ...]:
-    """The head of the table that `attribution_row` fills."""
+    """Return the head of the table that `attribution_row` fills."""
     return "what", found.metric, "off", "experiment"
 
 
 def attribution_row(row: AttributionRow) -> list[str]:
-    """A training of the story: its label, value, distance from the baseline, and number."""
+    """Return a training of the attribution: its label, value, distance from the baseline, and number."""
     off = "" if row.off is None else "0.0" if row.off == 0 else number(row.off)
     value = row.state if row.value is None else number(row.value)
     return [row.label, value, off, f"#{row.experiment}" if row.experiment else ""]
 
 
 def attribution_lines(found: Attribution) -> list[str]:
-    """What comes below the table: the last row beside the baseline, and what could not be put back."""
+    """Return the lines below the table: the last row's results, and the causes that cannot be restored."""
     verdict = [f"the last row and #{found.a}: {found.results.text}"] if found.results else []
     notes = [f"{row.label}: {row.note}" for row in found.rows if row.note]
     return [*verdict, *notes, *(f"cannot be put back: {text}" for text in found.beyond)]

@@ -1,4 +1,4 @@
-"""The environment of an experiment as text: what it ran with, and what that can be built from again."""
+"""Format the environment of an experiment as text: its packages and its lock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FIRST = ("torch", "numpy", "horovod", "daylight")
 
 
 def environment_lines(found: EnvironmentInfo) -> list[str]:
-    """Python, packages, machine, git, and how far all that is locked."""
+    """Return Python, packages, machine, git commit, and the state of the lock."""
     known = found.recorded
     packages = known.distributions
     first = [f"{name} {packages[name]}" for name in _FIRST if name in packages]
@@ -34,7 +34,7 @@ def environment_lines(found: EnvironmentInfo) -> list[str]:
 
 
 def lock_text(found: EnvironmentInfo, number: int) -> str:
-    """Requirements with hashes, as pip takes them; raises NoEnvironment where there is no lock yet."""
+    """Return requirements with hashes, as pip takes them; raises NoEnvironment where there is no lock yet."""
     if found.lock is None:
         raise NoEnvironment(f"the environment of #{number} is {_NOT_LOCKED}")
     return found.lock

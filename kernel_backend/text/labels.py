@@ -1,4 +1,4 @@
-"""Tags and note of an experiment as text."""
+"""Format tags and note of an experiment as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training was given beside its code, in words: data, files, first weights, the runtime."""
+"""Format the provenance of a training beyond its code: data, files, initial weights and runtime."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.versions import read
 from kernel_backend.text import size
 
-MOST_FILES = 20  # of a list that a person reads
+MOST_FILES = 20  # of a list that a user reads
 
 
 def provenance_line(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) -> str:
-    """What a training was given: `data: 1,797 samples delivered (digest 5f3a...), 2 files read`, or nothing.
+    """Return `data: 1,797 samples delivered (digest 5f3a...), 2 files read`, or an empty text.
 
     `known` are the facts of a trial by name.
     """
@@ -31,7 +31,7 @@ def provenance_line(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snaps
 
 
 def fact_lines(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) -> list[str]:
-    """All that is known of what a result depends on beside its code, a line each."""
+    """Return all recorded facts that a result depends on beyond its code, one per line."""
     lines = []
     if "delivered" in known:
         delivered = read(Delivered, known["delivered"])

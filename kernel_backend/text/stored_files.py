@@ -1,4 +1,4 @@
-"""What trainings keep, in words: lists of checkpoints and artifacts, and what the rules let go."""
+"""Format lists of checkpoints and artifacts, and reports of garbage collection."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ ARTIFACT_HEAD = ("trial", "name", "size", "type", "step", "kept")
 
 
 def checkpoint_head(metric: str) -> tuple[str, ...]:
-    """The columns of `checkpoint_row`; `metric` is what the experiment's best is judged by."""
+    """Return the columns of `checkpoint_row`; `metric` defines the experiment's best."""
     return ("trial", "checkpoint", "step", "epoch", metric, "size", "committed", "verified", "kept")
 
 
 def checkpoint_row(info: CheckpointInfo, metric: str, now: float) -> tuple[str, ...]:
-    """A row of a list of checkpoints."""
+    """Return a row of a list of checkpoints."""
     value = info.metrics.get(metric)
     return (
         str(info.trial),
@@ -32,13 +32,13 @@ def checkpoint_row(info: CheckpointInfo, metric: str, now: float) -> tuple[str, 
 
 
 def artifact_row(artifact: Artifact, now: float) -> tuple[str, ...]:
-    """A row of a list of artifacts, under `ARTIFACT_HEAD`."""
+    """Return a row of a list of artifacts, under `ARTIFACT_HEAD`."""
     when = f"{duration(now - artifact.at)} ago"
     return str(artifact.trial), artifact.name, size(artifact.size), artifact.media, str(artifact.step), when
 
 
 def collected_lines(found: GarbageReport, dry_run: bool, verbose: bool = False) -> list[str]:
-    """What goes with its size, the sum, and with `verbose` what stays and why."""
+    """Return the deleted checkpoints with sizes and their sum, and with `verbose` the retained ones."""
     lines = [f"{_judged(each)}  {', '.join(each.reasons)}" for each in found.goes]
     if verbose:
         lines += [f"{_judged(each)}  stays: {', '.join(each.reasons)}" for each in found.stays]

@@ -1,4 +1,4 @@
-"""Follows what executed statements do to the notebook's values, with things in their stead."""
+"""Interpret executed statements abstractly to find which notebook values they change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Things: what names may stand for, one for each place in the code that makes something (Andersen's points-to sets)."""
+"""Represent values as abstract objects, one for each allocation site in the code (Andersen's points-to sets)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from jupyter_ext.capture.facts import FunctionNode
 
 Value = frozenset[
     "AbstractObject"
-]  # what an expression may be; empty: numbers, texts and other things that nobody can change
+]  # the possible values of an expression; empty: numbers, strings and other immutable values
 NOTHING: Value = frozenset()
-ELEMENTS = ""  # the field of what lies in a container, or under an attribute that the text does not name
+ELEMENTS = ""  # the field of a container's elements, or of an attribute that the source does not name
 
 
 @dataclass(eq=False, slots=True)
 class AbstractObject:
-    """Something that can be changed, or holds what can be.
+    """Abstract object: something mutable, or something that holds mutable objects.
 
-    `opaque` ones come from code that is not seen: their parts may be themselves. `stateful` ones, such as iterators
-    and generators of random numbers, are changed by being used.
+    `opaque` ones come from code that is not analysed: their parts may be themselves. `stateful` ones, such as iterators
+    and generators of random numbers, change when they are used.
     """
 
     fields: dict[str, set[AbstractObject]] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class AbstractObject:
     opaque: bool = False
     stateful: bool = False
     unordered: bool = False  # a set
-    grows: bool = False  # by being looked at, as a defaultdict does
+    grows: bool = False  # when it is read, as a defaultdict does
     function: AbstractFunction | None = None
     classes: list[AbstractObject] = field(default_factory=list)  # of an instance; of a class its bases
     is_class: bool = False
@@ -44,7 +44,7 @@ class AbstractObject:
     )
 
     def hold(self, value: Iterable[AbstractObject], under: str = ELEMENTS) -> None:
-        """Whatever `value` may be is a part of this from now on."""
+        """Add whatever `value` may be as a part of this object."""
         new = frozenset(value).difference(self.fields.get(under, ()))
         if new:
             self.fields.setdefault(under, set()).update(new)
@@ -52,19 +52,19 @@ class AbstractObject:
                 each.holders.add(self)
 
     def parts(self) -> set[AbstractObject]:
-        """All that it holds itself."""
+        """Return all objects that this one holds directly."""
         return set().union(*self.fields.values())
 
     def linked(self) -> set[AbstractObject]:
-        """What it leads to: its parts, its classes, and what it belongs to."""
+        """Return the objects reachable in one step: its parts, its classes and the object that it is bound to."""
         return {*self.parts(), *self.classes, *self.bound}
 
     def names_field(self, name: str) -> bool:
-        """Whether the text says what the attribute is."""
+        """Return whether the source defines the attribute."""
         return name in self.fields or any(each.names_field(name) for each in self.classes)
 
     def find(self, name: str) -> set[AbstractObject]:
-        """What the attribute may be, by the instance and then by its classes; empty where the text does not say."""
+        """Return an attribute's possible values from the instance, then its classes; empty if unknown."""
         own = self.fields.get(name, set()) | self.fields.get(ELEMENTS, set())
         if self.fields.get(name):
             return own
@@ -74,11 +74,11 @@ class AbstractObject:
         return own
 
     def all_fields(self) -> set[str]:
-        """The names of its fields and its bases'."""
+        """Return the names of its fields and those of its bases."""
         return set(self.fields).union(*[each.all_fields() for each in self.classes])
 
     def own_methods(self, name: str) -> list[AbstractObject]:
-        """A class's methods of that name, its own or those of the first base that has the name."""
+        """Return a class's methods of that name, or those of the first base that has the name."""
         if name in self.fields:
             return [each for each in self.fields[name] if each.function is not None]
         for each in self.classes:
@@ -87,29 +87,29 @@ class AbstractObject:
         return []
 
     def is_unseen(self) -> bool:
-        """Whether a class or one of its bases comes from code that is not seen."""
+        """Return whether a class or one of its bases comes from code that is not analysed."""
         return self.opaque or any(each.is_unseen() for each in self.classes)
 
     def is_callable(self) -> bool:
-        """Whether its classes have `__call__`."""
+        """Return whether its classes define `__call__`."""
         return any("__call__" in each.all_fields() for each in self.classes)
 
 
 @dataclass(eq=False, slots=True)
 class LocalScope:
-    """The local names of a function or class body that is being run."""
+    """Local names of a function or class body that is being interpreted."""
 
     local: frozenset[str]
     outer: LocalScope | None
     is_class: bool = False
     values: dict[str, Value] = field(default_factory=dict)
     results: set[AbstractObject] = field(default_factory=set)
-    box: AbstractObject = field(default_factory=AbstractObject)  # holds what the names do: closures are changed with it
+    box: AbstractObject = field(default_factory=AbstractObject)  # holds the values of names: closures change with it
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AbstractFunction:
-    """A function whose text is known, and where its free names are looked up."""
+    """Function whose source is available, with the scope that its free names are looked up in."""
 
     node: FunctionNode | ast.Lambda
     frame: LocalScope | None
@@ -117,7 +117,7 @@ class AbstractFunction:
 
 
 def reach(value: Iterable[AbstractObject]) -> set[AbstractObject]:
-    """The things and all that they hold, at any depth."""
+    """Return the objects and all that they hold, at any depth."""
     found = {each for each in value if each.package is None}
     queue = list(found)
     while queue:
@@ -130,7 +130,7 @@ def reach(value: Iterable[AbstractObject]) -> set[AbstractObject]:
 
 
 def holders_of(changed: Iterable[AbstractObject]) -> set[AbstractObject]:
-    """The things, and all that changes with them because it holds them."""
+    """Return the objects, and all others that change with them because they hold them."""
     found = set(changed)
     queue = list(found)
     while queue:
@@ -141,12 +141,12 @@ def holders_of(changed: Iterable[AbstractObject]) -> set[AbstractObject]:
 
 
 def names_of(things: Iterable[AbstractObject]) -> set[str]:
-    """The notebook's names for these."""
+    """Return the notebook's names for these objects."""
     return set[str]().union(*(each.names for each in things))
 
 
 def parts_of(value: Iterable[AbstractObject]) -> Value:
-    """What an element or an attribute of it may be."""
+    """Return the possible values of an element or attribute of these objects."""
     found: set[AbstractObject] = set()
     for each in value:
         found |= each.parts()

@@ -1,7 +1,7 @@
-"""The notebook's names and what they may stand for, while statements are run on things instead of values.
+"""Hold the abstract state: the objects that each notebook name may refer to while statements are interpreted.
 
-All branches are taken and loops run twice; what a name may be is replaced by a plain assignment and added to within
-a branch.
+All branches are taken and loops run twice. A plain assignment replaces the possible values of a name; within a branch
+it adds to them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractObject,
 from jupyter_ext.capture.follow.syntax import Code
 from jupyter_ext.capture.names import parts
 
-_STEPS = 20_000  # nodes within functions that are followed in all; beyond them their text is all that is looked at
+_STEPS = 20_000  # nodes within functions that are interpreted in all; beyond that a summary of their text is used
 
 
 @dataclass
 class StatementEffect:
-    """What running one statement may do to the notebook's names."""
+    """Possible effects of one statement on the notebook's names."""
 
     changed: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)  # by functions that it called
@@ -30,30 +30,30 @@ class StatementEffect:
     perhaps_seeded: set[str] = field(default_factory=set)
     drawn: set[str] = field(default_factory=set)
     surely_drawn: set[str] = field(default_factory=set)  # by a call that always draws
-    by_chance: bool = False  # asks for what is another in each process: the clock, a generator without a seed
-    by_hash: bool = False  # goes through a set in its order, which is another in each process where texts are in it
-    asks: bool = False  # asks the user: `input()`
+    by_chance: bool = False  # reads a value that differs in each process: the clock, a generator without a seed
+    by_hash: bool = False  # iterates a set, whose order differs in each process where it holds strings
+    asks: bool = False  # prompts the user: `input()`
     unseen: bool = False  # runs a text that is made when it runs
     packages: set[str] = field(default_factory=set)  # whose settings it changes
     ambient: bool = False  # changes what any statement may depend on, such as sys.path
 
 
 class AbstractState:
-    """What names are, what there is, and what the statement that runs has done so far."""
+    """Abstract state: values of names, existing objects and the effects of the current statement."""
 
     def __init__(self, visits: Visits, *, counts_subclasses: bool) -> None:
         self.globals: dict[str, Value] = {}
         self._packages: dict[str, AbstractObject] = {}
         self.imported: set[str] = set()  # modules by the statements so far
         self.trees: list[ast.AST] = []
-        self.code: dict[AbstractObject, Code] = {}  # of functions that were glanced at
-        self.counts_subclasses = counts_subclasses  # somebody asks for `__subclasses__`
+        self.code: dict[AbstractObject, Code] = {}  # of functions that were summarised
+        self.counts_subclasses = counts_subclasses  # some statement reads `__subclasses__`
         self._visits = visits
         self.left = _STEPS
         self.begin()
 
     def begin(self, statement: Statement | None = None) -> None:
-        """Forget what belonged to the last statement."""
+        """Reset the state that belongs to one statement."""
         self.out = StatementEffect()
         self.changed: set[AbstractObject] = set()
         self.frame: LocalScope | None = None
@@ -67,7 +67,7 @@ class AbstractState:
         self.kept: ast.AST | None = None  # a call whose value is shown: it may have been made for that alone
 
     def lookup(self, name: str) -> Value:
-        """What a name may be here."""
+        """Return the possible values of a name in the current scope."""
         frame = self.frame
         innermost = True
         while frame is not None:
@@ -81,7 +81,7 @@ class AbstractState:
         return self.globals.get(name, NOTHING)
 
     def owner(self, name: str) -> LocalScope | None:
-        """Whose local name it is here; None where it is the notebook's."""
+        """Return the scope that a local name belongs to; None where it is a name of the notebook."""
         frame = self.frame
         if frame is not None and name in frame.local:
             return frame
@@ -92,7 +92,7 @@ class AbstractState:
         return None
 
     def bind(self, name: str, value: Value) -> None:
-        """A name is bound where it belongs."""
+        """Bind a name in the scope that it belongs to."""
         frame = self.frame
         if frame is None:
             self.bind_global(name, value)
@@ -110,7 +110,7 @@ class AbstractState:
         owner.box.hold(value)
 
     def bind_global(self, name: str, value: Value) -> None:
-        """A name of the notebook is bound anew, within a branch perhaps."""
+        """Bind a name of the notebook; within a branch, add to its possible values."""
         before = self.globals.get(name, NOTHING)
         if self.branches and self.frame is None:
             value |= before
@@ -123,24 +123,24 @@ class AbstractState:
         self.globals[name] = value
 
     def bind_weakly(self, name: str, value: Value) -> None:
-        """A name of the notebook is bound by a function or a text: it may have been bound before, too."""
+        """Bind a name of the notebook from a function or a string: its former values remain possible."""
         self.out.bound.add(name)
         self.bind_global(name, self.globals.get(name, NOTHING) | value)
 
     def open(self, local: frozenset[str], outer: LocalScope | None, *, is_class: bool = False) -> LocalScope:
-        """The names of a body that is about to run."""
+        """Return a new scope for a body that is about to be interpreted."""
         frame = LocalScope(local, outer, is_class)
         self._boxes.append(frame.box)
         return frame
 
     def box(self, value: Value) -> AbstractObject:
-        """A thing that holds these and that no place makes: the rest of a call's arguments."""
+        """Return a new object without an allocation site that holds these: the rest of a call's arguments."""
         self._boxes.append(AbstractObject())
         self._boxes[-1].hold(value)
         return self._boxes[-1]
 
     def forget(self) -> None:
-        """Drop what the statement made and nothing that lasts holds: all else would lead to it for ever."""
+        """Drop objects of this statement that nothing lasting holds; else they stay reachable for ever."""
         made = {*self.made.values(), *self._boxes}
         queue = [each for each in made if each.names or not each.holders <= made]
         kept = set(queue)
@@ -153,20 +153,20 @@ class AbstractState:
                 part.holders.discard(each)
 
     def make(self, node: object, **more: Any) -> AbstractObject:
-        """The thing that this place in the code, or a key of several, makes in this statement."""
+        """Return the object that this allocation site, or a key of several, makes in this statement."""
         key = (node if isinstance(node, tuple) else id(node), *more)
         if key not in self.made:
             self.made[key] = AbstractObject(**more)
         return self.made[key]
 
     def holding(self, node: object, value: Iterable[AbstractObject], **more: Any) -> Value:
-        """A thing that this place makes, and that holds these."""
+        """Return an object that this allocation site makes and that holds these."""
         thing = self.make(node, **more)
         thing.hold(value)
         return frozenset([thing])
 
     def package(self, package: str, path: str = "") -> Value:
-        """What is imported from a package at a path in it."""
+        """Return the object that is imported from a package at a path in it."""
         key = f"{package}:{path}"
         if key not in self._packages:
             thing = self._packages[key] = AbstractObject(package=package, path=path, opaque=True)
@@ -176,19 +176,19 @@ class AbstractState:
         return frozenset([self._packages[key]])
 
     def visit(self, node: ast.AST) -> Value:
-        """Run a node; what its value may be."""
+        """Interpret a node and return its possible values."""
         if self.stack:
             self.steps += 1
         visit = self._visits.get(type(node))
         return visit(self, node) if visit else self.visit_parts(node)
 
     def visit_all(self, nodes: Iterable[ast.AST]) -> None:
-        """Run nodes one after the other."""
+        """Interpret nodes in order."""
         for node in nodes:
             self.visit(node)
 
     def visit_parts(self, node: ast.AST) -> Value:
-        """What holds whatever its parts are: `a < b`, `a[b:c]`."""
+        """Interpret the parts of a node and return an object that holds their values: `a < b`, `a[b:c]`."""
         inside: set[AbstractObject] = set()
         for each in parts(node):
             inside |= self.visit(each)

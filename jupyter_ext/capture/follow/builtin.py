@@ -1,4 +1,4 @@
-"""Builtins that look names up or make classes: `getattr`, `setattr`, `exec`, `type`, `super`."""
+"""Interpret builtins that look names up or make classes: `getattr`, `setattr`, `exec`, `type`, `super`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_ext.capture.names import root, scan
 
 
 def call_builtin(world: AbstractState, name: str, arguments: list[Value], node: ast.Call) -> set[AbstractObject]:
-    """What a call of a builtin does beyond what is assumed of any function, and what it may be."""
+    """Apply the effects of a builtin beyond those assumed of any function, and return its possible values."""
     if name in ("setattr", "delattr") and arguments:
         key = node.args[1] if len(node.args) > 1 else None
         under = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ELEMENTS
@@ -56,14 +56,14 @@ def call_builtin(world: AbstractState, name: str, arguments: list[Value], node: 
 
 
 def _run_text(world: AbstractState, text: str) -> Value:
-    """`exec("x = 1")`: what a constant text does."""
+    """Interpret a constant string: `exec("x = 1")`."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return NOTHING
     world.out.bound |= scan(tree.body).names
     world.out.read |= {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
-    world.trees.append(tree)  # whose nodes are known by their ids
+    world.trees.append(tree)  # whose nodes are identified by their ids
     world.branches += 1
     value = NOTHING
     for node in tree.body:

@@ -1,4 +1,4 @@
-"""A call: of something of the notebook, of a library, of a builtin, or of any of them."""
+"""Interpret calls of functions of the notebook, of a library or of a builtin."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _SPREAD = 8  # arguments that `*xs` may be
 
 
 def call(world: AbstractState, node: ast.expr, *, dropped: bool) -> Value:
-    """What an expression may be, most often a call; `dropped`: nobody keeps the value, so it was made for an effect."""
+    """Interpret an expression, most often a call, and return its possible values.
+
+    `dropped`: its value is discarded, so it was evaluated for an effect.
+    """
     if isinstance(node, ast.Await):
         node = node.value
     if not isinstance(node, ast.Call):
@@ -42,7 +45,7 @@ def call(world: AbstractState, node: ast.expr, *, dropped: bool) -> Value:
         change(world, receiver)
     unknown = not callee
     for each in callee:
-        if each in receiver:  # a method that we do not see
+        if each in receiver:  # a method whose source is not analysed
             unknown = True
         elif each.path and each.bound:  # `xs.append` under another name
             contain(world, each.path, each.bound, arguments)

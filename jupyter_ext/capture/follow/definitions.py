@@ -1,4 +1,4 @@
-"""Function and class statements, with their decorators, bases and metaclasses."""
+"""Interpret function and class statements, with their decorators, bases and metaclasses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs statements on things instead of values: which names may one change, and which globals does it read?"""
+"""Run the abstract interpreter: names that each statement may change, and globals that it reads."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ _VISITS = {**statements.VISITS, **definitions.VISITS, **expressions.VISITS, **ca
 
 
 class Follower:
-    """Is told of all executed statements in order."""
+    """Interpreter of all executed statements in order."""
 
     def __init__(self, *, counts_subclasses: bool = False) -> None:
-        """`counts_subclasses`: somebody asks for `__subclasses__`, so that each class changes its bases."""
+        """Start with an empty state.
+
+        `counts_subclasses`: some code reads `__subclasses__`, so that each class changes its bases.
+        """
         self._world = AbstractState(_VISITS, counts_subclasses=counts_subclasses)
 
     def run(self, statement: Statement, *, displayed: bool) -> StatementEffect:
-        """What the statement may do; `displayed`: the notebook showed its value."""
+        """Return the possible effects of a statement. `displayed`: the notebook showed its value."""
         world = self._world
         world.begin(statement)
         if displayed and isinstance(statement.nodes[-1], ast.Expr):

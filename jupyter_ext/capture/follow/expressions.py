@@ -1,4 +1,4 @@
-"""What each kind of expression may be."""
+"""Compute the possible values of each kind of expression."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def _comprehension(world: AbstractState, node: ast.ListComp | ast.SetComp | ast.
 
 
 def _generator(world: AbstractState, node: ast.GeneratorExp) -> Value:
-    """A generator expression: its parts run when it is iterated."""
+    """Return an iterator for a generator expression, whose parts run when it is iterated."""
     iterator = world.make(node, stateful=True)
     iterator.hold(world.visit(node.generators[0].iter))
     iterator.call = (function(world, as_function(node)), [], {})

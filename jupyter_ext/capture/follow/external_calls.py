@@ -1,4 +1,4 @@
-"""Calls of code that is not in the notebook: `libraries` says what is assumed."""
+"""Interpret calls of code outside the notebook, by the assumptions in `libraries`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jupyter_ext.capture.follow.sources import random_use, random_use_of_method
 from jupyter_ext.capture.follow.syntax import is_type
 from jupyter_ext.capture.names import root
 
-# What code that is not seen may ask of the objects that it is given.
+# Special methods that code which is not analysed may call on its arguments.
 _ASKED = (
     *("__iter__", "__next__", "__len__", "__str__", "__repr__", "__format__", "__float__", "__int__", "__bool__"),
     *("__index__", "__hash__", "__abs__", "__round__", "__reversed__", "__eq__", "__lt__", "__fspath__"),
@@ -41,7 +41,7 @@ def call_external(
     *,
     dropped: bool,
 ) -> Value:
-    """A call of code that is not in the notebook."""
+    """Apply the assumed effects of a call of code outside the notebook, and return its possible values."""
     root_name, path = root(node.func)
     name = path[-1] if path else root_name
     given = [*arguments, *keywords.values()]
@@ -112,7 +112,7 @@ def call_external(
 
 
 def _run_layers(world: AbstractState, called: Value) -> None:
-    """Modules of torch that are called draw (dropout), and some learn by that alone."""
+    """Draw for called torch modules (dropout), and change those that update state when called (BatchNorm)."""
     layers = [each for each in reach(called) if each.opaque and each.function is None]
     if any(each.origin == "torch" for each in layers):
         draw(world, "torch", ("dropout",))
@@ -120,7 +120,7 @@ def _run_layers(world: AbstractState, called: Value) -> None:
 
 
 def _origin(package: str | None, name: str, node: ast.Call, first: Value) -> str | None:
-    """The package that an object has to do with: of `mock.patch("os.getlogin")` it is `os`."""
+    """Return the package that an object belongs to: for `mock.patch("os.getlogin")` it is `os`."""
     named = node.args[0] if node.args else None
     if name == "patch" and isinstance(named, ast.Constant) and isinstance(named.value, str):
         return named.value.partition(".")[0]
@@ -130,7 +130,7 @@ def _origin(package: str | None, name: str, node: ast.Call, first: Value) -> str
 
 
 def _called_back(world: AbstractState, value: Value, given: Value, node: ast.AST, *, anything: bool) -> None:
-    """An object of a library is called, or a method of it: it may call what it was given, and its subclass."""
+    """Call what a library object was given, and methods of its subclass: the library may call them back."""
     known = frozenset(thing for thing in value if thing.opaque and thing.package is None)
     given |= parts_of(known) - known
     for each in reach(known):

@@ -1,6 +1,6 @@
-"""Instead of running a function: what its text can reach, and whether it changes any of that.
+"""Summarise a function from its text: the objects that it can reach, and whether it changes any of them.
 
-For calls too deep or too many to be followed. It errs on the side of too much.
+For calls too deep or too many to interpret. The summary over-approximates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ANY_CLASS = {"cls", "type", "setattr"}
 
 
 def summarise(world: AbstractState, thing: AbstractObject, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-    """Call a function without running it: whatever it can reach has changed, if it changes anything."""
+    """Apply a call without interpreting it: if the function changes anything, all it can reach has changed."""
     assert thing.function is not None
     given = NOTHING.union(*arguments, *keywords.values())
     code, reached = _reached(world, thing, given)
@@ -38,7 +38,7 @@ def summarise(world: AbstractState, thing: AbstractObject, arguments: list[Value
 
 
 def _reached(world: AbstractState, thing: AbstractObject, given: Value) -> tuple[Code, set[AbstractObject]]:
-    """All things that a call can reach, by name or by what it is given, and the code among them."""
+    """Return all objects that a call can reach, by name or through its arguments, and the code among them."""
     code = _by_name(world, thing)
     seen = {thing, *given, *_named(world, code)}
     queue = list(seen)
@@ -59,7 +59,7 @@ def _reached(world: AbstractState, thing: AbstractObject, given: Value) -> tuple
 
 
 def _named(world: AbstractState, code: Code) -> Iterator[AbstractObject]:
-    """What the names in some code stand for; functions that are no more than their text are a part of it."""
+    """Yield the objects behind the names in some code; functions that are only their text are part of it."""
     for name in code.names:
         for each in world.globals.get(name, ()):
             if each.function is None or each.fields or each.bound:
@@ -67,7 +67,7 @@ def _named(world: AbstractState, code: Code) -> Iterator[AbstractObject]:
 
 
 def _by_name(world: AbstractState, thing: AbstractObject) -> Code:
-    """A function's text with those of all functions that it names; kept until one of the names stands for another."""
+    """Return a function's text with that of all functions it names, cached until one of the names is rebound."""
     if thing in world.code:
         return world.code[thing]
     assert thing.function is not None

@@ -1,4 +1,4 @@
-"""Functions of the notebook are entered when they are called, so that what they change, return and keep is known."""
+"""Interpret calls of notebook functions, to find what they change, return and retain."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from jupyter_ext.capture.follow.function_summary import summarise
 from jupyter_ext.capture.follow.syntax import last_name
 from jupyter_ext.capture.names import body
 
-_STEPS_OF_ONE = 4_000  # nodes within functions that are followed for one statement; see World.left
+_STEPS_OF_ONE = 4_000  # nodes within functions that are interpreted for one statement; see AbstractState.left
 _DEPTH = 40  # of calls within calls
 
 
 def function(world: AbstractState, node: FunctionNode | ast.Lambda) -> AbstractObject:
-    """The function that a definition makes, with its defaults and what it closes over."""
+    """Return the object that a definition makes, with its defaults and closure."""
     key = ("function", id(node), id(world.frame))
     if key not in world.made:
         decorators = frozenset(last_name(each) for each in getattr(node, "decorator_list", []))
@@ -35,7 +35,7 @@ def function(world: AbstractState, node: FunctionNode | ast.Lambda) -> AbstractO
 def invoke(
     world: AbstractState, thing: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    """Call a function; a generator runs when it is iterated."""
+    """Call a function; a generator function returns an iterator that runs it."""
     if thing.function is None:
         return NOTHING
     if not body(thing.function.node).yields:
@@ -48,7 +48,7 @@ def invoke(
 
 
 def enter(world: AbstractState, thing: AbstractObject, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-    """Run the body of a function, once for the same arguments in a statement."""
+    """Interpret the body of a function, once for the same arguments in a statement."""
     function = thing.function
     assert function is not None
     key = (thing, tuple(arguments), frozenset(keywords.items()))
@@ -82,7 +82,7 @@ def _bindings(
     keywords: dict[str, Value],
     thing: AbstractObject,
 ) -> list[tuple[str, Value]]:
-    """What the arguments of a call are to the function, by their names there."""
+    """Return the parameters of the function with the values that the call binds to them."""
     names = [each.arg for each in [*arguments.posonlyargs, *arguments.args]]
     defaults: Value = frozenset(thing.fields.get("default", ()))
     found = list(zip(names, given, strict=False))

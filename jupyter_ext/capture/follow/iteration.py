@@ -1,4 +1,4 @@
-"""Taking all that an iterable gives."""
+"""Interpret the iteration over all elements of an iterable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOWHERE = ast.Pass()  # in the code: the loop itself calls these
 
 
 def iterate(world: AbstractState, value: Value) -> Value:
-    """Take all of it; what its elements may be."""
+    """Exhaust an iterable and return the possible values of its elements."""
     use(world, value)
     in_order(world, value)
     if any(each.draws for each in reach(value)):

@@ -1,4 +1,4 @@
-"""What is assumed about calls of code that is not in the notebook, by their names."""
+"""List assumptions about calls of code outside the notebook, by name."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CHANGING_FUNCTIONS = _names(
     "l1_unstructured random_unstructured ln_structured random_structured custom_from_mask",  # its pruning
     "SubElement",  # of ElementTree
 )
-# Calls that only look: `df.head()` in a cell of its own changes nothing.
+# Calls that only display or read: `df.head()` in a cell of its own changes nothing.
 LOOKING = _names(
     "print display pprint len type repr str help dir id isinstance hasattr callable vars format",
     "sum min max any all list tuple set dict sorted",
@@ -68,7 +68,7 @@ SAME = _names(
     "register_forward_hook register_forward_pre_hook register_full_backward_hook register_hook",  # a handle of it
     "wraps update_wrapper dataclass total_ordering contextmanager property staticmethod classmethod lru_cache cache",
 )
-# Their results hold the elements of what they were given, but are things of their own.
+# Their results hold the elements of their arguments, but are new objects.
 COPYING = _names("list tuple set frozenset dict sorted copy OrderedDict deque Counter defaultdict")
 # Their results are changed by being used.
 STATEFUL = _names(
@@ -77,9 +77,9 @@ STATEFUL = _names(
     "open StringIO BytesIO reader DictReader finditer nditer Queue",
     "default_rng RandomState Random Generator manual_seed",
 )
-# Packages that draw: what they are given stays as it is.
+# Packages that plot, print or log: their arguments stay unchanged.
 DRAWING = _names("matplotlib seaborn plotly bokeh altair IPython pprint rich logging time")
-# Their results belong to the package: who changes one changes what all others get.
+# Their results belong to the package: a change of one changes what all callers get.
 SHARED = _names("getLogger get_logger getcontext localcontext")
 # What any later statement may depend on without naming it.
 AMBIENT = frozenset(
@@ -90,7 +90,7 @@ AMBIENT = frozenset(
 )
 # Methods that begin or end what an object of a package does to it: `torch.no_grad().__enter__()`.
 ENTERING = _names("__enter__ __exit__ start stop enter_context")
-# What of torch draws random numbers.
+# Functions and modules of torch that draw random numbers.
 _DRAWS = _names(
     "rand randn randint randperm rand_like randn_like randint_like normal bernoulli multinomial poisson random_split",
     "Linear Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Embedding EmbeddingBag",
@@ -145,22 +145,22 @@ _KEEPING = re.compile(r"register|callback|on_|add_|connect|subscribe|attach|push
 
 
 def sets(path: tuple[str, ...]) -> bool:
-    """Whether a call of `path` on a module sets something in it."""
+    """Return whether a call of `path` on a module sets something in it."""
     return bool(path and _SETTING.match(path[-1]))
 
 
 def only_looks(name: str | None, path: tuple[str, ...]) -> bool:
-    """Whether a call of `name.path()`, whose value nobody keeps, was made to look at something."""
+    """Return whether a call of `name.path()` with a discarded value only displays something."""
     return set(path or [name]) <= LOOKING or bool(path and path[-1] in LOOKING)
 
 
 def is_scalar(package: str | None, name: str) -> bool:
-    """Whether a function of a package returns nothing but a number or a text, as `math.sqrt` does."""
+    """Return whether a function of a package returns only numbers or strings, as `math.sqrt` does."""
     return package in _COUNTING and name not in _ASKING
 
 
 def changes(method: str) -> bool:
-    """Whether a method changes the object that it is called on (and what that holds)."""
+    """Return whether a method changes its receiver and what that holds."""
     return method in CHANGING or (method.endswith("_") and not method.startswith("_"))
 
 
@@ -175,7 +175,7 @@ def random_effect(package: str, path: tuple[str, ...]) -> tuple[frozenset[str], 
 
 
 def _random_state(package: str, path: tuple[str, ...]) -> str | None:
-    """Which of the generators that nobody names a call draws from or seeds, as the name of its state."""
+    """Return the state of the global generator that a call draws from or seeds, by name."""
     name = path[-1] if path else ""
     draws = (
         (package == "random" and name[:1].islower())
@@ -187,7 +187,7 @@ def _random_state(package: str, path: tuple[str, ...]) -> str | None:
 
 
 def draws_by_method(name: str, node: ast.Call) -> str | None:
-    """Return the package whose state a method of an object draws from, `df.sample(frac=1)`, if any."""
+    """Return the package whose state a method draws from, such as `df.sample(frac=1)`, if any."""
     if seeded(node):
         return None
     if name in _DRAWING_METHODS:
@@ -199,12 +199,12 @@ def draws_by_method(name: str, node: ast.Call) -> str | None:
 
 
 def seeded(node: ast.Call) -> bool:
-    """Whether a call is given what it draws from."""
+    """Return whether a call is passed a seed or a generator."""
     return any(each.arg in _SEED_ARGUMENTS and not _is_none(each.value) for each in node.keywords)
 
 
 def by_chance(package: str, path: tuple[str, ...], node: ast.Call) -> bool:
-    """Whether a call returns something else in each process."""
+    """Return whether a call returns a different value in each process."""
     name = path[-1] if path else ""
     if name in _GENERATORS.get(package, ()):
         return all(map(_is_none, node.args)) and not any(not _is_none(each.value) for each in node.keywords)
@@ -216,15 +216,15 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def random_states(package: str) -> set[str]:
-    """The name of the state that a package draws from, if any."""
+    """Return the name of the state that a package draws from, if any."""
     return {STATES[package]} if package in STATES else set()
 
 
 def seeds(name: str) -> bool:
-    """Whether a call by that name sets a generator's state, whatever it was."""
+    """Return whether a call by that name sets a generator's state, whatever it was."""
     return name in ("seed", "manual_seed", "setstate", "set_state", "set_rng_state")
 
 
 def keeps(method: str) -> bool:
-    """Whether a method of an object keeps what it is given though it returns something, as `on_click(f)` may."""
+    """Return whether a method retains its arguments though it returns something, as `on_click(f)` may."""
     return _KEEPING.match(method) is not None

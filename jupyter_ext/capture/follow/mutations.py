@@ -1,4 +1,4 @@
-"""What changes: things, packages, the states that random numbers are drawn from, and names of nobody knows what."""
+"""Apply changes to objects, packages, random generator states and names with unknown values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPREADING = {"extend", "extendleft", "update", "__iadd__"}
 
 
 def change(world: AbstractState, value: Iterable[AbstractObject], *, deep: bool = False) -> None:
-    """These change; `deep`: with all that they hold, by code that is not seen."""
+    """Mark objects as changed; `deep`: with all that they hold, by code that is not analysed."""
     found = reach(value) if deep else value
     for each in found:
         if each.package is None:
@@ -25,14 +25,14 @@ def change(world: AbstractState, value: Iterable[AbstractObject], *, deep: bool 
 
 
 def use(world: AbstractState, value: Iterable[AbstractObject]) -> None:
-    """Iterators move on, generators draw."""
+    """Mark stateful objects as changed: iterators advance, generators draw."""
     for each in value:
         if each.stateful:
             world.changed.add(each)
 
 
 def change_package(world: AbstractState, package: str, path: tuple[str, ...]) -> None:
-    """Something at `path` in a package is set; not what a secret is set in, which stays out of snapshots."""
+    """Mark `path` in a package as set, except where secrets are set: those stay out of snapshots."""
     if world.sets_secret:
         return
     if path and ((package, path[0]) in libraries.AMBIENT or package == "builtins"):
@@ -43,7 +43,7 @@ def change_package(world: AbstractState, package: str, path: tuple[str, ...]) ->
 
 
 def draw(world: AbstractState, package: str, path: tuple[str, ...], *, surely: bool = False) -> None:
-    """A call in a package that may draw random numbers, or seed where they come from."""
+    """Record a call in a package that may draw random numbers or seed a generator."""
     seeded, drawn = libraries.random_effect(package, path)
     world.out.seeded |= seeded
     world.out.drawn |= drawn
@@ -51,7 +51,7 @@ def draw(world: AbstractState, package: str, path: tuple[str, ...], *, surely: b
 
 
 def use_random(world: AbstractState, use: RandomUse) -> None:
-    """A call of the project's own code that seeds or draws."""
+    """Record a call of the project's own code that seeds or draws."""
     world.out.seeded |= use.seeded
     world.out.perhaps_seeded |= use.perhaps
     world.out.drawn |= use.drawn
@@ -59,13 +59,13 @@ def use_random(world: AbstractState, use: RandomUse) -> None:
 
 
 def in_order(world: AbstractState, value: Iterable[AbstractObject]) -> None:
-    """Something depends on the order of these."""
+    """Record a dependence on the iteration order of these objects."""
     if any(each.unordered for each in value):
         world.out.by_hash = True
 
 
 def contain(world: AbstractState, name: str, receiver: Value, arguments: list[Value]) -> None:
-    """A method of containers: `xs.append(x)`."""
+    """Apply a container method such as `xs.append(x)`."""
     change(world, receiver)
     for value in arguments:
         for each in receiver:
@@ -73,7 +73,7 @@ def contain(world: AbstractState, name: str, receiver: Value, arguments: list[Va
 
 
 def change_root(world: AbstractState, name: str, path: tuple[str, ...]) -> None:
-    """`decimal.getcontext().prec = 5`, and names whose value is known to nobody."""
+    """Mark the base of a store as changed: `decimal.getcontext().prec = 5`, and names with unknown values."""
     packages = [each for each in world.globals.get(name, NOTHING) if each.package]
     for each in packages:
         change_package(world, each.package or "", (*filter(None, each.path.split(".")), *path))
@@ -82,7 +82,7 @@ def change_root(world: AbstractState, name: str, path: tuple[str, ...]) -> None:
 
 
 def mark_unknown(world: AbstractState, nodes: Iterable[ast.expr]) -> None:
-    """Names that stand for nothing known may still be changed."""
+    """Mark names without known objects as changed, since their value may still be mutable."""
     for each in nodes:
         name, _ = root(each)
         if name is not None and world.owner(name) is None and not world.globals.get(name):

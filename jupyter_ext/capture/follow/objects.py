@@ -1,4 +1,4 @@
-"""Attributes of things, and calls of what the notebook defines: methods, classes, instances."""
+"""Resolve attributes of abstract objects, and call methods, classes and instances of the notebook."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TRUTH = ("__bool__", "__len__")
 
 
 def ask_truth(world: AbstractState, node: ast.expr) -> Value:
-    """Run an expression that is asked whether it is true."""
+    """Interpret an expression in a boolean context."""
     value = world.visit(node)
     call_methods(world, value, TRUTH, [], node)
     return value
 
 
 def attribute(world: AbstractState, holder: Value, name: str, node: ast.AST) -> Value:
-    """What `holder.name` may be; properties and descriptors run."""
+    """Return the possible values of `holder.name`. Properties and descriptors run."""
     found: set[AbstractObject] = set()
     for each in holder:
         known = each.find(name)
@@ -57,7 +57,7 @@ def attribute(world: AbstractState, holder: Value, name: str, node: ast.AST) -> 
 
 
 def attribute_value(world: AbstractState, holder: Value, name: str, node: ast.AST) -> Value:
-    """What `holder.name` is to who keeps it: of a package, such as `torch.manual_seed`, that and no more."""
+    """Return the value of `holder.name` for storing: of a package, only that member, as `torch.manual_seed`."""
     found = attribute(world, holder, name, node)
     inner = [world.package(each.package, f"{each.path}.{name}".lstrip(".")) for each in found if each.package]
     return NOTHING.union({each for each in found if each.package is None}, *inner)
@@ -74,7 +74,7 @@ def _method_of(world: AbstractState, method: AbstractObject, holder: AbstractObj
 
 
 def methods_of_bases(world: AbstractState, value: Value, name: str, node: ast.AST) -> Value:
-    """All methods of that name in the classes of `value` and in their bases."""
+    """Return all methods of that name in the classes of `value` and in their bases."""
     found: set[AbstractObject] = set()
     for each in value:
         queue = [each] if each.is_class else list(each.classes)
@@ -104,7 +104,7 @@ def call_methods(
 def apply(
     world: AbstractState, thing: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    """Call something of the notebook: a function, a method, a class, an instance."""
+    """Call an object of the notebook: a function, a method, a class or an instance."""
     if thing.function is not None:
         if thing.function.decorators & {"lru_cache", "cache"}:  # it keeps what it returns
             world.changed.add(thing)
@@ -121,7 +121,7 @@ def apply(
 def _instance(
     world: AbstractState, cls: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    """What calling a class makes; what is written in it alone runs, the rest is assumed to keep its arguments."""
+    """Instantiate a class: methods in its own body run, inherited ones are assumed to retain their arguments."""
     key = ("instance", id(cls), id(node))
     if key not in world.made:
         world.made[key] = AbstractObject(classes=[cls], opaque=cls.is_unseen())

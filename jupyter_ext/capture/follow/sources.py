@@ -1,4 +1,4 @@
-"""Seeds and draws within functions of the project's own modules, by the source of those that are imported."""
+"""Find seeding and random draws in functions of the project's modules, from the source of imported ones."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from jupyter_ext.capture.loaded import is_of_project
 
 _CHOICES = (ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.Match, ast.BoolOp)
 _ON_CREATION = ("__new__", "__init__", "__post_init__", "__enter__")
-_FARTHEST = 20  # names that stand for names of other modules
+_FARTHEST = 20  # re-exports that are followed
 
 Definition = FunctionNode | ast.ClassDef
 
 
 class RandomUse(NamedTuple):
-    """States of random generators that a call seeds, those that it does perhaps, and those that it draws from."""
+    """States of random generators that a call seeds, may seed, and draws from."""
 
     seeded: frozenset[str] = frozenset()
     perhaps: frozenset[str] = frozenset()
@@ -34,16 +34,16 @@ class RandomUse(NamedTuple):
 
 
 def random_use(package: str, path: Sequence[str]) -> RandomUse | None:
-    """Return what a call of `package.path()` does to random generators; of no path, what the import does.
+    """Return how a call of `package.path()` uses random generators; with an empty path, how the import does.
 
-    None where its source is not a part of the project, or is not found.
+    None where its source is not part of the project, or is not found.
     """
     found = _find(".".join((package, *path))) if _is_of_project(package) else None
     return _Reader().read(*found) if found is not None else None
 
 
 def random_use_of_method(package: str, name: str) -> RandomUse:
-    """Return what a method of that name does, of any class of a package of the project."""
+    """Return how methods of that name use random generators, in any class of a project's package."""
     use = RandomUse()
     for module in _modules(package) if _is_of_project(package) else ():
         for each in module.definitions.values():
@@ -53,7 +53,7 @@ def random_use_of_method(package: str, name: str) -> RandomUse:
 
 
 def module_imported_by(module: str, name: str) -> tuple[str, str] | None:
-    """Return the package and the path in it of `from module import name`, where a project's module imported another."""
+    """Return package and path of `from module import name`, where a project's module imported another module."""
     if not _is_of_project(module.partition(".")[0]):
         return None
     found = getattr(sys.modules.get(module), name, None)
@@ -71,12 +71,12 @@ def _is_of_project(package: str) -> bool:
 class _Module(NamedTuple):
     package: str  # that relative imports begin at
     tree: ast.Module
-    imports: dict[str, str]  # name -> what it stands for, from the top of the module path
+    imports: dict[str, str]  # name -> full dotted name
     definitions: dict[str, Definition]
 
 
 def _module(name: str) -> _Module | None:
-    """A module of the project that this process has imported."""
+    """Return a module of the project that this process has imported."""
     file = getattr(sys.modules.get(name), "__file__", None)
     if not _is_of_project(name.partition(".")[0]) or not isinstance(file, str) or not file.endswith(".py"):
         return None
@@ -96,7 +96,7 @@ def _parsed(name: str, file: str, changed: int) -> _Module:
 
 
 def _own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """The nodes, but for what functions and classes have within."""
+    """Yield the nodes, without those inside functions and classes."""
     queue = list(nodes)
     while queue:
         node = queue.pop(0)
@@ -126,7 +126,7 @@ def _modules(package: str) -> Iterator[_Module]:
 
 
 def _find(dotted: str) -> tuple[_Module, Definition | None] | None:
-    """The module and the definition that a dotted name stands for, through modules that import it from others."""
+    """Return the module and definition behind a dotted name, following re-exports through other modules."""
     for _ in range(_FARTHEST):
         parts = dotted.split(".")
         module, count = next(
@@ -154,7 +154,7 @@ def _methods(node: ast.ClassDef) -> dict[str, FunctionNode]:
 
 
 class _Reader:
-    """Goes through a function and those of the project that it calls."""
+    """Reader of a function and of the project functions that it calls."""
 
     def __init__(self) -> None:
         self._seen: set[ast.AST] = set()

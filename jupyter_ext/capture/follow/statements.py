@@ -1,4 +1,4 @@
-"""What each kind of statement does."""
+"""Apply the effects of each kind of statement."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _import_from(world: AbstractState, node: ast.ImportFrom) -> Value:
 
 
 def _run_module(world: AbstractState, name: str) -> None:
-    """An import runs the module, for the first time perhaps."""
+    """Apply the effects of an import, which runs a module the first time."""
     package, *path = name.split(".")
     if name not in world.imported and (use := random_use(package, path)) is not None:
         use_random(world, use)
@@ -118,7 +118,7 @@ def _assign(world: AbstractState, node: ast.Assign) -> Value:
 
 
 def _unpack(world: AbstractState, target: ast.Tuple | ast.List, value: ast.Tuple | ast.List) -> None:
-    """`a, b = b, a`: each its own, and the right side as it was before."""
+    """Assign `a, b = b, a` element by element, with the right side evaluated first."""
     starred = any(isinstance(each, ast.Starred) for each in [*target.elts, *value.elts])
     if starred or len(target.elts) != len(value.elts):
         store(world, target, world.visit(value))

@@ -1,4 +1,4 @@
-"""What the text of a node says by itself."""
+"""Classify nodes and collect names by syntax alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jupyter_ext.capture.names import local_names, parts, root
 
 @dataclass(frozen=True)
 class Code:
-    """What the texts of a function, and of those that it names, say together."""
+    """Names that the text of a function, and of the functions that it names, use together."""
 
     names: frozenset[str]  # that they read and do not bind
     stored: frozenset[str]  # at the bottom of what they store in
@@ -34,17 +34,17 @@ class Code:
 
 
 def is_super(node: ast.expr) -> bool:
-    """`super()`."""
+    """Return whether a node is `super()`."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
 
 
 def is_type(node: ast.expr, value: Value) -> bool:
-    """`list` of `list.append(xs, 1)`."""
+    """Return whether a node names a builtin type, such as `list` of `list.append(xs, 1)`."""
     return isinstance(node, ast.Name) and not value and isinstance(getattr(builtins, node.id, None), type)
 
 
 def is_globals(node: ast.expr) -> bool:
-    """`globals()`, and what is the same in a cell."""
+    """Return whether a node is `globals()`, or `locals()` or `vars()`, which are the same in a cell."""
     if not isinstance(node, ast.Call) or node.args:
         return False
     return isinstance(node.func, ast.Name) and node.func.id in ("globals", "locals", "vars")
@@ -52,28 +52,28 @@ def is_globals(node: ast.expr) -> bool:
 
 @lru_cache(maxsize=4096)
 def loaded(target: ast.Attribute | ast.Subscript) -> ast.expr:
-    """What `a.b` of `a.b += 1` is before."""
+    """Return the target of `a.b += 1` as the expression that reads it."""
     if isinstance(target, ast.Attribute):
         return ast.copy_location(ast.Attribute(target.value, target.attr, ast.Load()), target)
     return ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
 
 
 def last_name(decorator: ast.expr) -> str:
-    """`setter` of `@x.setter`."""
+    """Return the last name of a decorator: `setter` of `@x.setter`."""
     name, path = root(decorator)
     return path[-1] if path else name or ""
 
 
 @lru_cache(maxsize=4096)
 def as_function(node: ast.GeneratorExp) -> ast.Lambda:
-    """The same as a function of no arguments that makes a list."""
+    """Return a generator expression as a function without arguments that makes a list."""
     nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     return ast.copy_location(ast.Lambda(nothing, ast.ListComp(node.elt, node.generators)), node)
 
 
 @lru_cache(maxsize=4096)
 def text_of(node: FunctionNode | ast.Lambda) -> Code:
-    """What the text of one function says."""
+    """Return the names that the text of one function uses."""
     names, stored, declared, sets, writes = set[str](), set[str](), set[str](), set[str](), False
     queue: list[ast.AST] = [node]
     while queue:

@@ -1,4 +1,4 @@
-"""Where values are put: names, attributes, elements."""
+"""Store values in names, attributes and elements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jupyter_ext.capture.names import root
 
 
 def store(world: AbstractState, target: ast.expr, value: Value) -> None:
-    """Put a value where a target says: a name, an attribute, an element, or several of them."""
+    """Store a value in a target: a name, an attribute, an element, or several of them."""
     if isinstance(target, ast.Name):
         if world.frame is None:
             rebind(world, target.id, value, target)
@@ -32,7 +32,7 @@ def store(world: AbstractState, target: ast.expr, value: Value) -> None:
 
 
 def rebind(world: AbstractState, name: str, value: Value, node: ast.AST) -> None:
-    """Bind a name of the notebook anew; what nothing holds any more is finalized."""
+    """Bind a name of the notebook again; objects that nothing holds any more are finalized."""
     before = world.globals.get(name, NOTHING)
     world.bind_global(name, value)
     gone = frozenset(each for each in before - value if not each.names and not each.holders - set(each.classes))
@@ -68,14 +68,14 @@ def _store_part(world: AbstractState, target: ast.Attribute | ast.Subscript, val
 
 
 def _store_by_name(world: AbstractState, target: ast.Subscript, value: Value) -> None:
-    """`globals()["x"] = 1`."""
+    """Store to `globals()["x"] = 1`."""
     key = target.slice
     if is_globals(target.value) and isinstance(key, ast.Constant) and isinstance(key.value, str):
         world.bind_weakly(key.value, value)
 
 
 def bind_globals(world: AbstractState, node: ast.Call) -> None:
-    """`globals().update(x=1)`."""
+    """Bind the names of `globals().update(x=1)`."""
     pairs = [(each.arg, each.value) for each in node.keywords]
     for literal in node.args:
         if isinstance(literal, ast.Dict):
