@@ -40,7 +40,7 @@ def test_loader_workers_have_the_shipped_package_and_not_the_live_one(trial, tmp
     (live / "__init__.py").write_text("raise RuntimeError('this is the live one')")
     (tmp_path / "trial").mkdir(exist_ok=True)
     (tmp_path / "trial" / "beside.py").write_text("")
-    shipped = {"__init__.py": b"", "noisy.py": SETS, "records.py": b"def target(): return 7.0"}
+    shipped = {"__init__.py": b"", "noisy.py": SETS, "words.py": b"def target(): return 7.0"}
     made = trial(
         source=DEFINITION,
         options={"loader_workers": loader_workers},

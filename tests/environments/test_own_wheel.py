@@ -55,7 +55,7 @@ def test_it_installs_and_tells_the_same_digest_from_there(tmp_path: Path):
     uv.run("venv", "--python", sys.executable, str(tmp_path / "venv"), folder=tmp_path, python=python)
     new = tmp_path / "venv" / "bin" / "python"
     uv.run("pip", "install", "--no-deps", "--python", str(new), str(tmp_path / name), folder=tmp_path, python=python)
-    script = tmp_path / "venv" / "metric_columns.py"
+    script = tmp_path / "venv" / "told.py"
     script.write_text("from kernel_backend.snapshots.installed import installed as i; print(i()['daylight'])")
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     clean["PYTHONPATH"] = str(next(Path(path) for path in sys.path if (Path(path) / "pydantic").is_dir()))

@@ -11,8 +11,8 @@ _THREAD = re.compile(r"(?:Current thread|Thread) (0x[0-9a-f]+)")
 _CALL = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _MAIN = re.compile(r"main thread (0x[0-9a-f]+)")
 
-_RANKS = "/kernel_backend/runner/ranks.py"
-_SUMS = "/kernel_backend/runner/reducer.py"  # waits for a sum without any call further in
+_RANKS = "/kernel_backend/runner/ranks/backends.py"
+_SUMS = "/kernel_backend/runner/gradients/reducer.py"  # waits for a sum without any call further in
 _TALK = ("/torch/distributed/", "/horovod/", _RANKS)
 _LIBRARIES = ("/site-packages/", "/lib/python3", "/kernel_backend/")
 

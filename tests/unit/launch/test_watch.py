@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import kernel_backend
 from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.launch.watch import stacks as reading
 from kernel_backend.launch.watch.hangs import RankState, blamed, hang, overdue
 from kernel_backend.launch.watch.logs import BEHIND, PIECE, SHOWN, LogWatch
 from kernel_backend.launch.watch.progress import AWAKE_S, Watch
@@ -22,23 +24,31 @@ from kernel_backend.runner.progress import Progress
 RUNNER = "/env/lib/python3.11/site-packages/kernel_backend/runner"
 TORCH = "/env/lib/python3.11/site-packages/torch"
 USER = ("/home/ada/code/definition.py", 12, "loss")
-LOOP = [(f"{RUNNER}/loop.py", 99, "take_step"), (f"{RUNNER}/__main__.py", 60, "main")]
+LOOP = [(f"{RUNNER}/loop/loop.py", 99, "take_step"), (f"{RUNNER}/__main__.py", 60, "main")]
 SLEEPS = [USER, *LOOP]
 IN_HOROVOD = [
     ("/env/lib/python3.11/site-packages/horovod/torch/mpi_ops.py", 1260, "synchronize"),
-    (f"{RUNNER}/ranks.py", 190, "wait"),
-    (f"{RUNNER}/reducer.py", 205, "finish"),
+    (f"{RUNNER}/ranks/backends.py", 190, "wait"),
+    (f"{RUNNER}/gradients/reducer.py", 205, "finish"),
     *LOOP,
 ]
-IN_TORCH = [(f"{RUNNER}/reducer.py", 205, "finish"), *LOOP]  # the work's own wait is native
+IN_TORCH = [(f"{RUNNER}/gradients/reducer.py", 205, "finish"), *LOOP]  # the work's own wait is native
 IN_BARRIER = [(f"{TORCH}/distributed/distributed_c10d.py", 4000, "barrier"), USER, *LOOP]
 IN_BACKWARD = [
     (f"{TORCH}/autograd/graph.py", 823, "_engine_run_backward"),
     (f"{TORCH}/_tensor.py", 581, "backward"),
-    (f"{RUNNER}/reducer.py", 120, "_compute"),
+    (f"{RUNNER}/gradients/reducer.py", 120, "_compute"),
     *LOOP,
 ]
 IN_SHARDED_FORWARD = [USER, (f"{TORCH}/distributed/fsdp/api.py", 849, "forward"), *LOOP]
+
+
+def test_the_stacks_below_name_files_that_there_are() -> None:
+    calls = [call for stack in (LOOP, IN_HOROVOD, IN_TORCH, IN_BACKWARD) for call in stack]
+    ours = {file for file, *_ in calls if file.startswith(RUNNER)}
+    assert all((Path(kernel_backend.__file__).parent / "runner" / file[len(RUNNER) + 1 :]).exists() for file in ours)
+    for known in (reading._RANKS, reading._SUMS):
+        assert any(file.endswith(known) for file in ours)
 
 
 def stacks(main: list[tuple[str, int, str]]) -> str:
@@ -47,7 +57,7 @@ def stacks(main: list[tuple[str, int, str]]) -> str:
     def lines(calls: list[tuple[str, int, str]]) -> str:
         return "\n".join(f'  File "{file}", line {line} in {function}' for file, line, function in calls)
 
-    other = lines([("/usr/lib/python3.11/threading.py", 320, "wait"), (f"{RUNNER}/link.py", 40, "_read")])
+    other = lines([("/usr/lib/python3.11/threading.py", 320, "wait"), (f"{RUNNER}/ipc.py", 40, "_read")])
     return (
         f"main thread 0x7f00\nThread 0x00000000007e00 (most recent call first):\n{other}\n\n"
         f"Current thread 0x00000000007f00 (most recent call first):\n{lines(main)}\n"
