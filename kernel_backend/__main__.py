@@ -1,8 +1,8 @@
-"""`python -m kernel_backend` runs the service of this home."""
+"""Run the service of this home: `python -m kernel_backend`."""
 
 import sys
 
-if "--hub" in sys.argv:  # a hub has handed it a token: before anything takes time
+if "--hub" in sys.argv:  # a hub has passed it a token: protect that before anything that takes time
     from kernel_backend.parent_death import keep_to_itself
 
     keep_to_itself()

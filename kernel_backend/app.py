@@ -1,4 +1,4 @@
-"""The service as a program: reads its settings, builds the parts, and hands each what it needs."""
+"""Run the service as a program: read its settings, build the parts, and connect them."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
 if TYPE_CHECKING:
     from kernel_backend.hub_mode import UnderHub
 
-THREADS = 128  # for whatever waits for files or databases
-OWNERS = 100_000  # experiments whose owner, which never changes, is remembered
+THREADS = 128  # for work that waits for files or databases
+OWNERS = 100_000  # experiments whose owner, which never changes, is cached
 TRIALS = 100_000  # and trials whose identity is
-FOUND_S = 1.0  # between looks whether it is still found by its home
-IDLE_LOOK_S = 1.0  # between looks whether it is time to go
-GOING_AWAY = 1001  # what watchers hear at the end: they will connect again
+FOUND_S = 1.0  # between checks that clients can still find it
+IDLE_LOOK_S = 1.0  # between checks whether it is idle
+GOING_AWAY = 1001  # close code for watchers, which will connect again
 
 
 _log = logging.getLogger(__name__)
 
 
 class Daylight(Program):
-    """Daylight's service: one a home, for one person on this machine alone, or for the people of a JupyterHub."""
+    """Daylight's service: one per home, for one user on this machine alone, or for the users of a JupyterHub."""
 
     name = "daylight"
     description = __doc__
@@ -115,7 +115,7 @@ class Daylight(Program):
     @validate("checkpoints")
     def _valid_checkpoints(self, proposal: Any) -> str:
         where = str(proposal["value"])
-        return where if "://" in where else str(Path(where).expanduser().absolute())  # ranks stand in other folders
+        return where if "://" in where else str(Path(where).expanduser().absolute())  # ranks run in other folders
 
     @default("log_level")
     def _default_log_level(self) -> int:
@@ -132,7 +132,7 @@ class Daylight(Program):
         return host
 
     def initialize(self, argv: Sequence[str] | None = None) -> None:
-        """Read the command line, then the file that it names; the command line has the last word."""
+        """Read the command line, then the file that it names; the command line takes precedence."""
         self.parse_command_line(argv)  # type: ignore[arg-type]
         if self.config_file:
             if not Path(self.config_file).is_file():
@@ -149,7 +149,7 @@ class Daylight(Program):
             )
 
     def start(self) -> None:
-        """Serve until stopped or idle; returns at once where another process serves this home."""
+        """Serve until stopped or idle; return at once if another process serves this home."""
         home = Path(self.home).expanduser().absolute()
         with writing(home):
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -230,7 +230,7 @@ class Daylight(Program):
         )
 
     def _of_one(self, home: Path, store: Store) -> tuple[Engine, CheckpointStorage, Workspaces]:
-        """Everything runs and lies with whoever runs this process."""
+        """Build the parts for one user: everything runs, and is stored, as the user of this process."""
         return (
             LocalEngine(home),
             CheckpointStorage(self.checkpoints, _identity(store)),
@@ -238,8 +238,8 @@ class Daylight(Program):
         )
 
     def _of_accounts(self, home: Path, store: Store) -> tuple[Engine, CheckpointStorage, Workspaces]:
-        """Trainings run, and their files lie, with the Unix users who own them."""
-        # One who answers nothing may keep some threads waiting; others shall not miss them.
+        """Build the parts for Unix users: trainings run, and files are stored, as their owners."""
+        # A silent agent may keep some threads waiting; other users must not lack them.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "service"))
         agents = Agents(by_helper(Path(self.spawn_helper)))
         owner = lru_cache(OWNERS)(lambda number: store.experiment(number).owner)
@@ -268,7 +268,7 @@ def _identity(store: Store) -> Identity:
 async def _listening(
     home: Path, app: Application, service: Service, use: Activity, where: tuple[str, int], prefix: str = ""
 ) -> AsyncIterator[None]:
-    """A service that has begun its rounds and answers, and is found by its home, until the block ends."""
+    """Run a service that is started, announced in its home and listening, until the block ends."""
     host, port = where
     token = discovery.ensure_token(home)
     server = LimitedServer(app, use.strangers, max_body_size=SNAPSHOT_LIMIT)
@@ -289,7 +289,7 @@ async def _listening(
 
 
 async def _stay_announced(home: Path, token: str, announce: Callable[[], object]) -> None:
-    """Write again what somebody has deleted of the files by which this service is found, and hold a new lock file."""
+    """Restore deleted discovery files of this service, and lock a new lock file."""
     with ExitStack() as locks:
         while True:
             await asyncio.sleep(FOUND_S)
@@ -312,7 +312,7 @@ async def _stay_announced(home: Path, token: str, announce: Callable[[], object]
 
 @asynccontextmanager
 async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Something without an end that goes on until the block ends."""
+    """Run an endless task until the block ends."""
     task = asyncio.create_task(work)
     try:
         yield
@@ -337,7 +337,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run the service; exits 0 when it has ended in order, 1 with a sentence where it could not begin."""
+    """Run the service; exit 0 when it has ended normally, 1 with a message if it could not start."""
     try:
         Daylight.launch_instance(None if argv is None else list(argv))
     except (DaylightError, TraitError, OSError) as error:

@@ -1,6 +1,6 @@
-"""Copy a home's database to a file while it is in use, and put such a copy back.
+"""Copy a home's database to a file while it is in use, and restore such a copy.
 
-Standard library only. Snapshots, checkpoints, artifacts and logs are plain files, and no part of it.
+Standard library only. Snapshots, checkpoints, artifacts and logs are plain files, and not included.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _BUSY_S = 20.0
 
 
 class Contents(NamedTuple):
-    """What a database holds: how many experiments, and the newest one's number; 0 where there is none."""
+    """Number of experiments in a database, and the newest one's number; 0 if there is none."""
 
     experiments: int
     newest: int
 
 
 class Restored(NamedTuple):
-    """What was put back, where the database of before is now, and from which number on experiments are made."""
+    """Result of a restore: contents, where the old database is now, and the next experiment number."""
 
     contents: Contents
     before: Path | None
@@ -40,10 +40,10 @@ class Restored(NamedTuple):
 
 
 def back_up(home: Path, to: Path, *, force: bool = False) -> Contents:
-    """Copy the database of `home` to the file `to`, whole and verified, while a service may go on writing to it.
+    """Copy the database of `home` to the file `to`, verified, while a service may go on writing to it.
 
-    Raises NotFound where there is no database, and InvalidRequest where `to` exists (unless `force`), is that database
-    or cannot be written.
+    Raises NotFound if there is no database, and InvalidRequest if `to` exists (unless `force`), is that database or
+    cannot be written.
     """
     database = home / DATABASE
     if not database.is_file():
@@ -62,9 +62,9 @@ def back_up(home: Path, to: Path, *, force: bool = False) -> Contents:
 
 
 def restore(home: Path, file: Path) -> Restored:
-    """Make a copy that `back_up` has made the database of `home`; the one of before is kept beside it.
+    """Replace the database of `home` by a copy that `back_up` made; the old one is kept next to it.
 
-    Raises NotFound where there is no such file, InvalidRequest where it is no database that this version can use, and
+    Raises NotFound if there is no such file, InvalidRequest if it is no database that this version can use, and
     Conflict while a service runs.
     """
     if not file.is_file():
@@ -87,14 +87,14 @@ def restore(home: Path, file: Path) -> Restored:
 
 @contextlib.contextmanager
 def _copied(database: Path, to: Path) -> Iterator[tuple[Path, Contents]]:
-    """A verified copy beside `to`, in one file and on the disk, which is gone afterwards unless it was renamed."""
-    descriptor, name = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name}-")  # its owner's alone
+    """Yield a verified, durable single-file copy next to `to`, deleted afterwards unless it was renamed."""
+    descriptor, name = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name}-")  # readable by its owner alone
     os.close(descriptor)
     copy = Path(name)
     try:
         with _opened(database, "rw") as source, _opened(copy, "rw") as target:
             source.backup(target)
-            target.execute("PRAGMA journal_mode = DELETE")  # else it would be of three files
+            target.execute("PRAGMA journal_mode = DELETE")  # else it would consist of three files
             _verify(target, database)
             contents = _contents(target)
         with copy.open("rb") as file:
@@ -130,13 +130,16 @@ def _contents(database: sqlite3.Connection) -> Contents:
 
 
 def _put_away(database: Path) -> Path | None:
-    """Give a database, damaged or not, another name, by which it stays when it is replaced; nobody uses it."""
+    """Give a database, damaged or not, a second name under which it stays when it is replaced.
+
+    The database must not be in use.
+    """
     if not database.exists():
         return None
     away = _free(database.with_name(f"{database.name}.before-{time.strftime('%Y%m%d-%H%M%S')}"))
     with contextlib.suppress(sqlite3.Error), _opened(database, "rw") as whole:
         whole.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    for suffix in ("-wal", "-shm"):  # what is left of the log would be played into the database that follows
+    for suffix in ("-wal", "-shm"):  # a leftover log would be replayed into the next database
         with contextlib.suppress(FileNotFoundError):
             database.with_name(database.name + suffix).rename(away.with_name(away.name + suffix))
     os.link(database, away)

@@ -1,4 +1,4 @@
-"""What can compute on this machine: the one file that knows NVML and visible-device variables."""
+"""Detect compute devices of this machine; the only module that uses NVML and visible-device variables."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.resources import Node
 
-# The variable by which a process is shown only some devices, by the kind of slot.
+# The variable that limits the devices visible to a process, by the kind of slot.
 _VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "rocm": "HIP_VISIBLE_DEVICES"}
 
 
 def cores() -> int:
-    """How many cores this process may use (its affinity, not the machine's count)."""
+    """Return the number of cores that this process may use (its affinity, not the machine's count)."""
     return len(os.sched_getaffinity(0))
 
 
 def _cuda_names() -> list[str]:
-    """The NVIDIA devices that this process may use, by name; none where there is no driver or no NVML.
+    """Return the names of NVIDIA devices that this process may use; empty without a driver or NVML.
 
     NVML lists every device of the machine, so a CUDA_VISIBLE_DEVICES that we were started with is honoured here.
     """
@@ -43,7 +43,7 @@ def _cuda_names() -> list[str]:
 
 
 def _allowed(kind: str) -> list[str] | None:
-    """The devices that this process was limited to, in order; None where it was not."""
+    """Return the devices that this process was limited to, in order; None if it was not limited."""
     text = os.environ.get(_VISIBLE[kind])
     return None if text is None else [id.strip() for id in text.split(",") if id.strip() not in ("", "-1")]
 
@@ -60,10 +60,10 @@ def _override() -> int | None:
 
 
 def local_node() -> Node:
-    """This machine as a node: a slot a GPU where there are some, else a slot a core.
+    """Return this machine as a node: a slot per GPU if there are any, else a slot per core.
 
-    `DAYLIGHT_SLOTS` says how many slots to offer: fewer GPUs than there are, or any number of CPU slots.
-    Raises InvalidRequest when it is no positive number.
+    `DAYLIGHT_SLOTS` sets how many slots to offer: fewer GPUs than there are, or any number of CPU slots. Raises
+    InvalidRequest if it is no positive number.
     """
     names, wanted = _cuda_names(), _override()
     kind = "cuda" if names else "cpu"
@@ -81,7 +81,7 @@ def local_node() -> Node:
 
 
 def visible(kind: str, slots: Sequence[int]) -> dict[str, str]:
-    """The environment that shows a process these slots' devices and no others; empty for CPU slots."""
+    """Return variables that show a process only these slots' devices; empty for CPU slots."""
     if kind not in _VISIBLE:
         return {}
     allowed = _allowed(kind)

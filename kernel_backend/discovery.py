@@ -1,8 +1,8 @@
-"""Finding the user's service, and starting it where there is none: `service.json`, `token` and the lock.
+"""Find the user's service, and start one if there is none: `service.json`, `token` and the lock.
 
-One service a home (DAYLIGHT_HOME). Who holds the lock on `service.lock` is the service; `service.json` says
-where it listens, and `token` (0600) lets its owner in. Standard library and psutil only: every kernel
-imports this.
+There is one service per home (DAYLIGHT_HOME). The process that holds the lock on `service.lock` is the service;
+`service.json` says where it listens, and `token` (0600) authenticates its owner. Standard library and psutil only, as
+every kernel imports this.
 """
 
 from __future__ import annotations
@@ -31,43 +31,41 @@ from kernel_backend.home import writing
 START_LIMIT = 30.0  # seconds that a service may take until it listens
 END_LIMIT = 60.0  # and until it has ended
 LOG_LIMIT = 5_000_000  # bytes of service.log, beyond which it is begun anew
-# What tells an interpreter with the [server] extra, and what of a kernel's environment is not for a service.
+# Modules of the [server] extra, and variables of a kernel that a service must not inherit.
 # With DAYLIGHT_ATTEMPT, the mark of an attempt's processes, it would be ended with the attempt that started it.
 _NEEDED = ("alembic", "sqlalchemy", "tornado", "traitlets")
 _KERNEL_ONLY = ("MPLBACKEND", "JPY_PARENT_PID", "JPY_SESSION_NAME", "DAYLIGHT_ATTEMPT")
 
 
 class CannotStart(ServiceUnreachable):
-    """No service runs, and trying again would not help."""
+    """Error: no service runs, and trying again would not help."""
 
 
 class Address(NamedTuple):
-    """Where a service listens and what lets its owner in; `pid` is 0 where it was given by hand."""
+    """Address and token of a service; `pid` is 0 if it was configured by hand."""
 
     url: str
     token: str
     pid: int = 0
-    user: int | None = None  # the Unix user that it runs as, where that is known
+    user: int | None = None  # the Unix user that it runs as, if known
 
     @property
     def trusted(self) -> frozenset[int]:
-        """Whose processes may be sent the token: the service's, and those who can read it here without being told."""
+        """Return the users whose processes may receive the token: the service's, and its readers on this machine."""
         return frozenset({0, os.getuid(), *([] if self.user is None else [self.user])})
 
     @property
     def encrypted(self) -> bool:
-        """Whether a certificate tells who listens, so that it does not matter whose process it is."""
+        """Return True if a certificate authenticates the listener, so that its process does not matter."""
         return self.url.startswith("https:")
 
 
 def find(home: Path | None = None) -> Address | None:
-    """The running service of this home; None where none runs on this machine.
+    """Return the running service of this home; None if none runs on this machine.
 
-    Without a home it is the one that this process is told of by a hub (DAYLIGHT_URL), else that of the person's own
-    home.
-
-    The process is checked, not only the file: a token must never go to whoever took a dead service's port. Whose
-    process then really listens there is looked up for each connection (`peers`).
+    Without a home it is the one that a hub configures for this process (DAYLIGHT_URL), else that of the user's own
+    home. The process is checked, not only the file: a token must never go to a process that took a dead service's port.
+    The owner of the process that listens there is checked for each connection (`peers`).
     """
     if home is None and (given := _given()) is not None:
         return given
@@ -82,10 +80,10 @@ def find(home: Path | None = None) -> Address | None:
 
 
 def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
-    """The running service of this home, started if need be; it outlives this process.
+    """Return the running service of this home, starting it if needed; it outlives this process.
 
-    Of two that start at once one gets the lock and the other goes away: both callers find the same one.
-    Raises CannotStart, with the end of its log where it could not start.
+    Of two that start at once one gets the lock and the other exits: both callers find the same one. Raises CannotStart,
+    with the end of its log, if it could not start.
     """
     if found := find(home):
         return found
@@ -98,7 +96,7 @@ def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
         code = process.poll()
         if code:
             raise CannotStart(f"Daylight's service could not start. {_last_words(home)}")
-        if code == 0:  # it found the lock held: by one that will be found soon, or by one on its way out
+        if code == 0:  # it found the lock held: by a service about to be announced, or one about to exit
             process = _spawn(home)
         time.sleep(0.05)
     raise CannotStart(f"Daylight's service did not start within {limit:g} s. {_last_words(home)}")
@@ -106,7 +104,7 @@ def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
 
 @contextmanager
 def lock(home: Path) -> Iterator[bool]:
-    """True within, if this process may be the service of this home; the lock ends with the process.
+    """Yield True if this process may be the service of this home; the lock ends with the process.
 
     Raises HomeUnusable.
     """
@@ -122,7 +120,7 @@ def lock(home: Path) -> Iterator[bool]:
 
 
 def end(home: Path, limit: float = END_LIMIT) -> None:
-    """Have the service of this home end, where one runs on this machine; raises CannotStart if it does not."""
+    """End the service of this home, if one runs on this machine; raise CannotStart if it does not end."""
     deadline = time.monotonic() + limit
     told = 0
     while not _lock_is_free(home):
@@ -136,7 +134,7 @@ def end(home: Path, limit: float = END_LIMIT) -> None:
 
 
 def ensure_token(home: Path) -> str:
-    """The token of this home, made at first use; to be called by the holder of the lock."""
+    """Return the token of this home, created at first use; only for the holder of the lock."""
     token = _read(home / "token")
     if not token:
         token = secrets.token_urlsafe(32)
@@ -145,9 +143,9 @@ def ensure_token(home: Path) -> str:
 
 
 def announce(home: Path, host: str, port: int, prefix: str = "", token: str = "") -> Address:
-    """Write where this process listens, and which interpreter can serve; the address clients will find.
+    """Write where this process listens, and its interpreter; return the address for clients.
 
-    `token` is the home's, should its file have gone since it was read.
+    `token` is the home's, in case its file has gone since it was read.
     """
     if token and _read(home / "token") != token:
         write_private(home / "token", token)
@@ -160,7 +158,7 @@ def announce(home: Path, host: str, port: int, prefix: str = "", token: str = ""
 
 
 def announced(home: Path, token: str) -> bool:
-    """Return whether this process is found by its home; raises Conflict where another service is found there."""
+    """Return whether clients find this process by its home; raise Conflict if they find another service."""
     noted = _noted(home)
     if noted is None or noted.machine != socket.gethostname() or not process_identity.alive(noted.pid, noted.started):
         return False
@@ -170,20 +168,20 @@ def announced(home: Path, token: str) -> bool:
 
 
 def withdraw(home: Path) -> None:
-    """Take back what `announce` wrote, if it is this process's own."""
+    """Delete what `announce` wrote, if it is this process's own."""
     noted = _noted(home)
     if noted is not None and noted.pid == os.getpid():
         (home / "service.json").unlink(missing_ok=True)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Make the file whole, at once, and readable by its owner alone."""
+    """Write a file atomically, readable by its owner alone."""
     with replacing(path, mode=0o600, durable=False) as file:
         file.write(text.encode())
 
 
 class _Noted(NamedTuple):
-    """The content of `service.json`."""
+    """Content of `service.json`."""
 
     pid: int
     started: float  # seconds after the machine's boot
@@ -194,7 +192,7 @@ class _Noted(NamedTuple):
 
 
 def _given() -> Address | None:
-    """Where a hub has its service, this notebook server's own token, and whose processes may be told it."""
+    """Return the address of a hub's service from the environment, with this notebook server's own token."""
     url = os.environ.get("DAYLIGHT_URL", "").rstrip("/")
     token = os.environ.get("DAYLIGHT_TOKEN") or os.environ.get("JUPYTERHUB_API_TOKEN", "")
     user = os.environ.get("DAYLIGHT_SERVICE_UID", "")
@@ -245,7 +243,7 @@ def _lock_is_free(home: Path) -> bool:
 
 
 def _interpreter(home: Path) -> str:
-    """One that can run a service: this one, or the one that a service of this home was last run by."""
+    """Return an interpreter that can run a service: this one, or the one that last ran this home's."""
     if all(importlib.util.find_spec(name) for name in _NEEDED):
         return sys.executable
     other = _read(home / "server-python")

@@ -1,4 +1,4 @@
-"""Write files atomically: under its name a file has its old content or its new one, never a part of it."""
+"""Write files atomically: a file has its old content or its new one, never a part of it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-TEMPORARY = ".writing-"  # what the names of unfinished files begin with
+TEMPORARY = ".writing-"  # prefix of the names of unfinished files
 
 
 @contextlib.contextmanager
 def replacing(path: Path, *, mode: int | None = None, durable: bool = True) -> Iterator[IO[bytes]]:
-    """Open a file that takes the place of `path` when the block has ended; an error leaves nothing of it.
+    """Open a file that replaces `path` when the block has ended; an error leaves nothing of it.
 
-    `mode` are its permissions, by default those that the umask allows. A durable file outlives a crash of the machine.
+    `mode` is its permissions, by default those that the umask allows. A durable file outlives a crash of the machine.
     """
     temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
     try:
-        # Nobody else may open it before it has the permissions that it shall have.
+        # No other user may open it before it has its final permissions.
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
         with os.fdopen(descriptor, "wb") as file:
             if mode is not None:
@@ -39,7 +39,7 @@ def replacing(path: Path, *, mode: int | None = None, durable: bool = True) -> I
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names in a folder durable: those of files that were made, renamed or removed there."""
+    """Make entries of a folder durable: files that were created, renamed or removed there."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""One family of errors: each knows its HTTP status, says what happened, where, and what to do next."""
+"""Define the error classes: each has an HTTP status, and says what happened, where, and what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kernel_backend.printable import harmless
 
 
 class DaylightError(Exception):
-    """Whatever Daylight tells a person about; `details` travel as JSON beside the message."""
+    """Base class of errors shown to users; `details` travel as JSON next to the message."""
 
     http_status = 500
 
@@ -18,118 +18,118 @@ class DaylightError(Exception):
         self.details = details
 
     def to_json(self) -> dict[str, Any]:
-        """The body of an HTTP error: `{"error": NAME, "message": TEXT, "details": {...}}`."""
+        """Return the body of an HTTP error: `{"error": NAME, "message": TEXT, "details": {...}}`."""
         return {"error": type(self).__name__, "message": self.message, "details": self.details}
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows in place of a traceback, which would lead through our files and not the person's."""
+        """Return what IPython shows instead of a traceback, which would lead through our files, not the user's."""
         return harmless(f"{type(self).__name__}: {self.message}").splitlines()
 
 
 class InvalidRequest(DaylightError):
-    """A value that cannot be: the message holds it, and the nearest one that can."""
+    """Error: a value is invalid; the message holds it, and the nearest valid one."""
 
     http_status = 400
 
 
 class OtherVersion(InvalidRequest):
-    """Two versions of Daylight do not understand each other; the message names both, and what to do."""
+    """Error: two versions of Daylight are incompatible; the message names both, and what to do."""
 
 
 class InvalidDefinition(InvalidRequest):
-    """The cell is not a definition: syntax, a missing role, a hyperparameter without a value."""
+    """Error: the cell is no definition: syntax, a missing role, a hyperparameter without a value."""
 
 
 class CaptureError(InvalidRequest):
-    """What the cell needs cannot be taken along; `details["problems"]` lists all of it at once."""
+    """Error: values that the cell needs cannot be captured; `details["problems"]` lists all of them."""
 
 
 class ImpossibleAsk(InvalidRequest):
-    """More slots than there are; the message names the largest gang."""
+    """Error: more slots were requested than exist; the message names the largest gang."""
 
 
 class Unauthenticated(DaylightError):
-    """No token, or a wrong one."""
+    """Error: the token is missing or wrong."""
 
     http_status = 401
 
 
 class Forbidden(DaylightError):
-    """It is known who asks, and he may not."""
+    """Error: the caller is authenticated, but not permitted."""
 
     http_status = 403
 
 
 class NotFound(DaylightError):
-    """There is no such thing, or none that you may see."""
+    """Error: the object does not exist, or the user may not see it."""
 
     http_status = 404
 
 
 class Conflict(DaylightError):
-    """The thing is in a state that does not allow this; the message names the state."""
+    """Error: the object's state does not allow this; the message names the state."""
 
     http_status = 409
 
 
 class NoEnvironment(Conflict):
-    """An interpreter or an environment that cannot be had; the message names what is missing, and the way out."""
+    """Error: an interpreter or environment is unavailable; the message names what is missing, and a remedy."""
 
 
 class Fenced(Conflict):
-    """An older attempt speaks after a newer one was made: it must exit."""
+    """Error: a newer attempt exists, so this older one must exit."""
 
 
 class TooLarge(DaylightError):
-    """A request body beyond its limit."""
+    """Error: a request body exceeds its limit."""
 
     http_status = 413
 
 
 class ServiceUnreachable(DaylightError):
-    """No service answers; the message says how to start one."""
+    """Error: no service answers; the message says how to start one."""
 
     http_status = 503
 
 
 class HomeUnusable(DaylightError):
-    """The folder that Daylight keeps its files in cannot be made or written; trying again would not help."""
+    """Error: Daylight's home cannot be created or written; trying again would not help."""
 
     http_status = 503
 
 
 class ExperimentFailed(DaylightError):
-    """Raised to whoever waits for an experiment that failed, with the user's own frames."""
+    """Error: the experiment waited for has failed; holds the user's own frames."""
 
     http_status = 500
 
 
 class SearchFailed(DaylightError):
-    """A search of the person's own raised, did not answer in time, or answered with what is no answer."""
+    """Error: a user's search class raised, did not answer in time, or gave an invalid answer."""
 
     http_status = 500
 
 
 class NotFinite(DaylightError):
-    """The loss of a training is nan or infinite, and stays so."""
+    """Error: the loss of a training is nan or infinite, and stays so."""
 
     http_status = 500
 
 
 class CheckpointDamaged(DaylightError):
-    """A digest, a shape or a part does not agree with the manifest."""
+    """Error: a digest, a shape or a part differs from the manifest."""
 
     http_status = 500
 
 
 class PlaceUnavailable(DaylightError):
-    """The folder or store of checkpoints cannot be read or written just now: repeat it later."""
+    """Error: the checkpoint storage cannot be read or written just now; retry later."""
 
     http_status = 503
 
 
 class CheckpointFailed(DaylightError):
-    """The last checkpoint of a training could not be written."""
+    """Error: the last checkpoint of a training could not be written."""
 
     http_status = 507
 
@@ -142,7 +142,7 @@ def _family(parent: type[DaylightError]) -> dict[str, type[DaylightError]]:
 
 
 def from_json(body: dict[str, Any], status: int) -> DaylightError:
-    """The error that `to_json` described, as the client raises it again; unknown names become DaylightError."""
+    """Return the error that `to_json` described, for the client to raise; unknown names become DaylightError."""
     kind = _family(DaylightError).get(str(body.get("error")), DaylightError)
     error = kind(str(body.get("message", f"HTTP {status}")), **body.get("details", {}))
     error.http_status = status

@@ -1,4 +1,4 @@
-"""What is other about a service that JupyterHub runs: where it listens, whom it knows, and what groups may have."""
+"""Run as a JupyterHub service: where it listens, how it authenticates users, and groups' quotas."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kernel_backend.identity.servers import HubServers
 from kernel_backend.model.cluster.directory import Directory
 from kernel_backend.model.cluster.servers import Server
 
-READ_S = 30.0  # between looks at the hub's groups
+READ_S = 30.0  # between reads of the hub's groups
 SERVERS_S = 10.0  # and at its notebook servers
 SECRETS = ("JUPYTERHUB_API_TOKEN", "JPY_API_TOKEN")
 FILE = "hub.json"  # in the home: the directory as it was read last
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class UnderHub:
-    """The hub as its environment describes it; raises InvalidRequest where this is no service of a hub."""
+    """Hub as described by the environment; raises InvalidRequest unless this process is a hub's service."""
 
     def __init__(self, age: int, home: Path) -> None:
         url = urlsplit(os.environ.get("JUPYTERHUB_SERVICE_URL", ""))
@@ -46,8 +46,8 @@ class UnderHub:
         self.host, self.port, self.prefix = url.hostname, url.port, prefix.rstrip("/")
         # No page of ours needs the stream, and pages of notebook servers on the same host shall not have it.
         auth = HubOAuth(cache_max_age=age, allow_websocket_cookie_auth=False)
-        _ = auth.api_token, auth.oauth_client_id, auth.access_scopes  # read while they are there
-        for name in SECRETS:  # what is started from here on is other people's
+        _ = auth.api_token, auth.oauth_client_id, auth.access_scopes  # read them before they are removed
+        for name in SECRETS:  # processes started from here on run other users' code
             os.environ.pop(name, None)
         self.identity = HubIdentity(auth)
         self.browsers = HubBrowsers(auth, self.identity)
@@ -57,17 +57,17 @@ class UnderHub:
 
     @property
     def url(self) -> str:
-        """Where launchers reach the service: where it stays, however often it is started anew."""
+        """Return the URL of the service for launchers, stable over restarts."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}{self.prefix}"
 
     @property
     def pages(self) -> list[tuple[str, type[RequestHandler]]]:
-        """Where the hub sends browsers back to."""
+        """Return the handlers for the URL that the hub redirects browsers to."""
         return [("/oauth_callback", self.browsers.callback())]
 
     async def keep_telling(self, give: Callable[[Directory], None], every: float = READ_S) -> None:
-        """Give the directory, and again whenever it has changed; no end. While the hub is away it stays as it was."""
+        """Pass on the directory, and again after every change, forever; while the hub is away it stays unchanged."""
         before: Directory | None = None
 
         async def look() -> None:
@@ -82,7 +82,7 @@ class UnderHub:
         await _again_and_again(look, "groups and quotas", every)
 
     async def keep_counting(self, give: Callable[[tuple[Server, ...]], None], every: float = SERVERS_S) -> None:
-        """Give the notebook servers that hold slots; no end. While the hub is away those stay that were there."""
+        """Pass on the notebook servers that hold slots, forever; while the hub is away they stay unchanged."""
 
         async def look() -> None:
             give(await self.servers.read())
@@ -90,7 +90,7 @@ class UnderHub:
         await _again_and_again(look, "notebook servers", every)
 
     async def counted(self) -> tuple[Server, ...]:
-        """The notebook servers that hold slots now; none, and a line in the log, where the hub does not answer."""
+        """Return the notebook servers that hold slots; empty, with a log line, if the hub does not answer."""
         try:
             return await self.servers.read()
         except ServiceUnreachable as error:
@@ -100,13 +100,13 @@ class UnderHub:
     async def _keep(self, directory: Directory) -> None:
         try:
             await asyncio.to_thread(write_private, self._kept, json.dumps(directory.to_json()))
-        except OSError as error:  # a full disk; what the hub says is in force all the same
+        except OSError as error:  # a full disk; the hub's directory applies all the same
             _log.warning("%s cannot be written: %s", self._kept, error)
 
     async def first(self) -> Directory:
-        """The directory to begin with: the hub's, else the one that was read last; raises ServiceUnreachable.
+        """Return the initial directory: the hub's, else the last one read; raise ServiceUnreachable.
 
-        A service that knew of no limits would hand out everything.
+        A service without limits would hand out everything.
         """
         try:
             return await self._directory.read()
@@ -125,7 +125,7 @@ class UnderHub:
 
 
 async def _again_and_again(look: Callable[[], Awaitable[None]], what: str, every: float) -> None:
-    """Look again and again, whatever comes of it: a look that fails must not be the last."""
+    """Call `look` periodically; an error is logged and does not end the loop."""
     failed = False
     while True:
         try:

@@ -1,6 +1,6 @@
-"""A likeness of a folder in which some files are others: links to all else, so that nothing of it is touched.
+"""Create an overlay of a folder in which some files are replaced: links to all else leave it untouched.
 
-A training that stands in it reads the files of then by the relative paths that its code has always used.
+A training in the overlay reads the old files by the relative paths that its code has always used.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-ENTRIES = 20_000  # that are made one by one; folders beyond them are links as a whole
+ENTRIES = 20_000  # created one by one; folders beyond them become whole links
 _WHOLE = ("node_modules", "__pycache__")  # and those that begin with a dot
 
 
 class Overlay(NamedTuple):
-    """Where `cwd` is once more, and whether some folders in it are links as a whole, which walks do not enter."""
+    """Overlay of `cwd`, and whether some folders in it are whole links, which directory walks do not enter."""
 
     cwd: Path
     linked: bool
 
 
 def overlay(cwd: Path, targets: Mapping[str, Path], copies: Mapping[str, Path], folder: Path) -> Overlay:
-    """`cwd` once more, below a new `folder`: paths in `targets`, relative to it, lead elsewhere; `copies` are copied.
+    """Create an overlay of `cwd` below a new `folder`: relative paths in `targets` lead elsewhere, `copies` are copied.
 
-    Folders in `cwd` and in what the targets lead to are real ones (`os.walk` enters no links) and their files are
-    links, so that what is written into a file goes through, and what is made, renamed or deleted stays below `folder`.
-    Above `cwd` everything is a link, up to the root of the file system, so that `../data` is found, too.
+    Folders in `cwd`, and in folders that the targets lead to, are real ones (`os.walk` enters no links), and their
+    files are links. So writes into an existing file go through, and files created, renamed or deleted stay below
+    `folder`. Above `cwd` everything is a link, up to the root of the file system, so that `../data` is found, too.
     """
     cwd = cwd.resolve()
     made = _Tree(folder.resolve())
@@ -41,13 +41,13 @@ def overlay(cwd: Path, targets: Mapping[str, Path], copies: Mapping[str, Path], 
 
 
 def overlay_of(cwd: Path, folder: Path) -> Path:
-    """Where `overlay` has put it."""
+    """Return the overlay's folder for `cwd`."""
     cwd = cwd.resolve()
     return folder / cwd.relative_to(cwd.anchor)
 
 
 def can_be_led(name: str, place: str, cwd: str) -> bool:
-    """Whether what is named so in `cwd` can be led to a place by links: `cwd` itself, and above it, cannot be."""
+    """Return True if this path in `cwd` can be redirected by links; `cwd` itself and folders above it cannot."""
     if name.startswith(("/", "~")) or "://" in name or not os.path.isabs(place):
         return False
     return not set(Path(os.path.relpath(os.path.join(cwd, name), cwd)).parts) <= {".."}
@@ -58,18 +58,18 @@ def _absolute(cwd: Path, path: str) -> Path:
 
 
 class _Tree:
-    """A tree of folders and links. No link in it is ever written through."""
+    """Tree of folders and links; no link in it is ever written through."""
 
     def __init__(self, root: Path) -> None:
         self._root, self._left, self.linked = root, ENTRIES, False
 
     def at(self, path: Path) -> Path:
-        """Where the likeness of a path is."""
+        """Return the path's location in the overlay."""
         return self._root / path.relative_to(path.anchor)
 
     def mirror(self, path: Path, source: Path) -> None:
-        """Have the likeness of `path` be a folder like `source`."""
-        self.cleared(path).mkdir()  # fails sooner than it follows a link
+        """Create the overlay of `path` as a folder like `source`."""
+        self.cleared(path).mkdir()  # fails rather than follow a link
         queue = deque([(self.at(path), _entries(source))])
         while queue:
             place, entries = queue.popleft()
@@ -85,14 +85,14 @@ class _Tree:
                     queue.append((place / entry.name, inside))
 
     def lead(self, path: Path, target: Path) -> None:
-        """Have the likeness of `path` be like a file or folder elsewhere."""
+        """Redirect `path` in the overlay to a file or folder elsewhere."""
         if target.is_dir():
             self.mirror(path, target)
         else:
             self.cleared(path).symlink_to(target.absolute())
 
     def cleared(self, path: Path) -> Path:
-        """Where the likeness of a path is, with nothing there any more."""
+        """Return the path's location in the overlay after removing its content."""
         self._open(path.parent)
         place = self.at(path)
         if place.is_symlink():
@@ -102,14 +102,14 @@ class _Tree:
         return place
 
     def _open(self, path: Path) -> None:
-        """Have the likeness of `path` be a folder, with links to what is in it, and of all above."""
+        """Make the overlay of `path`, and of all parents, a real folder with links to its entries."""
         if path != path.parent:
             self._open(path.parent)
         place = self.at(path)
         if place.is_dir() and not place.is_symlink():
             return
         source = path
-        if place.is_symlink():  # to a folder that is seen elsewhere, perhaps
+        if place.is_symlink():  # perhaps to a redirected folder
             source = place.resolve()
             place.unlink()
         place.mkdir(parents=True)
@@ -121,10 +121,10 @@ def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as found:
             return sorted(found, key=lambda entry: entry.name)
-    except OSError:  # gone, or not for us to read: what is known of it is led to all the same
+    except OSError:  # gone or unreadable: explicit targets below it still work
         return []
 
 
 def _is_link(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a link whatever is in it: files, links, and folders that no training reads."""
+    """Return True if the entry becomes a link as a whole: files, links, and folders that no training reads."""
     return not entry.is_dir(follow_symlinks=False) or entry.name.startswith(".") or entry.name in _WHOLE

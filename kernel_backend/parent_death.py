@@ -1,4 +1,4 @@
-"""What a process asks of the kernel for itself: to end with the one that it works for, to be looked into by nobody."""
+"""Set kernel options of this process: die with the parent, and hide memory from other processes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _PR_SET_DUMPABLE = 4
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel kill this process when `parent` dies, which has started it.
+    """Make the kernel kill this process when `parent`, which started it, dies.
 
-    More exactly: when the thread dies that has started it.
+    More exactly: when the thread that started it dies.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the kernel knew
+    if os.getppid() != parent:  # it died before the option was set
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def keep_to_itself() -> None:
-    """Have the kernel show environment and memory of this process to root alone, and to no other process of its user.
+    """Hide environment and memory of this process from all but root, also from the same user's processes.
 
-    What it starts is as open as ever.
+    Child processes are not affected.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""Which process a pid once meant: pids are given out again, so the moment of its start is written down beside it."""
+"""Identify a process by pid and start time, as pids are reused."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import psutil
 
 
 def started(pid: int) -> float:
-    """When this process began, in seconds after the machine's boot: a clock that is set does not change it.
+    """Return the process's start time in seconds after boot, which setting the clock does not change.
 
     Raises psutil.NoSuchProcess.
     """
-    # The kernel tells the boot in whole seconds, reckoned from a clock that is being corrected: between two looks it
-    # may move by one. It must be the same on both sides of the look at the process, which is told from the epoch on.
+    # The kernel reports the boot in whole seconds, computed from a clock under correction: between two reads it
+    # may move by one. It must be equal before and after reading the process's start, which counts from the epoch.
     while True:
         boot = psutil.boot_time()
         since_boot = psutil.Process(pid).create_time() - boot
@@ -20,7 +20,7 @@ def started(pid: int) -> float:
 
 
 def alive(pid: int, since: float) -> bool:
-    """Whether the process that had this pid and this start still runs (a zombie does not)."""
+    """Return True if the process with this pid and start time still runs (a zombie does not)."""
     try:
         return abs(started(pid) - since) < 1 and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""How long a client goes on trying to reach its service, and what it says of it meanwhile."""
+"""Reconnect a client to its service, with growing pauses and a message."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from dataclasses import replace
 from kernel_backend.errors import ServiceUnreachable
 from kernel_backend.retry import RetryPolicy
 
-SILENCE_S = 3.0  # of trying again before a word is said about it
+SILENCE_S = 3.0  # of trying again before a message is shown
 RETRY = RetryPolicy((0.05, 0.1, 0.2, 0.5, 1.0, 2.0))
 
 Say = Callable[[str], None]
 
 
 def remedy() -> str:
-    """What to do about a service that is not there: one's own can be started, a hub's is its admins' affair."""
+    """Return what to do about a missing service: start one's own, or contact a hub's admins."""
     url = os.environ.get("DAYLIGHT_URL")
     return f"the hub runs it, at {url}: try again later, or tell its admins" if url else "start it with: daylight serve"
 
 
 def to_stderr(text: str) -> None:
-    """Say it to whoever reads a terminal or a cell's output."""
+    """Print a message to the terminal or the cell's output."""
     print(text, file=sys.stderr, flush=True)
 
 
 class Reconnection:
-    """Pauses that grow; nothing is said of a service that is back within seconds."""
+    """Growing pauses between tries; no message is shown if the service returns within seconds."""
 
     def __init__(self, seconds: float, say: Say) -> None:
         self._began = time.monotonic()
@@ -37,7 +37,7 @@ class Reconnection:
         self._waits, self._said = replace(RETRY, limit=seconds).waits(), False
 
     def wait(self, error: Exception) -> None:
-        """Sleep until the next try; raises ServiceUnreachable when patience is at its end."""
+        """Sleep until the next try; raise ServiceUnreachable when the time is up."""
         pause = next(self._waits, None)
         if pause is None:
             raise _unreachable(error) from error

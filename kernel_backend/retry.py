@@ -1,4 +1,4 @@
-"""Retry policies: how long to pause before each further try, and when to give up."""
+"""Define retry policies: how long to pause before each further try, and when to give up."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RetryPolicy:
     limit: float = math.inf
 
     def pause(self, failures: int) -> float:
-        """Return the seconds before the next try after so many failures in a row; 0 before the first."""
+        """Return the seconds before the next try after this many consecutive failures; 0 before the first."""
         return self.pauses[min(failures, len(self.pauses)) - 1] if failures else 0.0
 
     def waits(self) -> Iterator[float]:

@@ -1,4 +1,4 @@
-"""The list of routes that the service serves, and which of them the Jupyter server passes on for its pages."""
+"""List the service's routes, and those that the Jupyter server passes on for its pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kernel_backend.model.views.overview import CheckpointInfo, LogChunk, NodeUs
 from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, SearchStatus
 from kernel_backend.spec.resume import Resumption
 
-# What stands for a part of a path, and which text it may be.
+# Placeholders in paths, and the text that each matches.
 PARTS = {
     "number": r"[0-9]{1,9}",
     "trial": r"[0-9]{1,9}",
@@ -38,7 +38,7 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Operation:
-    """One method of a route. `answer` is a record, `{name: record}` for a list of them, or a media type."""
+    """Method of a route; `answer` is a record, `{name: record}` for a list of them, or a media type."""
 
     answer: type[Record] | Mapping[str, type[Record]] | str | None = None
     body: type[Record] | str | None = None
@@ -51,7 +51,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A path such as `/api/experiments/{number}`, and what goes in and comes out of each of its methods."""
+    """Path such as `/api/experiments/{number}`, with the input and output of each method."""
 
     path: str
     operations: Mapping[str, Operation]

@@ -1,4 +1,4 @@
-"""What looks like a secret in a text: the one place that knows how they look. A finding never repeats the secret."""
+"""Detect likely secrets in a text; the only module with the patterns. A finding never repeats the secret."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import pairwise
 from kernel_backend.model.record import Value
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of `HF_TOKEN`, `hfToken`, `hf-token`
-# Words of names whose values are secrets, whatever they look like, and of those that may as well be a column's.
+# Words of names whose values are secrets, whatever they look like, and words that may also name a column.
 _STRONG = re.compile(
     r".*passw(?:or)?ds?|passphrase|.*secrets?|.*credentials?|pwd|(?:api|access|private|secret|auth)keys?"
 )
@@ -21,7 +21,7 @@ _OF_KEYS = {"api", "access", "private", "secret", "auth", "account", "service", 
 OVERRIDE = "daylight: not a secret"  # in a comment on the line
 _SHORTEST = 8  # characters of a variable's value that is looked for elsewhere
 
-# Kinds that tell themselves by how they begin; the text in front is looked for first, which is quick.
+# Kinds recognisable by their prefix, which is searched first, as that is quick.
 _TOKENS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
     (kind, begins, re.compile(pattern))
     for kind, begins, pattern in (
@@ -92,7 +92,7 @@ _HINTS = (
 _repr = reprlib.Repr()
 _repr.maxdict = _repr.maxlist = _repr.maxtuple = _repr.maxset = _repr.maxfrozenset = 1000
 _repr.maxstring = _repr.maxother = 20_000
-_LONGEST = 20_000  # characters of a line that is read as a whole; of longer ones what is around the telling words
+_LONGEST = 20_000  # characters of a line that is scanned as a whole; in longer ones only the text around hints is
 _AROUND = re.compile("(?:" + "|".join(map(re.escape, _HINTS)) + ")", _PATTERN)
 _BEFORE, _BEHIND = 100, 700
 _INNOCENT = re.compile(
@@ -103,7 +103,7 @@ _INNOCENT = re.compile(
     r"|none|null|true|false|todo|tbd|redacted|hidden|secret|password|token|(?:api)?_?key",
     _PATTERN | re.DOTALL,
 )
-_SENTENCE = re.compile(  # to be read by people: it has two spaces, and a capital, a stop or a word that binds others
+_SENTENCE = re.compile(  # prose: it has two spaces, and a capital, a stop or a function word
     r"(?=.*\s\S+\s).*?(?:^[A-Z][\w']*\s[a-z]|[.:?!,]\s*$|\b(?:the|an?|of|your|to|is|are|or|and|for|in|on|not|with|password|token|key|secret)\b).*",
     re.DOTALL,
 )
@@ -113,16 +113,15 @@ _PATH = re.compile(
 
 
 def is_code(name: str) -> bool:
-    """Whether the texts in a file of this name stand in quotes."""
+    """Return True if strings in a file of this name are quoted."""
     return name.endswith((".py", ".pyi", ".ipynb", ".json"))
 
 
 def find_secrets(text: str, known: Iterable[str] = (), code: bool = True) -> list[tuple[int, str]]:
-    """Line (from 1) and kind of all that looks like a secret: `[(3, "a GitHub token")]`, each line once.
+    """Return line (from 1) and kind of each likely secret: `[(3, "a GitHub token")]`, each line once.
 
-    `known` are secrets that are known to be such, whatever they look like. Placeholders ("...", "<token>") are none,
-    nor is what stands on a line with the comment `# daylight: not a secret`. Where the text is no `code`, values need
-    no quotes: `password: hunter2`.
+    `known` are secrets to find whatever they look like. Placeholders ("...", "<token>") do not count, nor do lines with
+    the comment `# daylight: not a secret`. If the text is not `code`, values need no quotes: `password: hunter2`.
     """
     telling = [(kind, pattern) for kind, begins, pattern in _TOKENS if begins in text]
     known = [secret for secret in known if secret in text]
@@ -144,12 +143,15 @@ def find_secrets(text: str, known: Iterable[str] = (), code: bool = True) -> lis
 
 
 def names_secret(name: str) -> bool:
-    """Whether a name says, by a whole word, that its value is a secret: `HF_TOKEN` does, `tokens` does not."""
+    """Return True if a whole word of the name means a secret: `HF_TOKEN` does, `tokens` does not."""
     return _strong(name) or any(_WEAK.fullmatch(word) for word in _words(name))
 
 
 def is_secret(name: str, value: object) -> bool:
-    """Whether name and value are those of a secret: numbers, switches, paths and, of a `key`, plain words are none."""
+    """Return True if name and value look like a secret; numbers, switches and paths never do.
+
+    Under a weak name such as `key`, a plain word or a short number as text is no secret either.
+    """
     if not names_secret(name):
         return False
     if isinstance(value, str | bytes):
@@ -177,7 +179,7 @@ def _may_be_one(value: str, strong: bool) -> bool:
 
 
 def known_secrets(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The values of this process's variables whose names say that they are secrets; paths and single words are none."""
+    """Return the values of this process's variables with secret names, except paths and single words."""
     named = (value for name, value in environment.items() if names_secret(name))
     return [
         value
@@ -187,13 +189,13 @@ def known_secrets(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def text_of(value: object) -> str:
-    """As much of a plain value as a person would have typed, in which a secret could be."""
+    """Return as much of a plain value as a user could have typed, which may contain a secret."""
     plain = isinstance(value, str | bytes | list | tuple | dict | set | frozenset) or is_dataclass(value)
     return _repr.repr(value) if plain else ""
 
 
 def _telling_parts(line: str, behind: str) -> Iterator[str]:
-    """What of a line may hold a secret, with the line `behind` it where the value stands there."""
+    """Yield the parts of a line that may hold a secret, with the next line if the value is there."""
     if len(line) <= _LONGEST:
         if _AROUND.search(line):
             yield f"{line} {behind.strip()[:_BEHIND]}" if _OPEN.search(line[-_BEHIND:]) else line
@@ -224,12 +226,12 @@ def _by_its_words(line: str, code: bool) -> str | None:
 
 
 def _fixed(literal: re.Match[str]) -> str:
-    """What a literal says itself: not what an f-string takes from elsewhere."""
+    """Return the fixed text of a literal, without the replacement fields of an f-string."""
     return re.sub(r"\{[^{}]*\}", "", literal["value"]) if "f" in literal["prefix"].lower() else literal["value"]
 
 
 def _is_one(name: str, value: str) -> bool:
-    """Whether a name and its value are a secret's. Of models' tokens (`eos_token`) the value must look drawn."""
+    """Return True if name and value look like a secret; values of vague names (`eos_token`) must look random."""
     if not _tells(value) or value.lower().strip("-_") == name.lower() or _PATH.fullmatch(value):
         return False
     vague = re.search(r"token|auth|credential|key_?id", name, re.IGNORECASE)
@@ -259,7 +261,7 @@ _OPTIONS = {
 
 
 def leaks_on_the_line(given: Mapping[str, Value], known: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the kind and a sentence for each hyperparameter, or option by its flag, that looks like a secret."""
+    """Yield kind and message for each hyperparameter, or option by its flag, that looks like a secret."""
     for name, value in given.items():
         found = find_secrets(f"{name} = {value!r}", known) if isinstance(value, str) else []
         if found and name in _OPTIONS:
@@ -270,5 +272,5 @@ def leaks_on_the_line(given: Mapping[str, Value], known: Sequence[str]) -> Itera
 
 
 def leak_text(place: str, kind: str, otherwise: str) -> str:
-    """Say where a secret is, and what to do; `otherwise` is what to do if it is none."""
+    """Format where a secret is, and what to do; `otherwise` is what to do if it is none."""
     return f"{place} holds what looks like {kind}. {_WAY_OUT}. If it is none, {otherwise}."

@@ -1,4 +1,4 @@
-"""The service's log, which is bounded while it is written: nobody who may knock at its door fills a disk with it."""
+"""Bound the service's log while it is written, so that no caller can fill a disk with it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import time
 from pathlib import Path
 from typing import TextIO
 
-LIMIT = 5_000_000  # bytes of service.log; what it said before stays in service.log.1
-OFTEN = 20  # times that the same is said
-PERIOD_S = 60.0  # within so long
-KINDS = 1000  # of warnings that are remembered
+LIMIT = 5_000_000  # bytes of service.log; older lines stay in service.log.1
+OFTEN = 20  # times that one kind of warning is logged
+PERIOD_S = 60.0  # within this period
+KINDS = 1000  # of warnings that are tracked
 
 
 class Seldom(logging.Filter):
-    """Lets a warning of one kind through so many times a minute, and counts the others in the next that comes.
+    """Filter that limits each kind of warning per minute, and reports the suppressed count with the next one.
 
-    Of tornado's own words all count: they are about whoever connects.
+    All of tornado's messages count, as they are caused by clients.
     """
 
     def __init__(self, often: int = OFTEN, period_s: float = PERIOD_S) -> None:
@@ -28,11 +28,11 @@ class Seldom(logging.Filter):
         self._said: dict[tuple[str, str], tuple[float, int]] = {}  # since when, and how often
 
     def __len__(self) -> int:
-        """Return how many kinds are remembered."""
+        """Return the number of kinds tracked."""
         return len(self._said)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to say it."""
+        """Return True if the record is to be logged."""
         if record.levelno < logging.WARNING and not record.name.startswith("tornado"):
             return True
         key, now = (record.name, str(record.msg)), time.monotonic()
@@ -50,7 +50,7 @@ class Seldom(logging.Filter):
 
 
 class ServiceLog(logging.StreamHandler[TextIO]):
-    """Writes to a stream; where that is `path`, begins it anew when it has become large."""
+    """Stream handler that truncates the log at `path` when it has become large."""
 
     def __init__(self, stream: TextIO, path: Path, limit: int = LIMIT) -> None:
         super().__init__(stream)

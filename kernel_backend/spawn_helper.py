@@ -1,4 +1,4 @@
-"""The one part of Daylight that is root: it starts the agent of a Unix user for the service, and does nothing else.
+"""Start agents of Unix users for the service; the one part of Daylight that is root does nothing else.
 
     python -P -m kernel_backend.spawn_helper --service-user daylight --group users
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 NAME_LIMIT = 256  # bytes of a request
-REQUEST_S = 5.0  # to say a name, once connected: meanwhile nobody else is served
+REQUEST_S = 5.0  # to send a name, once connected: meanwhile no other request is served
 NOBODY = 65534
 KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "LD_LIBRARY_PATH")  # of this program's own environment
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
@@ -33,7 +33,7 @@ _log = logging.getLogger("daylight.spawn_helper")
 
 
 class Rules(NamedTuple):
-    """For whom agents are started, and by which command, in which environment."""
+    """Rules for starting agents: permitted users, command and environment."""
 
     service_uid: int
     least_uid: int
@@ -43,11 +43,11 @@ class Rules(NamedTuple):
 
 
 class Refused(Exception):
-    """No agent is started; says why."""
+    """Error: no agent is started, with the reason."""
 
 
 def account(name: str, rules: Rules) -> pwd.struct_passwd:
-    """The account of this name; raises Refused where no agent may be started for it."""
+    """Return the account of this name; raise Refused if no agent may be started for it."""
     try:
         found = pwd.getpwnam(name)
     except (KeyError, ValueError):  # ValueError: a null character
@@ -63,7 +63,7 @@ def account(name: str, rules: Rules) -> pwd.struct_passwd:
 
 
 def serve(listening: socket.socket, rules: Rules) -> NoReturn:
-    """Answer one request after the other, for ever."""
+    """Answer one request after the other, forever."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # agents are never waited for: the kernel reaps them
     while True:
         connection, _ = listening.accept()
@@ -108,14 +108,14 @@ def _answer(connection: socket.socket, rules: Rules) -> str:
 
 
 def _become(user: pwd.struct_passwd, descriptor: int, rules: Rules) -> NoReturn:
-    """Give up everything that root is, for good, and be the user's agent. Whatever fails here ends the process."""
+    """Give up all of root's privileges for good, and become the user's agent; any failure ends the process."""
     try:
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.dup2(descriptor, 0)
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, 1)
-        os.dup2(nothing, 2)  # what a user's process says does not belong into root's log
+        os.dup2(nothing, 2)  # output of a user's process does not belong in root's log
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         os.initgroups(user.pw_name, user.pw_gid)
         os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
@@ -131,10 +131,10 @@ def _become(user: pwd.struct_passwd, descriptor: int, rules: Rules) -> NoReturn:
 
 
 def listen(path: Path, service_uid: int) -> socket.socket:
-    """The socket, which only the service's user can open; raises Refused where others could put theirs in its place."""
+    """Return a socket that only the service's user can open; raise Refused if others could replace it."""
     if not path.parent.exists():
         path.parent.mkdir(parents=True)
-        path.parent.chmod(0o755)  # whatever the umask: the service looks into it
+        path.parent.chmod(0o755)  # whatever the umask: the service must access it
     folder = path.parent.lstat()
     if not stat.S_ISDIR(folder.st_mode) or folder.st_uid != os.geteuid() or folder.st_mode & 0o022:
         raise Refused(f"{path.parent} must be a folder that nobody but its owner, root, can write to")
@@ -149,7 +149,7 @@ def listen(path: Path, service_uid: int) -> socket.socket:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Serve until ended; exits with a sentence where it may not begin."""
+    """Serve until ended; exit with a message if it may not start."""
     parser = argparse.ArgumentParser(prog="daylight-spawn-helper", description=__doc__.partition("\n")[0])
     parser.add_argument("--socket", type=Path, default=Path("/run/daylight/spawn.sock"), help="where it listens")
     parser.add_argument("--service-user", required=True, help="who alone may ask: the user that the service runs as")

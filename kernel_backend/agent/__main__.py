@@ -1,4 +1,4 @@
-"""`python -m kernel_backend.agent`: an agent of whoever runs it, for the service at the other end of its stdin."""
+"""Serve the service at the other end of stdin as the current user: `python -m kernel_backend.agent`."""
 
 from __future__ import annotations
 

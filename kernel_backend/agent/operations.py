@@ -1,4 +1,4 @@
-"""What an agent does for the service, a method an operation: all of it as its user, in that user's area."""
+"""Implement the operations of an agent, one method each: all as its user, in that user's workspace."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ T = TypeVar("T")
 
 
 class AgentOperations:
-    """The operations by their names. What they take is plain JSON, records as their own text; `body` is what follows.
+    """Operations by name.
 
-    An answer is whatever JSON can be made of, or Contents.
+    Arguments are plain JSON, records as their own text; `body` is the bytes that follow. An answer is anything that
+    converts to JSON, or Contents.
     """
 
     def __init__(self, home: Path, loop: asyncio.AbstractEventLoop) -> None:
@@ -36,7 +37,7 @@ class AgentOperations:
         self._places = CheckpointStorage(str(home / "checkpoints"))
 
     def hello(self, body: Iterator[bytes]) -> Greeting:
-        """Who this is."""
+        """Identify this agent."""
         return Greeting(uid=os.getuid(), pid=os.getpid(), home=str(self._home))
 
     # Gangs
@@ -46,7 +47,7 @@ class AgentOperations:
         self._done(self._engine.submit(self._here(job), token))
 
     def statuses(self, body: Iterator[bytes], of: list[str]) -> Any:
-        """How these gangs are."""
+        """Return the statuses of these gangs."""
         return self._done(self._engine.statuses([parse_attempt(key) for key in of]))
 
     def release(self, body: Iterator[bytes], key: str) -> None:
@@ -54,7 +55,7 @@ class AgentOperations:
         self._done(self._engine.release(parse_attempt(key)))
 
     def kill(self, body: Iterator[bytes], key: str) -> None:
-        """End a gang."""
+        """Kill a gang."""
         self._done(self._engine.kill(parse_attempt(key)))
 
     def records(self, body: Iterator[bytes], key: str, after: int, begin: dict[str, int]) -> Any:
@@ -62,67 +63,67 @@ class AgentOperations:
         return self._done(self._engine.records(parse_attempt(key), after, SpoolPosition.model_validate(begin)))
 
     def logs(self, body: Iterator[bytes], key: str, rank: int, offset: int, tail: int | None) -> Any:
-        """A piece of a rank's log."""
+        """Return a piece of a rank's log."""
         return self._done(self._engine.logs(parse_attempt(key), rank, offset, tail))
 
     def set_gang_aside(self, body: Iterator[bytes], key: str) -> None:
-        """End a gang, and put its folder out of the way."""
+        """End a gang, and move its folder away."""
         self._done(self._engine.set_aside(parse_attempt(key)))
 
     def forget(self, body: Iterator[bytes], key: str) -> None:
-        """List a gang no more."""
+        """Remove a gang from the list."""
         self._done(self._engine.forget(parse_attempt(key)))
 
     # Code, artifacts, searches, environments
 
     def unpack(self, body: Iterator[bytes], job: str) -> Any:
-        """Put code in its place."""
+        """Unpack the code of an attempt."""
         return self._area.unpack(self._here(job), b"".join(body))
 
     def largest_number(self, body: Iterator[bytes]) -> int:
-        """The largest number of an experiment that a folder names."""
+        """Return the largest number of an experiment that a folder names."""
         return self._area.largest_number()
 
     def last_attempt(self, body: Iterator[bytes], experiment: int, trial: int, since: int) -> int:
-        """The last of the attempts that follow one by one and have a folder."""
+        """Return the last of the consecutive attempts that have a folder."""
         return self._area.last_attempt(experiment, trial, since)
 
     def artifact(self, body: Iterator[bytes], experiment: int, trial: int, name: str) -> Contents:
-        """The bytes of an artifact."""
+        """Return the bytes of an artifact."""
         return self._area.artifact(experiment, trial, name)
 
     def asker(self, body: Iterator[bytes], asked: str) -> SearchClassProcess:
-        """A search class; further questions come on the same socket."""
+        """Return a search class process; further requests come on the same socket."""
         return self._area.asker(SearchClass.model_validate_json(asked), b"".join(body))
 
     def lock(self, body: Iterator[bytes], environment: str) -> Any:
-        """A lock."""
+        """Return the stored lock of an environment."""
         return self._area.environments.lock(Environment.model_validate_json(environment))
 
     def make_lock(self, body: Iterator[bytes], environment: str, python: str) -> Any:
-        """A lock, made."""
+        """Lock an environment."""
         return self._area.environments.make_lock(Environment.model_validate_json(environment), Path(python))
 
     def python(self, body: Iterator[bytes], environment: str) -> Any:
-        """An interpreter."""
+        """Return the interpreter of a built environment."""
         return self._area.environments.python(Environment.model_validate_json(environment))
 
     def version(self, body: Iterator[bytes], environment: str) -> Any:
-        """Its version."""
+        """Return the Python version of a built environment."""
         return self._area.environments.version(Environment.model_validate_json(environment))
 
     def build(self, body: Iterator[bytes], environment: str, python: str) -> Any:
-        """An interpreter, built."""
+        """Build an environment and return its interpreter."""
         return self._area.environments.build(Environment.model_validate_json(environment), Path(python))
 
     def present(self, body: Iterator[bytes], python: str) -> Any:
-        """What an interpreter holds."""
+        """Return the current environment of an interpreter."""
         return self._area.environments.present(Path(python))
 
     # Checkpoints
 
     def free(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> int | None:
-        """How much room there is."""
+        """Return the free space in bytes."""
         return self._place(experiment, trial, uid).free()
 
     def write(
@@ -132,63 +133,63 @@ class AgentOperations:
         return self._place(experiment, trial, uid).write(checkpoint, name, Streamed(size, lambda: body))
 
     def commit(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> None:
-        """Make a checkpoint exist."""
+        """Commit a checkpoint."""
         self._place(experiment, trial, uid).commit(parse(b"".join(body)))
 
     def committed(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> list[ListedCheckpoint]:
-        """All there are."""
+        """Return all committed checkpoints."""
         return [_listed(each) for each in self._place(experiment, trial, uid).committed()]
 
     def newest_verified(
         self, body: Iterator[bytes], experiment: int, trial: int, uid: str, fence: int | None, upto: list[int] | None
     ) -> Any:
-        """The newest whole one."""
+        """Return the newest intact checkpoint, and the problems of newer ones."""
         limit = (upto[0], upto[1]) if upto else None
         found, problems = self._place(experiment, trial, uid).newest_verified(fence, limit)
         return (_listed(found) if found else None), problems
 
     def verify(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> None:
-        """Read every part of a checkpoint."""
+        """Verify every part of a checkpoint."""
         place, manifest = self._kept(body, experiment, trial, uid)
         place.verify(manifest)
 
     def stream(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, name: str, offset: int) -> Contents:
-        """The verified bytes of a part."""
+        """Return the verified bytes of a part."""
         place, manifest = self._kept(body, experiment, trial, uid)
         stream, part = place.stream(manifest, name, offset), manifest.part(name)
         assert part is not None  # else it has raised
         return Contents(max(0, part.size - offset), (bytes(piece) for piece in stream))
 
     def set_aside(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str) -> None:
-        """Keep a damaged one where nothing lists it."""
+        """Quarantine a damaged checkpoint."""
         self._place(experiment, trial, uid).set_aside(checkpoint)
 
     def aside(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> Any:
-        """What was set aside."""
+        """Return the quarantined checkpoints."""
         return self._place(experiment, trial, uid).aside()
 
     def discard(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str) -> None:
-        """Delete one."""
+        """Delete a checkpoint."""
         self._place(experiment, trial, uid).discard(checkpoint)
 
     def sweep(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, attempt: int) -> None:
-        """Delete what was never committed."""
+        """Delete uncommitted checkpoints."""
         self._place(experiment, trial, uid).sweep(attempt)
 
     def pin(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str, pinned: bool) -> None:
-        """Have one kept."""
+        """Pin or unpin a checkpoint."""
         self._place(experiment, trial, uid).pin(checkpoint, pinned)
 
     def claim(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, attempt: int) -> None:
-        """Say that an attempt goes on from here."""
+        """Record that an attempt continues from here."""
         self._place(experiment, trial, uid).claim(attempt)
 
     def names(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> Any:
-        """The names of all that lies there."""
+        """Return the names of all entries."""
         return self._place(experiment, trial, uid).names()
 
     def claimed(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> int:
-        """The highest claim."""
+        """Return the highest attempt that has claimed."""
         return self._place(experiment, trial, uid).claimed()
 
     # Small parts
@@ -197,7 +198,7 @@ class AgentOperations:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _here(self, text: str) -> LaunchSpec:
-        """A job with the folders of this area: the service cannot know them."""
+        """Return a launch spec with the folders of this workspace, which the service cannot know."""
         job = LaunchSpec.model_validate_json(text)
         here = {"home": str(self._home), "code": str(attempt_folder(self._home, job.id) / "code")}
         if "://" not in job.checkpoints:

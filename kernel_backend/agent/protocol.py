@@ -1,9 +1,10 @@
-"""How the service and an agent talk: a socket a question, JSON in frames of known length, then raw bytes.
+"""Define the protocol of service and agent: a socket per request, JSON in length-prefixed frames, raw bytes.
 
     question   frame {"op", "arguments", "bytes"}, then that many bytes
+
     answer     frame {"bytes"} or {"error"}, frame of JSON with the value, then that many bytes
 
-Nothing here is ever executed or unpickled. Either side may close the socket at any time, which ends the question.
+Nothing here is ever executed or unpickled. Either side may close the socket at any time, which ends the request.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from kernel_backend.model.record import Record
 
 R = TypeVar("R", bound=Record)
 
-HEAD_LIMIT = 2**20  # bytes of a frame that says what follows
-VALUE_LIMIT = 16 * 2**20  # and of one with a value
+HEAD_LIMIT = 2**20  # bytes of a head frame
+VALUE_LIMIT = 16 * 2**20  # bytes of a value frame
 PIECE = 2**20  # bytes of a body at once
-MESSAGE_LIMIT = 4000  # characters of an error that people read
+MESSAGE_LIMIT = 4000  # characters of an error message
 _LENGTH = struct.Struct(">I")
-# The errors that an agent may answer with: what is found in a user's area, and nothing about who may do what.
+# Errors that an agent may answer with: about a user's workspace, never about permissions.
 _ERRORS = {
     kind.__name__: kind
     for kind in (
@@ -53,15 +54,15 @@ _ERRORS = {
 
 
 class ProtocolError(Exception):
-    """What came over the socket is not what was to come."""
+    """Error: unexpected data came over the socket."""
 
 
 class Closed(Exception):
-    """The other side has closed the socket before all was said."""
+    """Error: the other side has closed the socket too early."""
 
 
 class Question(Record):
-    """What the service wants."""
+    """Request of the service."""
 
     op: str
     arguments: dict[str, Any] = {}
@@ -69,7 +70,7 @@ class Question(Record):
 
 
 class ErrorReply(Record):
-    """An error of the agent: one of ours by name, or one of the operating system by its number."""
+    """Error of the agent: one of ours by name, or one of the operating system by its number."""
 
     error: str
     message: str
@@ -79,18 +80,18 @@ class ErrorReply(Record):
 
 
 class AnswerHead(Record):
-    """How an answer begins."""
+    """Head of an answer."""
 
     bytes: int = Field(0, ge=0)  # that follow the value
     error: ErrorReply | None = None
 
 
 class OperationFailed(PlaceUnavailable):
-    """An operation that an agent could not do: it is there, and this time it cannot."""
+    """Error: an agent answers, but the operation failed this time."""
 
 
 def error_reply(error: Exception) -> ErrorReply:
-    """An error as it travels."""
+    """Convert an error for sending."""
     if isinstance(error, DaylightError):
         return ErrorReply(error=type(error).__name__, message=error.message[:MESSAGE_LIMIT], details=error.details)
     if isinstance(error, OSError):
@@ -100,7 +101,7 @@ def error_reply(error: Exception) -> ErrorReply:
 
 
 def error_from_reply(trouble: ErrorReply) -> Exception:
-    """The error that `error_reply` described, where an agent may say it; Failed for any other."""
+    """Return the error that `error_reply` described, if agents may raise it; else OperationFailed."""
     message = trouble.message[:MESSAGE_LIMIT]
     if trouble.error == "OSError" and trouble.number is not None:
         return OSError(trouble.number, message, trouble.file)
@@ -123,7 +124,7 @@ def send_frame(link: socket.socket, data: bytes) -> None:
 
 
 def send_bytes(link: socket.socket, pieces: Iterable[bytes | memoryview], size: int) -> None:
-    """Write a body of `size` bytes; raises Garbled, too late to be told, where the pieces are not as many."""
+    """Write a body of `size` bytes; raise ProtocolError, too late for the receiver, if the size differs."""
     for piece in pieces:
         link.sendall(piece)
         size -= len(piece)
@@ -132,9 +133,9 @@ def send_bytes(link: socket.socket, pieces: Iterable[bytes | memoryview], size: 
 
 
 def receive(link: socket.socket, limit: int, until: float | None = None) -> bytes:
-    """The next frame; raises Garbled where it is longer than `limit`, Closed, and TimeoutError.
+    """Return the next frame; raise ProtocolError if it is longer than `limit`, Closed, and TimeoutError.
 
-    `until` is by when all of it must have come, as `time.monotonic()` tells it: a byte now and then is no answer.
+    All of it must have come by `until`, in `time.monotonic()` seconds: an occasional byte does not extend the time.
     """
     (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size, until))
     if length > limit:
@@ -143,17 +144,17 @@ def receive(link: socket.socket, limit: int, until: float | None = None) -> byte
 
 
 def receive_question(link: socket.socket) -> Question:
-    """The next question; raises as `receive` does."""
+    """Return the next request; raise as `receive` does."""
     return _parsed(Question, receive(link, VALUE_LIMIT))
 
 
 def receive_head(link: socket.socket, until: float) -> AnswerHead:
-    """How the next answer begins; raises as `receive` does."""
+    """Return the head of the next answer; raise as `receive` does."""
     return _parsed(AnswerHead, receive(link, HEAD_LIMIT, until))
 
 
 def receive_bytes(link: socket.socket, size: int) -> Iterator[bytes]:
-    """A body of `size` bytes, piece by piece; raises Closed where it is cut off, and TimeoutError."""
+    """Yield a body of `size` bytes piece by piece; raise Closed if it is cut off, and TimeoutError."""
     while size:
         piece = link.recv(min(PIECE, size))
         if not piece:

@@ -1,4 +1,4 @@
-"""What agents answer with that nothing else knows."""
+"""Define the records that only agents answer with."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from kernel_backend.model.record import Record
 
 
 class Greeting(Record):
-    """Who an agent says that it is."""
+    """Identity that an agent reports."""
 
     uid: int
     pid: int
-    home: str  # of the user's area
+    home: str  # of the user's workspace
 
 
 class ListedCheckpoint(Record):
-    """A committed checkpoint; `files` changes whenever a program touches one of its files."""
+    """Committed checkpoint; `files` changes whenever a program touches one of its files."""
 
     manifest: str  # the text of its file
     pinned: bool

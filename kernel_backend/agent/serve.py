@@ -1,4 +1,4 @@
-"""An agent from beginning to end: a socket a question comes over stdin, each is answered in a thread of its own."""
+"""Serve an agent: each request's socket comes over stdin and is answered in its own thread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kernel_backend.home import home as default_home
 from kernel_backend.home import make_private
 from kernel_backend.workspaces.base import Contents, SearchClassProcess
 
-AREA = "hub"  # beside what a service of the user's own keeps: two services never share gangs
+AREA = "hub"  # next to the files of the user's own service: two services never share gangs
 ASKER_CALLS = ("interval", "ask", "tell")
 LOG_LIMIT = 1_000_000  # bytes of agent.log, beyond which it is begun anew
 
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 def serve() -> None:
-    """Answer until the service closes stdin, or dies. Gangs go on: the next agent finds them."""
+    """Answer until the service closes stdin, or dies; gangs go on, and the next agent finds them."""
     control = socket.socket(fileno=0)
     home = default_home() / AREA
     home.mkdir(exist_ok=True, mode=0o700)
@@ -60,7 +60,7 @@ def _listen(control: socket.socket, hands: AgentOperations) -> None:
                 threading.Thread(target=_converse, args=(link, hands), daemon=True).start()
     except OSError:
         _log.exception("the service cannot be heard any more")
-    os._exit(0)  # whatever is still being done: nobody waits for it
+    os._exit(0)  # abandon work in progress: no caller waits for it
 
 
 def _converse(link: socket.socket, hands: AgentOperations) -> None:
@@ -78,10 +78,10 @@ def _answer(link: socket.socket, hands: AgentOperations) -> None:
         if question.op not in OPERATIONS:
             raise ProtocolError(f"there is no operation {question.op!r}")
         found = getattr(hands, question.op)(body, **question.arguments)
-    except Exception as error:  # whatever it is, the service hears of it
+    except Exception as error:  # any error is reported to the service
         if not isinstance(error, DaylightError | OSError):
             _log.exception("%s", question.op)
-        deque(body, maxlen=0)  # bytes that nobody has read would cut the answer off
+        deque(body, maxlen=0)  # unread bytes would cut the answer off
         send(link, AnswerHead(error=error_reply(error)))
         return
     if isinstance(found, Contents):
@@ -96,7 +96,7 @@ def _answer(link: socket.socket, hands: AgentOperations) -> None:
 
 
 def _be_asked(link: socket.socket, asked: SearchClassProcess) -> None:
-    """Pass questions on to a search class until the service closes the socket."""
+    """Pass requests on to a search class until the service closes the socket."""
     try:
         send(link, AnswerHead())
         send_frame(link, b"null")

@@ -1,1 +1,1 @@
-"""Artifacts: files that a training keeps for people to look at, and the object by which a definition asks for it."""
+"""Store artifacts, files that a training saves for users, and provide `run`, which a definition calls."""

@@ -1,4 +1,4 @@
-"""Reading an artifact where it lies: a file of its folder, and nothing that a link there leads to."""
+"""Read an artifact from its folder without following links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PIECE = 2**20
 
 
 def opened(folder: Path, name: str) -> IO[bytes]:
-    """The file of an artifact, open; raises InvalidRequest for a name that is none, and NotFound where it is gone."""
+    """Open an artifact's file; raise InvalidRequest for an invalid name, and NotFound if it is gone."""
     try:
         descriptor = os.open(folder / check_name(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -28,7 +28,7 @@ def opened(folder: Path, name: str) -> IO[bytes]:
 
 
 def pieces(file: IO[bytes]) -> Iterator[bytes]:
-    """Its bytes, piece by piece; it is closed at the end."""
+    """Yield its bytes piece by piece, and close it at the end."""
     with file:
         while piece := file.read(PIECE):
             yield piece

@@ -1,4 +1,4 @@
-"""The loop value `run`: what a definition's functions may say besides what they return."""
+"""Provide the loop value `run`, through which a definition's functions save artifacts."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Keeper = Callable[[str, Path], None]
 
 
 class Run:
-    """The training that goes on in this process. There is one, `run`: in a notebook it only says what it would do."""
+    """Training in this process; the single instance is `run`, which in a notebook only prints what it would do."""
 
     def __init__(self) -> None:
         self._keeper: Keeper | None = _say
-        self._process: int | None = None  # the one that trains; None: none does
+        self._process: int | None = None  # the process that trains; None: none does
         self._folder: Path | None = None
 
     def artifact(self, name: str, path: str | os.PathLike[str]) -> None:
-        """Keep a file, or a folder as `<name>.zip`, with the trial, in place of what it has kept under this name.
+        """Save a file, or a folder as `<name>.zip`, with the trial, replacing an earlier one of this name.
 
-        Rank 0 keeps; on the others nothing happens. Raises InvalidRequest for a name that is none, for a path where
-        nothing is, and for a folder with a link that leads out of it. A full disk is told, and training goes on.
+        Rank 0 saves it; on other ranks nothing happens. Raises InvalidRequest for an invalid name, for a path that does
+        not exist, and for a folder with a link that leads out of it. A full disk is reported, and training goes on.
         """
         if self._process not in (None, os.getpid()):
             raise InvalidRequest("run.artifact() is called in a loader worker: call it in a function of the definition")
@@ -36,18 +36,18 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """A folder of this process alone to write into: trials that run beside it share the working folder."""
+        """Return the private folder of this process to write into, as concurrent trials share the working folder."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="daylight-"))
             atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         return self._folder
 
     def begin(self, keeper: Keeper | None) -> None:
-        """From now on this process trains, and `keeper` does what is asked; None does nothing."""
+        """Start training in this process; `keeper` saves artifacts, None ignores them."""
         self._keeper, self._process = keeper, os.getpid()
 
     def __reduce__(self) -> str:
-        return "run"  # a copy of whatever holds it holds the same, and another process its own
+        return "run"  # copies refer to the same object, and other processes to their own
 
 
 def _say(name: str, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Putting an artifact in its place: whole or not at all, a folder as a zip whose bytes follow from its contents."""
+"""Write an artifact atomically, a folder as a zip whose bytes follow from its contents."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.artifacts import check_name, file_of, media_of
 
 ZIP = ".zip"
-_BEGAN = (1980, 1, 1, 0, 0, 0)  # the date of everything in a zip: the earliest there is
+_BEGAN = (1980, 1, 1, 0, 0, 0)  # the date of everything in a zip: the earliest possible
 _PIECE = 2**20
 
 
 class ArtifactSource(NamedTuple):
-    """What is to be kept, and under which name; `files` are those of a folder by their names in the zip."""
+    """Source of an artifact and its name; `files` are those of a folder by their names in the zip."""
 
     path: Path
     name: str
@@ -31,29 +31,29 @@ class ArtifactSource(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes, before they are packed."""
+        """Return the size in bytes before packing."""
         return sum(path.stat().st_size for path in (self.files or {"": self.path}).values())
 
     @property
     def file(self) -> str:
-        """What to call it elsewhere."""
+        """Return the file name for downloads."""
         return self.name if self.files is not None else file_of(self.name, self.path)
 
     @property
     def media(self) -> str:
-        """Its media type."""
+        """Return the media type."""
         return media_of(self.file)
 
 
 class WrittenArtifact(NamedTuple):
-    """What lies there now."""
+    """Size and digest of the written artifact."""
 
     size: int
     digest: str
 
 
 def look(name: str, path: str | os.PathLike[str]) -> ArtifactSource:
-    """What `path` is and may be called; raises InvalidRequest for a name or a thing that cannot be kept."""
+    """Inspect `path` and check its name; raise InvalidRequest if it cannot be an artifact."""
     check_name(name)
     found = Path(path)
     try:
@@ -69,10 +69,9 @@ def look(name: str, path: str | os.PathLike[str]) -> ArtifactSource:
 
 
 def keep(source: ArtifactSource, folder: Path) -> WrittenArtifact:
-    """Copy the source into `folder`, durably and at once, in place of what has its name.
+    """Copy the source into `folder`, durably and atomically, replacing a file of its name.
 
-    Raises OSError where there is no room, or where the source has gone since it was looked at: then what was there is
-    still there.
+    Raises OSError if the disk is full or the source has gone meanwhile; an existing file then stays.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(folder / source.name) as file:
@@ -85,14 +84,14 @@ def keep(source: ArtifactSource, folder: Path) -> WrittenArtifact:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what an attempt that was killed has begun to keep."""
+    """Remove unfinished files of an attempt that was killed."""
     for each in folder.glob(f"{TEMPORARY}*"):
         with contextlib.suppress(OSError):
             each.unlink()
 
 
 class _Digesting:
-    """A file to write to that counts and digests; a zip file sees that it cannot go back in it."""
+    """Output file that counts and digests; it is not seekable, as a zip file notices."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._digest, self._size = file, xxhash.xxh3_128(), 0
@@ -127,7 +126,7 @@ def _pack(files: dict[str, Path], target: _Digesting) -> None:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """The files below a folder by their names there, in order; raises InvalidRequest for what is none."""
+    """Yield the files below a folder with their relative names, in order; raise InvalidRequest for others."""
     root = folder.resolve()
     for path in sorted(_below(folder)):
         real = path.resolve()

@@ -1,4 +1,4 @@
-"""Checkpoints of a trial: parts that are digested as they are written, and a manifest that is the commit.
+"""Save and load checkpoints of a trial: parts with digests, and a manifest whose write is the commit.
 
 A plain script saves and loads its own with `save`, `load` and `latest`.
 """

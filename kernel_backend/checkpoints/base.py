@@ -1,8 +1,8 @@
-"""What a home of checkpoints promises: a checkpoint is whole and verified, or it is not there.
+"""Define the checkpoint storage interface: a checkpoint is complete and verified, or it does not exist.
 
-A checkpoint is some parts and a manifest. Parts are written first, by whichever rank has them; the manifest names
-every part with its size and digest and carries a digest of its own. Writing the manifest is the commit: before it
-there is no checkpoint, after it there is a whole one.
+A checkpoint is some parts and a manifest. Parts are written first, by the rank that has them. The manifest names every
+part with its size and digest and carries a digest of its own. Writing the manifest is the commit: before it there is no
+checkpoint, after it there is a complete one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kernel_backend.model.views.overview import CheckpointInfo
 
 @dataclass(frozen=True)
 class Streamed:
-    """The pieces of a part that are never all in memory: `pieces` gives them anew each time that it is called."""
+    """Pieces of a part that are never all in memory; each call of `pieces` iterates anew."""
 
     size: int  # of all of them, in bytes
     pieces: Callable[[], Iterator[bytes | memoryview]]
@@ -34,7 +34,7 @@ Data = Sequence[bytes | memoryview] | Streamed  # the pieces of a part, one afte
 
 
 class Part(Record):
-    """One file of a checkpoint: `digest` is the xxh3-128 of its `size` bytes, in hex."""
+    """File of a checkpoint: `digest` is the xxh3-128 of its `size` bytes, in hex."""
 
     name: str
     size: int
@@ -91,7 +91,7 @@ class Manifest(Record):
 
     experiment: int
     trial: int
-    uid: str = ""  # of the trial: its numbers may be another's where a database was lost; "" in those of before
+    uid: str = ""  # of the trial, as its numbers may be reused after a database was lost; "" in old checkpoints
     attempt: int
     step: int
     epoch: float
@@ -104,9 +104,9 @@ class Manifest(Record):
     metrics: dict[str, float] = {}  # the validation at this step; empty where there was none
     parts: tuple[Part, ...]
     state: dict[str, Any] = {}
-    folder: str = ""  # where it lies; filled in by whoever lists it, and never written
-    pinned: bool = False  # a person wants it kept; filled in by whoever lists it, and never written
-    files: str = ""  # what its files are known by, where only whoever lists it can look at them; never written
+    folder: str = ""  # its location; filled in by listings and never written
+    pinned: bool = False  # a user pinned it; filled in by listings and never written
+    files: str = ""  # identity of its files, where only the listing process can read them; never written
 
     @property
     def id(self) -> str:
@@ -147,7 +147,7 @@ class Manifest(Record):
 
 
 class QuarantinedCheckpoint(NamedTuple):
-    """A damaged checkpoint that was set aside at `since` (seconds since the epoch); `discard` takes its name."""
+    """Damaged checkpoint quarantined at `since` (seconds since the epoch); `discard` takes its name."""
 
     name: str
     bytes: int
@@ -155,74 +155,77 @@ class QuarantinedCheckpoint(NamedTuple):
 
 
 class Checkpoints(Protocol):
-    """The checkpoints of one trial. What lies in its place and names another trial's uid is not among them."""
+    """Checkpoints of one trial; those stored under another trial's uid are not listed."""
 
     @property
     def where(self) -> str:
-        """The folder or URL, as a person reads it."""
+        """Return the folder or URL, for display."""
 
     def free(self) -> int | None:
-        """How many bytes there is room for; None where that cannot be known."""
+        """Return the free space in bytes; None if unknown."""
 
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Store one part for good and return what the manifest shall say of it; raises OSError, leaving nothing."""
+        """Store one part durably and return its manifest entry; raise OSError, leaving nothing."""
 
     def commit(self, manifest: Manifest) -> None:
-        """Make the checkpoint exist, from one moment to the next; raises OSError, leaving no manifest."""
+        """Make the checkpoint exist, atomically; raise OSError, leaving no manifest."""
 
     def committed(self) -> Sequence[Manifest]:
-        """All there are, oldest first by (step, attempt); reads manifests alone. An unreadable one is set aside."""
+        """Return all checkpoints, oldest first by (step, attempt); unreadable ones are quarantined.
+
+        Only manifests are read.
+        """
 
     def newest_verified(
         self, fence: int | None = None, upto: tuple[int, int] | None = None
     ) -> tuple[Manifest | None, list[str]]:
-        """Return the newest whose every byte agrees, and what was wrong with those after it, newest first.
+        """Return the newest intact checkpoint, and the problems of newer ones, newest first.
 
-        Damaged ones are set aside. `fence` leaves out attempts from that number on, `upto` what is newer than that
-        (step, attempt).
+        Every byte is verified, and damaged ones are quarantined. `fence` leaves out attempts from that number on,
+        `upto` checkpoints newer than that (step, attempt).
         """
 
     def verify(self, manifest: Manifest) -> None:
-        """Read every part; raises CheckpointDamaged that names the one which does not agree.
+        """Read every part; raise CheckpointDamaged naming the one whose digest differs.
 
-        Raises NotFound where it has been deleted meanwhile.
+        Raises NotFound if the checkpoint was deleted meanwhile.
         """
 
     def read(self, manifest: Manifest, name: str) -> bytes:
-        """Return the verified bytes of a part; raises CheckpointDamaged, or NotFound if it was deleted meanwhile."""
+        """Return the verified bytes of a part; raise CheckpointDamaged, or NotFound if it was deleted meanwhile."""
 
     def stream(self, manifest: Manifest, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
         """Yield the bytes of a part from an offset on, all verified before the first, and never all in memory.
 
-        A piece holds until the next one is asked for. Raises as `read` does.
+        A piece is valid until the next one is requested. Raises as `read` does.
         """
 
     def set_aside(self, checkpoint: str) -> None:
-        """Keep a damaged one for inspection where nothing will list it again."""
+        """Quarantine a damaged checkpoint for inspection, so that it is not listed again."""
 
     def aside(self) -> Sequence[QuarantinedCheckpoint]:
-        """Return what was set aside and is still there."""
+        """Return the quarantined checkpoints."""
 
     def discard(self, checkpoint: str) -> None:
-        """Delete it, committed or not; nothing happens where it does not exist."""
+        """Delete a checkpoint, committed or not; do nothing if it does not exist."""
 
     def sweep(self, attempt: int) -> None:
-        """Delete what attempts before `attempt` began and never committed."""
+        """Delete uncommitted checkpoints of attempts before `attempt`."""
 
     def pin(self, checkpoint: str, pinned: bool) -> None:
-        """Have it kept whatever the rules say, or no longer; raises NotFound."""
+        """Pin a checkpoint against all retention rules, or unpin it; raise NotFound."""
 
     def claim(self, attempt: int) -> None:
-        """Say durably that this attempt goes on from here, for an older one that may still live; raises OSError.
+        """Fence older attempts, which may still live, by durably recording that this attempt continues; raise OSError.
 
-        Claims of older attempts may be taken away.
+        Claims of older attempts may be removed.
         """
 
     def claimed(self) -> int:
-        """Return the highest number of an attempt that has claimed; 0 where none has. Asked anew each time."""
+        """Return the highest attempt that has claimed; 0 for none. Read anew each time."""
 
     def names(self) -> Sequence[str]:
-        """Return the names of all that lies here, checkpoints or not; raises OSError."""
+        """Return the names of all entries, checkpoints or not; raise OSError."""
 
 
 def checkpoint_id(step: int, attempt: int) -> str:
@@ -236,17 +239,17 @@ def digest(data: bytes | memoryview) -> str:
 
 
 def dump(manifest: Manifest) -> bytes:
-    """Return a manifest as the bytes of its file: JSON with a digest of everything else in it."""
-    unknown = set() if manifest.uid else {"uid"}  # of before: it stays as its writer wrote it
+    """Serialise a manifest to JSON with a digest of everything else in it."""
+    unknown = set() if manifest.uid else {"uid"}  # an old manifest: it stays as it was written
     body = manifest.model_dump(mode="json", exclude={"folder", "pinned", "files"} | unknown)
     return _written({"digest": digest(_canonical(body)), **body})
 
 
 def parse(data: bytes, folder: str = "", pinned: bool = False) -> Manifest:
-    """Return the manifest that `dump` wrote; raises CheckpointDamaged where a bit of it has changed."""
+    """Parse a manifest that `dump` wrote; raise CheckpointDamaged if a bit of it has changed."""
     try:
         body = json.loads(data)
-        if data != _written(body):  # the digest is of what it says, and white space says nothing
+        if data != _written(body):  # the digest covers the content, not white space
             raise ValueError("it is not as it was written")
         stated = body.pop("digest")
         if stated != digest(_canonical(body)):

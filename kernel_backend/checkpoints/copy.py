@@ -1,4 +1,4 @@
-"""One trial's checkpoint as the beginning of another."""
+"""Copy one trial's checkpoint as the start of another."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kernel_backend.model.trial import BEFORE, WEIGHTS, checkpoint_order
 def copy_checkpoint(
     places: CheckpointStorage, source: str, place: Checkpoints, experiment: int, trial: int, *, or_newer: bool = False
 ) -> None:
-    """Copy checkpoint `41.1/500-2` to the place of a trial, every byte verified; its last act is the commit.
+    """Copy checkpoint `41.1/500-2` to the storage of a trial, every byte verified, and commit it last.
 
-    Of `41.1/500-2:weights` the model alone is copied, the averaged one where there is one: as a checkpoint of step 0.
-    Where another one is gone, `or_newer` takes the newest after it: a trial that trains on deletes what it has left
-    behind. Raises NotFound where there is none to take, CheckpointDamaged, OSError.
+    For `41.1/500-2:weights` the model alone is copied (the averaged one if there is one), as a checkpoint of step 0. If
+    another checkpoint is gone, `or_newer` takes the newest after it: a trial that trains on deletes its older
+    checkpoints. Raises NotFound if there is none to copy, CheckpointDamaged, OSError.
     """
     owner, _, what = source.partition("/")
     id, weights = what.removesuffix(WEIGHTS), what.endswith(WEIGHTS)
@@ -44,7 +44,7 @@ def _chosen(there: Checkpoints, id: str, or_newer: bool) -> Manifest | None:
 
 
 def _weights(manifest: Manifest) -> Manifest:
-    name = "ema" if manifest.part("ema") else "model"  # what was validated
+    name = "ema" if manifest.part("ema") else "model"  # the averaged weights were validated
     parts = tuple(part for part in manifest.parts if part.name == name)
     state = {"model": manifest.state.get(name)}
     return manifest.model_copy(update={"step": 0, "epoch": 0.0, "metrics": {}, "parts": parts, "state": state})

@@ -1,10 +1,11 @@
-"""Checkpoints in a folder of a file system: every step survives a kill, a power cut and a full disk.
+"""Store checkpoints in a folder of a file system, safe against kills, power cuts and full disks.
 
     <root>/<step>-<attempt>/<part>.safetensors ... manifest.json [pinned]
+
     <root>/claim-<attempt>
 
-A file is written under a temporary name, made durable (fsync), renamed, and its folder made durable: under its own
-name there is only ever a whole one. A damaged checkpoint becomes `<step>-<attempt>.bad`.
+A file is written under a temporary name, made durable (fsync), renamed, and its folder made durable: under its own name
+there is only ever a complete one. A damaged checkpoint becomes `<step>-<attempt>.bad`.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from kernel_backend.checkpoints.verify import (
 from kernel_backend.durable import sync_folder
 from kernel_backend.errors import CheckpointDamaged, NotFound
 
-# Writing and digesting let go of the interpreter, so that others train meanwhile. Whoever takes it back waits for them,
-# up to 5 ms each time: the pieces are not small.
+# Writing and digesting release the interpreter lock, so that training goes on. Taking the lock back waits for that,
+# up to 5 ms each time, so the pieces are not small.
 _PIECE = 32 * 2**20
 _TEMPORARY = ".writing"
 BAD = ".bad"
-# What file systems answer that cannot reserve space; writing tells soon enough there.
+# Errors of file systems that cannot reserve space; there the write itself fails soon enough.
 _NO_RESERVING = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS}
-# What a broken disk or file system answers. Anything else, as a forbidden or a lost mount, says nothing of the bytes.
+# Errors of a broken disk or file system. Others, as of a forbidden or lost mount, do not concern the bytes.
 _BROKEN = {errno.EIO, errno.EISDIR, errno.ENOTDIR}
 
 
 class Directory(VerifyingCheckpoints):
-    """The checkpoints of one trial under `root`, a folder that appears with the first of them."""
+    """Checkpoints of one trial under `root`, a folder created with the first of them."""
 
     def __init__(self, root: Path, uid: str | None = None) -> None:
         super().__init__(uid)
@@ -53,26 +54,26 @@ class Directory(VerifyingCheckpoints):
 
     @property
     def where(self) -> str:
-        """The folder."""
+        """Return the folder path."""
         return str(self._root)
 
     def free(self) -> int:
-        """How many bytes there is room for."""
+        """Return the free space in bytes."""
         folder = next(each for each in (self._root, *self._root.absolute().parents) if each.is_dir())
         return shutil.disk_usage(folder).free
 
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Store one part durably; raises OSError (a full disk: before the first byte), leaving nothing of it."""
+        """Store one part durably; raise OSError (a full disk: before the first byte), leaving nothing of it."""
         make_folder(self._root / checkpoint)
         return _replace(self._root / checkpoint / f"{name}{SUFFIX}", data).part(name)
 
     def commit(self, manifest: Manifest) -> None:
-        """Write the manifest, the last file: its rename is the moment at which the checkpoint exists."""
+        """Write the manifest last: its rename commits the checkpoint."""
         make_folder(self._root / manifest.id)
         _replace(self._root / manifest.id / MANIFEST, [dump(manifest)])
 
     def set_aside(self, checkpoint: str) -> None:
-        """Rename it to `<name>.bad`, which nothing lists; an older `.bad` of that name is replaced."""
+        """Rename it to `<name>.bad`, which is not listed; an older `.bad` of that name is replaced."""
         if not (self._root / checkpoint).exists():
             return
         bad = self._root / f"{checkpoint}{BAD}"
@@ -82,28 +83,28 @@ class Directory(VerifyingCheckpoints):
             sync_folder(self._root)
 
     def aside(self) -> list[QuarantinedCheckpoint]:
-        """The folders `<name>.bad`."""
+        """Return the folders `<name>.bad`."""
         return [
-            # Renaming was the last thing that was done to it.
+            # The rename was its last change.
             QuarantinedCheckpoint(each.name, sum(file.stat().st_size for file in each.iterdir()), each.stat().st_ctime)
             for each in sorted(self._entries())
             if each.suffix == BAD and each.is_dir()
         ]
 
     def discard(self, checkpoint: str) -> None:
-        """Delete it, committed or not. The manifest goes first: a half deleted checkpoint is none."""
+        """Delete a checkpoint, committed or not; the manifest goes first, so a half deleted one does not count."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             (self._root / checkpoint / MANIFEST).unlink()
         shutil.rmtree(self._root / checkpoint, ignore_errors=True)
 
     def sweep(self, attempt: int) -> None:
-        """Delete what attempts before `attempt` began and never committed: they are dead and will not go on."""
+        """Delete uncommitted checkpoints of attempts before `attempt`, which are dead and will not continue."""
         for folder in self._folders():
             if attempt_of(folder.name) < attempt and not self._has_manifest(folder.name):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def pin(self, checkpoint: str, pinned: bool) -> None:
-        """Put an empty file beside the manifest, or take it away; raises NotFound."""
+        """Create or remove an empty file next to the manifest; raise NotFound."""
         if not self._has_manifest(checkpoint):
             raise NotFound(f"there is no checkpoint {checkpoint} in {self._root}")
         marker = self._root / checkpoint / PINNED
@@ -114,14 +115,14 @@ class Directory(VerifyingCheckpoints):
             sync_folder(marker.parent)
 
     def names(self) -> list[str]:
-        """Return the names of all that lies here, checkpoints or not; raises OSError."""
+        """Return the names of all entries, checkpoints or not; raise OSError."""
         return [each.name for each in self._entries()]
 
     def claim(self, attempt: int) -> None:
-        """Put an empty file beside the checkpoints, and then take away those of older attempts; raises OSError."""
+        """Create an empty file next to the checkpoints, then remove those of older attempts; raise OSError."""
         make_folder(self._root)
         _touch(self._root / claim_name(attempt))
-        with contextlib.suppress(OSError):  # they say nothing any more
+        with contextlib.suppress(OSError):  # they are obsolete
             for older in claims_among(self.names()):
                 if older < attempt:
                     (self._root / claim_name(older)).unlink(missing_ok=True)
@@ -131,7 +132,7 @@ class Directory(VerifyingCheckpoints):
             try:
                 data = (folder / MANIFEST).read_bytes()
             except FileNotFoundError:
-                continue  # still being written, or left by a rank that died over it
+                continue  # still being written, or left by a rank that died
             except OSError as error:
                 if error.errno not in _BROKEN:
                     raise
@@ -176,7 +177,7 @@ def _readable(path: Path) -> Iterator[FileIO]:
 
 
 def _replace(path: Path, data: Data) -> Digesting:
-    """Put `data` at `path` durably and at once, and digest it; raises OSError, leaving nothing of it."""
+    """Write `data` to `path` durably and atomically, and digest it; raise OSError, leaving nothing of it."""
     temporary = path.with_name(path.name + _TEMPORARY)
     written = Digesting()
     try:
@@ -193,13 +194,13 @@ def _replace(path: Path, data: Data) -> Digesting:
     try:
         sync_folder(path.parent)
     except OSError:
-        path.unlink(missing_ok=True)  # whoever is told that it failed must not find it later
+        path.unlink(missing_ok=True)  # a write reported as failed must not appear later
         raise
     return written
 
 
 def _touch(path: Path) -> None:
-    """Have an empty file at `path`, durably. It may be there, and others may do the same."""
+    """Create an empty file at `path` durably; it may exist, and others may do the same."""
     with open(path, "ab") as file:
         os.fsync(file.fileno())
     sync_folder(path.parent)
@@ -221,7 +222,7 @@ def _reserve(file: int, size: int) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, each durably."""
+    """Create a folder and its parents, each durably."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""One writer at a time among the plain scripts that save into a folder."""
+"""Allow one writer at a time among plain scripts that save into a folder."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from kernel_backend.checkpoints.directory import make_folder
 from kernel_backend.errors import Conflict
 
 LOCK = "lock"
-_NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}  # what file systems answer that have none
+_NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}  # errors of file systems without locks
 
 
 @contextlib.contextmanager
 def single_writer(where: str) -> Iterator[None]:
-    """Nobody else saves into this folder meanwhile; raises Conflict where somebody does. A URL has no lock."""
+    """Lock this folder for saving; raise Conflict if another process has it. A URL has no lock."""
     if "://" in where:
         yield
         return
     make_folder(Path(where))
     with open(Path(where) / LOCK, "ab") as file:
-        _lock(file.fileno(), where)  # the system lets it go with the process, however that ends
+        _lock(file.fileno(), where)  # the system releases it with the process, however that ends
         yield
 
 

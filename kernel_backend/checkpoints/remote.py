@@ -1,11 +1,12 @@
-"""Checkpoints in an object store: any URL that fsspec can open, such as `s3://bucket/runs` or `gs://bucket/runs`.
+"""Store checkpoints in an object store: any URL that fsspec can open, such as `s3://bucket/runs`.
 
     <url>/<step>-<attempt>/<part>.safetensors ... manifest.json [pinned]
+
     <url>/claim-<attempt>
 
-An object is there as a whole or not at all, so uploading the manifest, last, is the commit. Such a store renames
-nothing: a checkpoint is set aside by copying its manifest to `manifest.json.bad` and deleting the original. Killed
-between the two, the next reader finds it damaged again and does the same.
+An object exists completely or not at all, so uploading the manifest, last, is the commit. Such a store cannot rename: a
+checkpoint is quarantined by copying its manifest to `manifest.json.bad` and deleting the original. After a kill between
+the two, the next reader finds it damaged again and does the same.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ BAD = f"{MANIFEST}.bad"
 RETRY = RetryPolicy(exponential(0.5, 4.0), tries=5)
 BLOCK = 8 * 2**20  # of an upload; what is larger goes up in several
 BLOCKS = 9_000  # S3 takes up to 10,000 for one object
-PIECE = 4 * 2**20  # fsspec copies it into a block of its own, and nobody else runs meanwhile
+PIECE = 4 * 2**20  # fsspec copies it into a block of its own, which blocks other threads
 RANGE = 32 * 2**20  # of a download that is only digested
-# What no further try would change.
+# Errors that a retry would not change.
 _SETTLED = (FileNotFoundError, PermissionError, NotImplementedError)
 
 _T = TypeVar("_T")
 
 
 class Remote(VerifyingCheckpoints):
-    """The checkpoints of one trial under a URL. Whatever the network does is tried again, and then an OSError."""
+    """Checkpoints of one trial under a URL; network errors are retried, then raised as OSError."""
 
     def __init__(self, where: str, uid: str | None = None, retry: RetryPolicy = RETRY) -> None:
         super().__init__(uid)
@@ -55,14 +56,14 @@ class Remote(VerifyingCheckpoints):
 
     @property
     def where(self) -> str:
-        """The URL."""
+        """Return the URL."""
         return self._where
 
     def free(self) -> None:
-        """Nobody knows how much room there is."""
+        """Return None: the free space is unknown."""
 
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Upload one part, a block at a time; raises OSError, leaving nothing of it."""
+        """Upload one part, a block at a time; raise OSError, leaving nothing of it."""
         path = self._path(checkpoint, f"{name}{SUFFIX}")
         try:
             return self._tried(partial(self._upload, path, data)).part(name)
@@ -72,33 +73,33 @@ class Remote(VerifyingCheckpoints):
             raise
 
     def commit(self, manifest: Manifest) -> None:
-        """Upload the manifest, the last object: from then on the checkpoint exists."""
+        """Upload the manifest last, which commits the checkpoint."""
         self._put(manifest.id, MANIFEST, dump(manifest))
 
     def set_aside(self, checkpoint: str) -> None:
-        """Make its manifest a `manifest.json.bad`, without which nothing lists it."""
+        """Replace its manifest by `manifest.json.bad`, so that it is not listed."""
         with contextlib.suppress(FileNotFoundError):
             manifest = self._path(checkpoint, MANIFEST)
             self._put(checkpoint, BAD, self._tried(partial(self._fs.cat_file, manifest)))
             self._tried(partial(self._fs.rm_file, manifest))
 
     def aside(self) -> list[QuarantinedCheckpoint]:
-        """Those that have a `manifest.json.bad` and no manifest; by a store that keeps no times, as of now."""
+        """Return those with a `manifest.json.bad` and no manifest; dated now if the store keeps no times."""
         found = sorted(self._objects().items())
         return [self._aside(checkpoint, names) for checkpoint, names in found if BAD in names and MANIFEST not in names]
 
     def discard(self, checkpoint: str) -> None:
-        """Delete it, committed or not. The manifest goes first: a half deleted checkpoint is none."""
+        """Delete a checkpoint, committed or not; the manifest goes first, so a half deleted one does not count."""
         self._delete(checkpoint, self._objects(checkpoint).get(checkpoint, set()))
 
     def sweep(self, attempt: int) -> None:
-        """Delete what attempts before `attempt` began and never committed: they are dead and will not go on."""
+        """Delete uncommitted checkpoints of attempts before `attempt`, which are dead and will not continue."""
         for checkpoint, names in self._objects().items():
             if attempt_of(checkpoint) < attempt and not names & {MANIFEST, BAD}:
                 self._delete(checkpoint, names)
 
     def pin(self, checkpoint: str, pinned: bool) -> None:
-        """Put an object beside the manifest, or take it away; raises NotFound."""
+        """Create or remove an object next to the manifest; raise NotFound."""
         if not self._has_manifest(checkpoint):
             raise NotFound(f"there is no checkpoint {checkpoint} in {self._where}")
         if pinned:
@@ -107,13 +108,13 @@ class Remote(VerifyingCheckpoints):
             self._delete(checkpoint, {PINNED})
 
     def names(self) -> list[str]:
-        """Return the names of all that lies here, checkpoints or not; raises OSError."""
+        """Return the names of all entries, checkpoints or not; raise OSError."""
         return [path.rstrip("/").rpartition("/")[2] for path in self._tried(self._beside)]
 
     def claim(self, attempt: int) -> None:
-        """Put an object beside the checkpoints, and then take away those of older attempts; raises OSError."""
+        """Create an object next to the checkpoints, then remove those of older attempts; raise OSError."""
         self._tried(partial(self._fs.pipe_file, f"{self._root}/{claim_name(attempt)}", b"claimed\n"))
-        with contextlib.suppress(OSError):  # they say nothing any more
+        with contextlib.suppress(OSError):  # they are obsolete
             for older in claims_among(self.names()):
                 if older < attempt:
                     self._tried(partial(self._fs.rm_file, f"{self._root}/{claim_name(older)}"))
@@ -166,7 +167,7 @@ class Remote(VerifyingCheckpoints):
                 self._tried(partial(self._fs.rm_file, self._path(checkpoint, name)))
 
     def _objects(self, under: str = "") -> Mapping[str, set[str]]:
-        """The names of the objects of each checkpoint, asked of the store and not of fsspec's memory."""
+        """Return the object names of each checkpoint, listed by the store and not from fsspec's cache."""
         found: dict[str, set[str]] = {}
         for path in self._tried(partial(self._listed_paths, f"{self._root}/{under}".rstrip("/"))):
             checkpoint, _, name = path.removeprefix(f"{self._root}/").partition("/")
@@ -182,14 +183,14 @@ class Remote(VerifyingCheckpoints):
         return []
 
     def _beside(self) -> list[str]:
-        """What lies beside the checkpoints, and they themselves: one question, whatever is in them."""
+        """List the root: checkpoints and entries next to them, in one request whatever they contain."""
         self._fs.invalidate_cache()
         with contextlib.suppress(FileNotFoundError):
             return list(self._fs.ls(self._root, detail=False))
         return []
 
     def _read_all(self, paths: list[str]) -> Mapping[str, bytes]:
-        """Many small objects at once; one that has gone meanwhile is left out."""
+        """Read many small objects at once; those deleted meanwhile are left out."""
 
         def read() -> Mapping[str, bytes]:
             found = self._fs.cat(paths, on_error="return") if paths else {}
@@ -210,7 +211,7 @@ class Remote(VerifyingCheckpoints):
 
 
 def _open(where: str) -> tuple[Any, str]:
-    """The file system of a URL and the path within it; raises DaylightError that says what to install."""
+    """Open the file system of a URL and the path within it; raise DaylightError that says what to install."""
     if any(sign in where for sign in "*?["):
         raise InvalidRequest(f"{where}: a place of checkpoints has none of * ? [ in its name")
     try:

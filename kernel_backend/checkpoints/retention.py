@@ -1,4 +1,4 @@
-"""Which checkpoints may go, and why the others stay: pure functions over the trials' own lists."""
+"""Decide which checkpoints to delete, and why the others stay: pure functions over the trials' lists."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ FALL_BACKS = 2
 
 
 class RetentionDecision(NamedTuple):
-    """A checkpoint and why it stays, in words for a person; without a reason it may go."""
+    """Checkpoint and the reasons why it stays, for display; without a reason it may be deleted."""
 
     manifest: Manifest
     reasons: tuple[str, ...]
 
 
 class _Candidate(NamedTuple):
-    """One that can be best. The best sorts first; of equal ones that of the lower trial, and the earlier."""
+    """Candidate for best checkpoint; the best sorts first, ties go to the lower trial, then the earlier checkpoint."""
 
     lower: float
     trial: int
     order: tuple[int, int]
-    place: int  # in its trial's list
+    place: int  # position in its trial's list
 
 
 def decide_retention(
     trials: Mapping[int, Sequence[Manifest]], keep: Keep, metric: Metric, may_run: Collection[int]
 ) -> list[RetentionDecision]:
-    """A verdict on each checkpoint of an experiment's trials, each trial's list oldest first as a place lists it.
+    """Decide on each checkpoint of an experiment's trials; each trial's list is oldest first.
 
-    The union of the rules: what one of them keeps stays, and so do pinned ones and the two newest of a trial that may
-    run again (`may_run`). Only a checkpoint with a finite value of the metric can be best.
+    The union of the rules applies: a checkpoint kept by any rule stays, as do pinned ones and the two newest of a trial
+    that may run again (`may_run`). Only a checkpoint with a finite value of the metric can be best.
     """
     candidates = {trial: _candidates(trial, manifests, metric) for trial, manifests in trials.items()}
     overall = _best((each for own in candidates.values() for each in own), keep.best_overall or 0)
@@ -55,9 +55,9 @@ def decide_retention(
 
 
 def expendable(committed: Sequence[Manifest], keep: Keep, metric: Metric) -> list[Manifest]:
-    """What may be deleted of one trial that runs, of its list oldest first.
+    """Return the checkpoints of one running trial that may be deleted, from its list oldest first.
 
-    It cannot know the other trials, so under `best_overall` it keeps as many of its own.
+    It cannot see the other trials, so under `best_overall` it keeps as many of its own.
     """
     verdicts = decide_retention({0: committed}, keep, metric, may_run={0})
     return [verdict.manifest for verdict in verdicts if not verdict.reasons]
@@ -73,5 +73,5 @@ def _candidates(trial: int, manifests: Sequence[Manifest], metric: Metric) -> li
 
 
 def _best(candidates: Iterable[_Candidate], count: int) -> set[tuple[int, int]]:
-    """Trial and place of so many of the best."""
+    """Return trial and position of the `count` best."""
     return {(each.trial, each.place) for each in sorted(candidates)[:count]}

@@ -1,4 +1,4 @@
-"""Where checkpoints lie, and how a place is opened: the one file that knows which kinds of place there are."""
+"""Open checkpoint storage by location; the only module that lists the kinds of storage."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Identity = Callable[[int, int], str]  # of a trial, by experiment and index; rai
 
 
 def open_storage(where: str, uid: str | None = None) -> Checkpoints:
-    """The checkpoints at `where`: a folder, or a URL that fsspec knows; raises DaylightError for any other.
+    """Open the checkpoints at `where`: a folder or an fsspec URL; raise DaylightError for anything else.
 
-    `uid` is the identity of the trial whose they are: what names another is not listed. None: whosever they are.
+    `uid` is the identity of the trial that owns them: checkpoints of another are not listed. With None all are listed.
     """
     if where.startswith("file://"):
         where = where.removeprefix("file://")
@@ -24,26 +24,26 @@ def open_storage(where: str, uid: str | None = None) -> Checkpoints:
 
 
 class CheckpointStorage:
-    """All trials' checkpoints under one root, a folder or a URL: `<root>/<experiment>/<trial>`."""
+    """Checkpoints of all trials under one root, a folder or a URL: `<root>/<experiment>/<trial>`."""
 
     def __init__(self, root: str, identity: Identity | None = None) -> None:
-        """`identity` tells trials apart whose numbers are the same; without it whatever is in a place is listed."""
+        """Open the root; `identity` distinguishes trials with the same numbers, without it all are listed."""
         self._root, self._identity = root.rstrip("/"), identity
-        open_storage(self._root)  # who cannot reach it shall hear so at once
+        open_storage(self._root)  # fail at once if it cannot be reached
 
     def where(self, experiment: int, trial: int) -> str:
-        """The place of a trial's checkpoints."""
+        """Return the location of a trial's checkpoints."""
         return f"{self._root}/{experiment}/{trial}"
 
     def largest_number(self) -> int:
-        """Return the largest number of an experiment that has a place here; raises OSError."""
+        """Return the largest number of an experiment with storage here; raise OSError."""
         return largest_of(open_storage(self._root).names())
 
     def uid(self, experiment: int, trial: int) -> str:
-        """Return the identity that a trial's checkpoints name; raises NotFound where there is no such trial."""
+        """Return the identity that a trial's checkpoints name; raise NotFound if there is no such trial."""
         return "" if self._identity is None else self._identity(experiment, trial)
 
     def open(self, experiment: int, trial: int) -> Checkpoints:
-        """The checkpoints of a trial; raises NotFound where there is no such trial."""
+        """Open the checkpoints of a trial; raise NotFound if there is no such trial."""
         uid = None if self._identity is None else self._identity(experiment, trial)
         return open_storage(self.where(experiment, trial), uid)

@@ -1,4 +1,4 @@
-"""Bytes on their way, some megabytes at a time: counted, digested, and never copied."""
+"""Stream bytes a few megabytes at a time: count and digest them without copies."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kernel_backend.checkpoints.base import Data, Part, Streamed
 
 
 def size_of(data: Data) -> int:
-    """How many bytes all of it is."""
+    """Return the total size in bytes."""
     if isinstance(data, Streamed):
         return data.size
     return sum(memoryview(each).nbytes for each in data)
 
 
 def slices(data: Data, most: int) -> Iterator[memoryview]:
-    """The same bytes in the same order, never more than `most` at once; nothing is copied."""
+    """Yield the same bytes in the same order, at most `most` at once, without copies."""
     for each in data:
         view = memoryview(each)
         if view.nbytes == 0:  # such a view cannot be cast
@@ -27,22 +27,22 @@ def slices(data: Data, most: int) -> Iterator[memoryview]:
 
 
 class Digesting:
-    """Counts and digests the bytes that it is shown."""
+    """Accumulator for the count and digest of bytes."""
 
     def __init__(self) -> None:
         self._hash = xxhash.xxh3_128()
         self.size = 0
 
     def take(self, piece: bytes | memoryview) -> None:
-        """See the next bytes."""
+        """Add the next bytes."""
         self._hash.update(piece)
         self.size += len(piece)
 
     @property
     def digest(self) -> str:
-        """The xxh3-128 of all of them, in hex."""
+        """Return the digest of all bytes (xxh3-128), in hex."""
         return self._hash.hexdigest()
 
     def part(self, name: str) -> Part:
-        """What a manifest says of them."""
+        """Return their manifest entry."""
         return Part(name=name, size=self.size, digest=self.digest)

@@ -1,4 +1,4 @@
-"""What every place of checkpoints does alike: it trusts no byte that it has not digested."""
+"""Verify checkpoints in any storage: trust no byte that was not digested."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kernel_backend.model.trial import checkpoint_order
 
 MANIFEST, PINNED, SUFFIX = "manifest.json", "pinned", ".safetensors"
 ID = re.compile(r"(\d+)-(\d+)")
-_CLAIM = re.compile(r"claim-([0-9]+)")  # beside the checkpoints; no ID
+_CLAIM = re.compile(r"claim-([0-9]+)")  # next to the checkpoints; not an ID
 
 _log = logging.getLogger(__name__)
 
 
 class StoredManifest(NamedTuple):
-    """A manifest as it lies in a place, unread."""
+    """Manifest as stored, not yet parsed."""
 
     checkpoint: str
     data: bytes
@@ -31,9 +31,9 @@ class StoredManifest(NamedTuple):
 
 
 class VerifyingCheckpoints(ABC):
-    """A place of checkpoints without its storage: what is here holds for a folder as for an object store.
+    """Checkpoints without their storage backend: the behaviour shared by folders and object stores.
 
-    `uid` is the identity of the trial whose checkpoints are listed; None lists whatever is there.
+    `uid` is the identity of the trial whose checkpoints are listed; None lists all.
     """
 
     def __init__(self, uid: str | None = None) -> None:
@@ -42,46 +42,50 @@ class VerifyingCheckpoints(ABC):
     @property
     @abstractmethod
     def where(self) -> str:
-        """The folder or URL, as a person reads it."""
+        """Return the folder or URL, for display."""
 
     @abstractmethod
     def set_aside(self, checkpoint: str) -> None:
-        """Keep a damaged one for inspection where nothing will list it again."""
+        """Quarantine a damaged checkpoint for inspection, so that it is not listed again."""
 
     @abstractmethod
     def names(self) -> list[str]:
-        """Return the names of all that lies here, checkpoints or not; raises OSError."""
+        """Return the names of all entries, checkpoints or not; raise OSError."""
 
     @abstractmethod
     def _manifests(self) -> Iterator[StoredManifest]:
-        """All manifests that are there."""
+        """Iterate over all stored manifests."""
 
     @abstractmethod
     def _stream(self, checkpoint: str, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
-        """The bytes of a part from an offset on, a few at a time; a piece holds until the next one is asked for.
+        """Iterate over the bytes of a part from an offset on.
 
-        Raises FileNotFoundError, and CheckpointDamaged for unreadable ones.
+        A piece is valid until the next one is requested. Raises FileNotFoundError, and CheckpointDamaged if the bytes
+        are unreadable.
         """
 
     @abstractmethod
     def _whole(self, checkpoint: str, name: str) -> bytes:
-        """The bytes of a part; raises as `_stream` does."""
+        """Return the bytes of a part; raise as `_stream` does."""
 
     @abstractmethod
     def _has_manifest(self, checkpoint: str) -> bool:
-        """Whether it is committed, now."""
+        """Return True if the checkpoint is committed at present."""
 
     def committed(self) -> list[Manifest]:
-        """All there are, oldest first by (step, attempt); reads manifests alone. An unreadable one is set aside."""
+        """Return all checkpoints, oldest first by (step, attempt); unreadable ones are quarantined.
+
+        Only manifests are read.
+        """
         return self._listed({})
 
     def newest_verified(
         self, fence: int | None = None, upto: tuple[int, int] | None = None
     ) -> tuple[Manifest | None, list[str]]:
-        """The newest whose every byte agrees, and what was wrong with those after it, newest first.
+        """Return the newest intact checkpoint, and the problems of newer ones, newest first.
 
-        Damaged ones are set aside. `fence` leaves out attempts from that number on, `upto` what is newer than that
-        (step, attempt).
+        Every byte is verified, and damaged ones are quarantined. `fence` leaves out attempts from that number on,
+        `upto` checkpoints newer than that (step, attempt).
         """
 
         def asked(order: tuple[int, int]) -> bool:
@@ -94,28 +98,28 @@ class VerifyingCheckpoints(ABC):
         return found, [damage[order] for order in sorted(damage, reverse=True) if asked(order) and order > after]
 
     def claimed(self) -> int:
-        """The highest number of an attempt that has claimed; 0 where none has. Asked anew each time."""
+        """Return the highest attempt that has claimed; 0 for none. Read anew each time."""
         return max(claims_among(self.names()), default=0)
 
     def verify(self, manifest: Manifest) -> None:
-        """Read every part; raises CheckpointDamaged that names the first one which does not agree.
+        """Read every part; raise CheckpointDamaged naming the first whose digest differs.
 
-        Raises NotFound where it has been deleted meanwhile.
+        Raises NotFound if the checkpoint was deleted meanwhile.
         """
         for part in manifest.parts:
             self._verify(manifest, part)
 
     def stream(self, manifest: Manifest, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
-        """The bytes of a part from an offset on, verified before the first is given and never all in memory.
+        """Return the bytes of a part from an offset on, all verified before the first, and never all in memory.
 
-        A piece holds until the next one is asked for. Raises CheckpointDamaged, or NotFound where it has been deleted
-        meanwhile.
+        A piece is valid until the next one is requested. Raises CheckpointDamaged, or NotFound if the checkpoint was
+        deleted meanwhile.
         """
         self._verify(manifest, self._part_of(manifest, name))
         return self._stream(manifest.id, name, offset)
 
     def read(self, manifest: Manifest, name: str) -> bytes:
-        """The verified bytes of a part; raises CheckpointDamaged, or NotFound where it has been deleted meanwhile."""
+        """Return the verified bytes of a part; raise CheckpointDamaged, or NotFound if it was deleted meanwhile."""
         part = self._part_of(manifest, name)
         with self._present(manifest, name):
             data = self._whole(manifest.id, name)
@@ -139,7 +143,7 @@ class VerifyingCheckpoints(ABC):
 
     def _listed(self, damage: dict[tuple[int, int], str]) -> list[Manifest]:
         found, bad = self._parsed_all()
-        if bad:  # a network disk may misread once: what is set aside was damaged twice
+        if bad:  # a network disk may misread once: quarantine only after reading damage twice
             found, bad = self._parsed_all()
         for checkpoint, error in bad.items():
             damage[checkpoint_order(checkpoint)] = error.message
@@ -184,7 +188,7 @@ class VerifyingCheckpoints(ABC):
 
     def _put_away(self, checkpoint: str, why: CheckpointDamaged) -> None:
         _log.warning("%s; it is set aside", why.message)
-        with contextlib.suppress(OSError):  # where we may read only, it is at least not taken
+        with contextlib.suppress(OSError):  # on read-only storage it is at least not used
             self.set_aside(checkpoint)
 
     @contextlib.contextmanager
@@ -208,30 +212,31 @@ class VerifyingCheckpoints(ABC):
 
 
 def claim_name(attempt: int) -> str:
-    """The name of an attempt's claim."""
+    """Return the name of an attempt's claim."""
     return f"claim-{attempt}"
 
 
 def claims_among(names: Iterable[str]) -> list[int]:
-    """The attempts whose claims are among these names."""
+    """Return the attempts whose claims are among these names."""
     return [int(claim[1]) for name in names if (claim := _CLAIM.fullmatch(name))]
 
 
 def newest_attempt(names: Sequence[str]) -> int:
-    """Return the highest number of an attempt that has claimed or begun one of these checkpoints; 0 for none."""
+    """Return the highest attempt that has claimed or begun one of these checkpoints; 0 for none."""
     begun = [attempt_of(name) for name in names if ID.fullmatch(name)]
     return max((*claims_among(names), *begun), default=0)
 
 
 def attempt_of(checkpoint: str) -> int:
-    """The attempt that `<step>-<attempt>` names."""
+    """Return the attempt in `<step>-<attempt>`."""
     return checkpoint_order(checkpoint)[1]
 
 
 def files_of(manifest: Manifest) -> str:
-    """What changes when a program touches a file of it; a mark without a suffix, such as `pinned`, is none of those.
+    """Return an identity of its files that changes when one is touched.
 
-    An object store's objects are only ever written whole: there the manifest, which has their digests, stands for them.
+    Marks without a suffix, such as `pinned`, are ignored. Objects of an object store are only ever written completely:
+    there the manifest, which has their digests, represents them.
     """
     if manifest.files:
         return manifest.files

@@ -1,4 +1,4 @@
-"""Tensors to parts and back: safetensors for the tensors, JSON for what surrounds them. Every bit returns."""
+"""Convert training states to parts and back bit for bit: safetensors for tensors, JSON for the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kernel_backend.errors import CheckpointDamaged, DaylightError
 
 MODEL = "model"
 _TAGS = frozenset({"$tensor", "$map", "$tuple", "$float", "$counter"})
-_RESERVED = "__metadata__"  # a name that the format keeps for itself
+_RESERVED = "__metadata__"  # a name reserved by the format
 _ALIGNMENT = 8  # of the first tensor's bytes in the file
 _DTYPES = {
     torch.float64: "F64",
@@ -41,9 +41,9 @@ _DTYPES = {
 
 
 def pieces(tensors: Mapping[str, Tensor]) -> list[bytes | memoryview]:
-    """A part in the safetensors format: its header, and the tensors' own memory wherever that can be read as it lies.
+    """Encode a part in the safetensors format: its header, and the tensors' own memory without copies if possible.
 
-    They must not change until the pieces are written. Tensors that share memory are written each for itself. Raises
+    The tensors must not change until the pieces are written. Tensors that share memory are written separately. Raises
     DaylightError for a tensor that the format cannot hold.
     """
     hosts = {name: _host(name, tensor) for name, tensor in tensors.items()}
@@ -62,7 +62,7 @@ def pieces(tensors: Mapping[str, Tensor]) -> list[bytes | memoryview]:
 
 
 def decode(data: bytes) -> dict[str, Tensor]:
-    """The tensors of a part, on the host; raises CheckpointDamaged for bytes that are no part."""
+    """Decode the tensors of a part, on the host; raise CheckpointDamaged for other bytes."""
     try:
         return dict(safetensors.load(data))
     except Exception as error:  # the format's own error class is private to its compiled module
@@ -70,16 +70,16 @@ def decode(data: bytes) -> dict[str, Tensor]:
 
 
 def flatten(tree: Any) -> tuple[Any, dict[str, Tensor]]:
-    """A state of nested dicts, lists, tuples, numbers, strings and tensors, taken apart: JSON, and tensors by name.
+    """Split a state of nested dicts, lists, tuples, numbers, strings and tensors into JSON and tensors by name.
 
-    Raises DaylightError with the place of a value that is none of these.
+    Raises DaylightError with the path of a value that is none of these.
     """
     tensors: dict[str, Tensor] = {}
     return _flatten(tree, "", tensors), tensors
 
 
 def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """The state that `flatten` took apart."""
+    """Rebuild the state that `flatten` split."""
     if isinstance(tree, list):
         return [unflatten(item, tensors) for item in tree]
     if not isinstance(tree, dict):
@@ -98,7 +98,7 @@ def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def load_model(place: Checkpoints, manifest: Manifest) -> dict[str, Any]:
-    """The `state_dict` of the model in a checkpoint that `place` listed, every byte of it verified.
+    """Return the verified `state_dict` of the model in a checkpoint that `place` listed.
 
     Raises CheckpointDamaged.
     """
@@ -119,11 +119,11 @@ def _host(name: str, tensor: Tensor) -> Tensor:
 
 
 def _memory(tensor: Tensor) -> bytes | memoryview:
-    """A contiguous tensor's bytes where they lie; torch itself has no view of them for every dtype."""
+    """Return a view of a contiguous tensor's bytes; torch itself has none for every dtype."""
     if tensor.nbytes == 0:
         return b""
     memory: Any = (ctypes.c_ubyte * tensor.nbytes).from_address(tensor.data_ptr())
-    memory.tensor = tensor  # whoever holds the view holds the memory
+    memory.tensor = tensor  # the view keeps the memory alive
     return memoryview(memory).cast("B")
 
 
@@ -159,7 +159,10 @@ def _instead(value: object) -> str:
 
 
 def _free(path: str, tensors: Mapping[str, Tensor]) -> str:
-    """A name for the tensor at `path`: {"a": {"b": one}, "a.b": two} has two of them at one path."""
+    """Return an unused name for the tensor at `path`.
+
+    Two tensors share a path in {"a": {"b": one}, "a.b": two}.
+    """
     while path in tensors or path == _RESERVED:
         path += "'"
     return path

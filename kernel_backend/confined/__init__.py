@@ -1,7 +1,7 @@
-"""What users wrote is read by processes with limits of their own: text that takes minutes or gigabytes harms no other.
+"""Parse users' code in processes with limits, so that one taking minutes or gigabytes harms no other user.
 
-A process of these reads again and again, so that an ordinary definition costs a millisecond more. It runs nothing of a
-user's: it parses. Functions and their arguments go there, and results come back, by pickle: it is a child of ours.
+Each process is reused, so that an ordinary definition costs a millisecond more. It runs no user code: it only parses.
+Functions, arguments and results travel by pickle, as it is our own child.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from typing import Any, TypeVar
 from kernel_backend.errors import InvalidRequest, from_json
 
 AT_ONCE = 2  # processes
-CPU_S = 10.0  # that one call may compute
-WALL_S = 60.0  # and last: of a machine that is busy, or a disk that does not answer
+CPU_S = 10.0  # of computing that one call may take
+WALL_S = 60.0  # that one call may last: a machine may be busy, or a disk may not answer
 MEMORY = 2**30  # bytes of address space
 LENGTH = struct.Struct(">Q")
 
-SMALL = 32 * 2**10  # bytes of source that are read at once where they arrive: a fraction of a second at the worst
+SMALL = 32 * 2**10  # bytes of source that are parsed in a thread of the service: a fraction of a second at worst
 
 A = TypeVar("A")
 
 
 class Confined:
-    """Calls of plain functions in processes that may not take long, nor much memory.
+    """Caller of plain functions in processes with limits on time and memory.
 
-    One user has one call at a time: others do not wait behind what theirs take.
+    A user has one call at a time, so that others do not wait behind it.
     """
 
     def __init__(self, cpu_s: float = CPU_S, memory: int = MEMORY, wall_s: float = WALL_S) -> None:
         self._limits, self._wall_s = (cpu_s, memory), wall_s
         self._turns: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
-        # Of their own: threads that wait for these processes shall not be missed elsewhere.
+        # Separate threads: those that wait for these processes must not be missing elsewhere.
         self._threads = ThreadPoolExecutor(AT_ONCE, "confined")
-        self._children: dict[int, _Child] = {}  # by the thread that it works for
+        self._children: dict[int, _Child] = {}  # by the thread that uses it
 
     async def call(self, user: str, function: Callable[..., A], *arguments: Any, size: int | None = None) -> A:
-        """What a function of a module answers; raises what it raises, and InvalidRequest beyond the limits.
+        """Return the result of a module's function; raise what it raises, and InvalidRequest beyond the limits.
 
-        `size` is that of the source in bytes, where it is known: a small one needs no process.
+        `size` is that of the source in bytes, if known: a small one needs no process.
         """
         turn = self._turns.setdefault(user, asyncio.Lock())
         async with turn:
@@ -66,9 +66,9 @@ class Confined:
         try:
             child = self._children.get(threading.get_ident()) or self._begin()
             answer = child.ask(question, self._wall_s)
-            if answer is None and child.left():  # of itself, since it had become large: before this question
+            if answer is None and child.left():  # by itself, as it had become large, before this call
                 answer = self._begin().ask(question, self._wall_s)
-        except BaseException:  # half an answer may still be to be read: it is no one else's
+        except BaseException:  # half an answer may still be unread, and must not reach another call
             self._end()
             raise
         if answer is None:
@@ -83,7 +83,7 @@ class Confined:
         raise from_json(value, value["status"])
 
     def _begin(self) -> _Child:
-        """Start a process for this thread, known before its first question: `close` ends that, too."""
+        """Start a process for this thread, registered before its first call so that `close` ends it, too."""
         child = self._children[threading.get_ident()] = _Child(*self._limits)
         return child
 
@@ -93,7 +93,7 @@ class Confined:
 
 
 def shallow(function: Callable[..., A], *arguments: Any) -> A:
-    """Call a function that reads source; raises InvalidRequest where that is nested too deeply for Python."""
+    """Call a function that reads source; raise InvalidRequest if that is nested too deeply for Python."""
     try:
         return function(*arguments)
     except (MemoryError, RecursionError):
@@ -102,21 +102,21 @@ def shallow(function: Callable[..., A], *arguments: Any) -> A:
 
 
 class _Child:
-    """One process, asked one question after the other."""
+    """Process that answers one call after the other."""
 
     def __init__(self, cpu_s: float, memory: int) -> None:
         command = [sys.executable, "-P", "-m", "kernel_backend.confined", str(cpu_s), str(memory)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
 
     def left(self) -> bool:
-        """Whether it has ended by itself and in order; it has closed its pipes already."""
+        """Return True if it has exited normally by itself; its pipes are closed already."""
         try:
             return self._process.wait(1.0) == 0
         except subprocess.TimeoutExpired:
             return False
 
     def ask(self, question: bytes, seconds: float) -> bytes | None:
-        """Its answer; None where it has died over it, or took so long that it was killed."""
+        """Return its answer; None if it died during the call, or was killed on timeout."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -135,7 +135,7 @@ class _Child:
             late.cancel()
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

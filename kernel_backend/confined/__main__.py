@@ -1,4 +1,4 @@
-"""A confined process: reads calls from stdin, answers on stdout, and ends with its parent."""
+"""Run a confined process: read calls from stdin, answer on stdout, and end with the parent."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import psutil
 from kernel_backend.confined import LENGTH, shallow
 from kernel_backend.errors import DaylightError
 
-LARGE = 256 * 2**20  # bytes of memory with which it makes room for a smaller one
+LARGE = 256 * 2**20  # bytes of memory beyond which it exits, to be replaced by a smaller process
 
 
 def main(cpu_s: float, memory: int) -> None:
-    """Answer until there is nothing more to answer, or it has become large."""
+    """Answer calls until the input ends or the process has become large."""
     calls, answers = sys.stdin.buffer, sys.stdout.buffer
     _limit(resource.RLIMIT_AS, memory)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -33,7 +33,7 @@ def main(cpu_s: float, memory: int) -> None:
 
 
 def _limit(what: int, most: int) -> None:
-    """Allow so much, or what an administrator allows (`ulimit -H`), which no process may raise."""
+    """Set a limit, at most the administrator's hard limit (`ulimit -H`), which no process may raise."""
     _, hard = resource.getrlimit(what)
     resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 

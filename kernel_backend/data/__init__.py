@@ -1,4 +1,4 @@
-"""Data that a person has declared: what it is now, by a list of its files, and whether it is what it was."""
+"""Fingerprint data that a user has declared, by a list of its files, and detect changes."""
 
 from kernel_backend.data.base import File, Fingerprint, changed_text
 from kernel_backend.data.declared import Declared, changed_since, declare, fingerprint

@@ -1,4 +1,4 @@
-"""What a fingerprint is: the sorted list of files, each with its size and digest, and how one differs from another."""
+"""Define fingerprints: a sorted list of files with sizes and digests, and the difference of two."""
 
 from __future__ import annotations
 
@@ -11,59 +11,62 @@ import xxhash
 
 from kernel_backend.differences.listing import changes, changes_text, read_list
 
-UNREADABLE = "unreadable"  # in the place of a digest
+UNREADABLE = "unreadable"  # stored instead of a digest
 
 Say = Callable[[str], None]
 
 
 class File(NamedTuple):
-    """A file or object."""
+    """File or object."""
 
-    name: str  # relative to what was declared, and `printable`
+    name: str  # relative to the declared path, and `printable`
     size: int  # bytes
     digest: str  # xxh3-128 of the content, the ETag or version of an object, or UNREADABLE
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Data as it was at some moment."""
+    """State of data at some time."""
 
     files: tuple[File, ...]  # sorted
-    read: int = field(default=0, compare=False)  # files whose content was read for it; the others are in the cache
+    read: int = field(default=0, compare=False)  # files whose content was read for it; the others were cached
 
     @cached_property
     def listed(self) -> bytes:
-        """The list as it is kept: a tab-separated line a file, with name, size and digest."""
+        """Return the stored form of the list: a tab-separated line per file, with name, size and digest."""
         return "".join(f"{file.name}\t{file.size}\t{file.digest}\n" for file in self.files).encode()
 
     @cached_property
     def digest(self) -> str:
-        """The xxh3-128 of the list."""
+        """Return the digest (xxh3-128) of the list."""
         return xxhash.xxh3_128_hexdigest(self.listed)
 
     @cached_property
     def bytes(self) -> int:
-        """The size of all files together."""
+        """Return the total size of all files."""
         return sum(file.size for file in self.files)
 
     @property
     def unreadable(self) -> tuple[str, ...]:
-        """The names of files that could not be read."""
+        """Return the names of files that could not be read."""
         return tuple(file.name for file in self.files if file.digest == UNREADABLE)
 
 
 def fingerprint_of(files: Iterable[File], read: int = 0) -> Fingerprint:
-    """The fingerprint of these files."""
+    """Return the fingerprint of these files."""
     return Fingerprint(tuple(sorted(files)), read)
 
 
 def changed_text(path: str, before: bytes, now: bytes) -> str:
-    """`/data/leslie: 112 files were added (img_0931.png, ...), ...` of two lists; empty where they are equal."""
+    """Describe the changes between two lists, as `/data/leslie: 112 files were added (img_0931.png, ...), ...`.
+
+    Empty if they are equal.
+    """
     said = changes_text(changes(read_list(before), read_list(now)))
     return f"{path}: {said}" if said else ""
 
 
 def printable(name: str) -> str:
-    """A file's name on one line, whatever it is made of; no two names become one."""
+    """Escape a file's name to one line, so that different names stay different."""
     escaped = name.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
     return escaped.encode("utf-8", "backslashreplace").decode()

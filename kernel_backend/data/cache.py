@@ -1,4 +1,4 @@
-"""Digests of files by what `stat` says of them: a file that looks as it did is not read again."""
+"""Cache digests of files by their `stat`: a file that looks unchanged is not read again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 # A file that was changed at about the time when it was read may have changed again since, within the same tick of its
 # file system's clock: git calls such an entry racily clean. Clocks of network drives go by others, FAT's in 2 s steps.
 RACY_NS = 2 * 10**9
-PATIENCE_S = 2.0  # for another process that writes; then it goes without
+PATIENCE_S = 2.0  # for another process that writes; then the cache is not used
 _TABLE = """
 CREATE TABLE IF NOT EXISTS files (
   path BLOB PRIMARY KEY, size INTEGER, mtime INTEGER, ctime INTEGER, inode INTEGER, device INTEGER, digest TEXT
@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS files (
 
 
 class StatSignature(NamedTuple):
-    """How a file looks from outside; times are in nanoseconds."""
+    """Metadata that identifies a file's state; times are in nanoseconds."""
 
     size: int
     mtime: int
@@ -30,30 +30,30 @@ class StatSignature(NamedTuple):
     device: int
 
     def settled(self, now: int) -> bool:
-        """Whether a change after `now` (nanoseconds) would be seen."""
+        """Return True if a change after `now` (nanoseconds) would be visible."""
         return max(self.mtime, self.ctime) < now - RACY_NS
 
 
 class CacheEntry(NamedTuple):
-    """How a file looked, and the digest of its content."""
+    """Metadata of a file, and the digest of its content."""
 
     looks: StatSignature
     digest: str
 
 
 def looks(status: os.stat_result) -> StatSignature:
-    """What of a `stat` changes when a file does. Its ctime cannot be put back, as its mtime can."""
+    """Return the metadata that changes with a file's content; ctime cannot be reset, as mtime can."""
     return StatSignature(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
 
 
 class StatCache:
-    """A file of SQLite; where it is damaged, locked or cannot be written everything is read anew, and nothing fails."""
+    """SQLite cache; if it is damaged, locked or not writable, everything is read anew and nothing fails."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
 
     def of(self, paths: Iterable[bytes]) -> dict[bytes, CacheEntry]:
-        """What is known of these files, by path."""
+        """Return the cached entries of these files, by path."""
         try:
             with self._opened() as db:
                 found = (db.execute("SELECT * FROM files WHERE path = ?", (path,)).fetchone() for path in paths)
@@ -63,7 +63,7 @@ class StatCache:
             return {}
 
     def below(self, root: bytes) -> dict[bytes, CacheEntry]:
-        """What is known of a file, or of a folder and everything in it, by path."""
+        """Return the cached entries of a file, or of a folder and everything in it, by path."""
         inside = root.rstrip(b"/") + b"/"
         query = "SELECT * FROM files WHERE path = ? OR (path >= ? AND path < ?)"
         try:
@@ -74,7 +74,7 @@ class StatCache:
             return {}
 
     def change(self, learned: Mapping[bytes, CacheEntry], forgotten: Collection[bytes] = ()) -> None:
-        """Keep what was learned, and forget files that are gone."""
+        """Store new entries, and remove those of files that are gone."""
         if not learned and not forgotten:
             return
         rows = ((path, *entry.looks, entry.digest) for path, entry in learned.items())
@@ -88,7 +88,7 @@ class StatCache:
     def _opened(self) -> contextlib.closing[sqlite3.Connection]:
         db = sqlite3.connect(self._file or ":memory:", timeout=PATIENCE_S)
         try:
-            db.execute("PRAGMA synchronous = OFF")  # what a power cut damages is made again
+            db.execute("PRAGMA synchronous = OFF")  # entries lost in a power cut are computed again
             db.execute(_TABLE)
         except sqlite3.Error:
             db.close()

@@ -1,4 +1,4 @@
-"""What `--data` declares, as it becomes a part of a snapshot; and the way from a path or URL to its fingerprint."""
+"""Turn `--data` declarations into a part of a snapshot, and paths or URLs into fingerprints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CACHE = "fingerprints.db"  # in the home
 
 
 class Declared(NamedTuple):
-    """What goes into a snapshot."""
+    """Declared data, for a snapshot."""
 
     data: tuple[Data, ...] = ()
     files: dict[str, bytes] = {}  # the lists, by their names in the archive
@@ -26,10 +26,10 @@ class Declared(NamedTuple):
 
 
 def fingerprint(path: str, say: Say = lambda text: None, at: Path | None = None) -> Fingerprint:
-    """What lies at an absolute path or below a URL now.
+    """Fingerprint the current content of an absolute path or a URL.
 
-    `say` hears how far it is where that takes long; `at` is the home whose cache of digests is used, else this user's.
-    Raises InvalidRequest where nothing is there.
+    `say` receives progress if it takes long; `at` is the home whose cache of digests is used, else this user's. Raises
+    InvalidRequest if nothing exists there.
     """
     if is_url(path):
         return objects.fingerprint(path)
@@ -37,7 +37,7 @@ def fingerprint(path: str, say: Say = lambda text: None, at: Path | None = None)
 
 
 def declare(names: Iterable[str], cwd: Path, say: Say = lambda text: None) -> Declared:
-    """Fingerprints of what was declared, each place once; relative ones start at `cwd`. Raises InvalidRequest."""
+    """Fingerprint declared data, each path once; relative paths start at `cwd`. Raises InvalidRequest."""
     data: list[Data] = []
     files: dict[str, bytes] = {}
     warnings: list[str] = []
@@ -58,7 +58,7 @@ def declare(names: Iterable[str], cwd: Path, say: Say = lambda text: None) -> De
 
 
 def changed_since(data: Data, listed: bytes, at: Path | None = None) -> str:
-    """How declared data differs from its list in the snapshot, in a sentence; empty where it is as it was."""
+    """Describe how declared data differs from its list in the snapshot; empty if it is unchanged."""
     try:
         found = fingerprint(data.path, at=at)
     except InvalidRequest as error:
@@ -67,5 +67,5 @@ def changed_since(data: Data, listed: bytes, at: Path | None = None) -> str:
 
 
 def is_url(path: str) -> bool:
-    """Whether this names something in an object store, and no file of this machine."""
+    """Return True if this names objects in an object store, not a local file."""
     return "://" in path

@@ -1,4 +1,4 @@
-"""The fingerprint of a folder or a file on this machine: by content, read only where `stat` says that it may differ."""
+"""Fingerprint a local folder or file by content, reading only files whose `stat` has changed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from kernel_backend.data.base import UNREADABLE, File, Fingerprint, Say, fingerp
 from kernel_backend.data.cache import CacheEntry, StatCache, StatSignature, looks
 from kernel_backend.errors import InvalidRequest
 
-THREADS = 8  # digesting lets go of the interpreter, and network drives answer many at once
+THREADS = 8  # digesting releases the interpreter lock, and network drives answer many at once
 AT_ONCE = 500  # files that a thread takes
-SLOW_S = 1e-4  # for the looks of one file
+SLOW_S = 1e-4  # to stat one file
 PIECE = 2**20  # bytes
-TOLD_S = 2.0  # between two words on how far it is
+TOLD_S = 2.0  # between two progress messages
 TRIES = 3  # for a file that changes while it is read
-NOWHERE = StatSignature(0, 0, 0, 0, 0)  # of what cannot be looked at
+NOWHERE = StatSignature(0, 0, 0, 0, 0)  # of files that cannot be accessed
 
 
 def fingerprint(root: Path, cache: StatCache, say: Say) -> Fingerprint:
-    """What a folder (with all below it, links followed) or a file holds now; `say` hears of it while that takes long.
+    """Fingerprint a folder (with all below it, links followed) or a file; `say` receives progress if it takes long.
 
-    Raises InvalidRequest where there is no file at all.
+    Raises InvalidRequest if there is no file at all.
     """
     began = time.time_ns()
     top = os.fsencode(root)
@@ -52,7 +52,7 @@ def fingerprint(root: Path, cache: StatCache, say: Say) -> Fingerprint:
 
 
 def digest_of(path: bytes) -> CacheEntry | None:
-    """The xxh3-128 of a file's content, and how it looked meanwhile; None where it is gone."""
+    """Return the xxh3-128 of a file's content, with its metadata while it was read; None if it is gone."""
     entry = None
     for _ in range(TRIES):
         try:
@@ -74,7 +74,7 @@ def digest_of(path: bytes) -> CacheEntry | None:
 
 
 class _Memory(threading.local):
-    """What a thread reads into."""
+    """Read buffer of a thread."""
 
     def __init__(self) -> None:
         self.piece = memoryview(bytearray(PIECE))
@@ -97,7 +97,7 @@ def _read(entry: CacheEntry) -> bool:
 def _read_all(
     unread: list[tuple[bytes, StatSignature]], threads: ThreadPoolExecutor, told: str, say: Say
 ) -> Iterator[tuple[bytes, CacheEntry]]:
-    """The files' digests, of those that are still there."""
+    """Yield the digests of those files that still exist."""
     done, next_word = 0, time.monotonic() + TOLD_S
     chunks = [unread[begin : begin + AT_ONCE] for begin in range(0, len(unread), AT_ONCE)]
     for chunk, entries in zip(chunks, threads.map(_read_some, chunks), strict=True):
@@ -118,7 +118,7 @@ class _Folder(NamedTuple):
 
 
 def _files(top: bytes, threads: ThreadPoolExecutor) -> Iterator[tuple[bytes, StatSignature]]:
-    """Every file at or below a path, and how it looks; NOWHERE for what may not be looked at."""
+    """Yield every file at or below a path with its metadata; NOWHERE for files that may not be accessed."""
     try:
         status = os.stat(top)
     except OSError:
@@ -134,7 +134,7 @@ def _files(top: bytes, threads: ThreadPoolExecutor) -> Iterator[tuple[bytes, Sta
             yield from files
             inner += found
             count += len(files) + len(found)
-        # Threads help where a drive lets one wait; where it answers from memory they stand in each other's way.
+        # Threads help with a slow drive; with one that answers from memory they only contend.
         slow = (time.perf_counter() - began) / count > SLOW_S
         folders = inner
 

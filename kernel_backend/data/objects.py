@@ -1,4 +1,4 @@
-"""The fingerprint of what lies below a URL in an object store: by ETag or version, without reading an object."""
+"""Fingerprint objects below a URL by ETag or version, without reading them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from kernel_backend.data.base import File, Fingerprint, fingerprint_of, printable
 from kernel_backend.errors import InvalidRequest
 
-# Under which names stores say what a content is, the surest first: S3, Google, Azure and others.
+# Names under which stores identify content, the most reliable first: S3, Google, Azure and others.
 _MARKS = ("ETag", "etag", "md5Hash", "generation", "VersionId", "content_md5", "checksum", "mtime", "LastModified")
 
 
 def fingerprint(url: str) -> Fingerprint:
-    """What lies below the URL now.
+    """Fingerprint the objects below the URL.
 
-    Raises InvalidRequest where there is nothing, the store cannot be reached, or fsspec has no way to it.
+    Raises InvalidRequest if there are none, the store cannot be reached, or fsspec does not support it.
     """
     try:
         import fsspec
@@ -23,9 +23,9 @@ def fingerprint(url: str) -> Fingerprint:
         raise InvalidRequest(f"--data {url}: a URL needs fsspec; pip install 'daylight[remote]'") from None
     try:
         store, root = fsspec.core.url_to_fs(url)
-        store.invalidate_cache()  # else it would answer from its last listing
+        store.invalidate_cache()  # else fsspec would answer from its last listing
         found: dict[str, Mapping[str, Any]] = store.find(root, detail=True)
-    except Exception as error:  # of many kinds: each store has its own
+    except Exception as error:  # each store has its own error classes
         raise InvalidRequest(f"--data {url} cannot be listed: {error or type(error).__name__}") from error
     if not found:
         raise InvalidRequest(f"--data {url}: there is no object below it")

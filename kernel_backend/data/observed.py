@@ -1,4 +1,4 @@
-"""Files that were read: which of them are data, and what is in them, as far as a budget goes."""
+"""Select data files among the files that were read, and digest them within a budget."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kernel_backend.data.folders import digest_of
 from kernel_backend.model.facts import Observed, ObservedFile
 
 LISTED = 5_000
-LARGEST = 2 * 2**30  # bytes of a file that is read once more; of a larger one size and time must do
-ALTOGETHER = 8 * 2**30  # bytes that are read once more for all of them
+LARGEST = 2 * 2**30  # bytes of a file that is read again; a larger one is identified by size and time
+ALTOGETHER = 8 * 2**30  # bytes that are read again for all of them
 
 _SYSTEMS = ("/proc", "/dev", "/sys", "/etc", "/run", "/usr/lib", "/usr/share", "/lib", "/lib64")
 _PACKAGES = ("site-packages", "dist-packages", "__pycache__")
@@ -28,23 +28,23 @@ _OWN = tuple(str(_ROOT / name) for name in ("kernel_backend", "jupyter_ext", "da
 
 
 def is_data(path: str, ours: Iterable[str]) -> bool:
-    """Whether a file that was opened may be data: none of the system, of Python, of its packages, or in our folders."""
+    """Return True if an opened file may be data: not of the system, Python, its packages, or our folders."""
     if any(part in _PACKAGES for part in path.split("/")):
         return False
     return not any(_within(path, folder) for folder in (*_SYSTEMS, *_PYTHONS, *_OWN, *ours))
 
 
 def installed_in(folders: Iterable[str]) -> list[str]:
-    """Those folders into which packages have been installed: the environment has their names and versions."""
+    """Return the folders with installed packages, whose names and versions the environment records."""
     return [folder for folder in folders if folder and any(Path(folder).glob("*.dist-info"))]
 
 
 def observed(
     paths: Iterable[str], home: Path, hurry: Callable[[], bool] = lambda: False, likeness: str = ""
 ) -> Observed:
-    """What these files are now; those that are gone are left out. While `hurry()` no more content is read.
+    """Describe these files as they are now, without those that are gone; while `hurry()` no more content is read.
 
-    Those below `likeness` are named as if that were the root of the file system.
+    Files below `likeness` are named as if that were the root of the file system.
     """
     found = sorted(set(paths))
     cache = StatCache(home / CACHE)
@@ -55,12 +55,12 @@ def observed(
 
 
 def real_name(path: str, likeness: str) -> str:
-    """A path below a likeness of the root folder as it is below that."""
+    """Translate a path below a stand-in for the root folder to the real path."""
     return path[len(likeness) :] if likeness and path.startswith(f"{likeness}/") else path
 
 
 class _Reading:
-    """Looks at one file after the other, and into it while there is budget."""
+    """Reader that inspects one file after the other, and digests content within the budget."""
 
     def __init__(self, known: Mapping[bytes, CacheEntry], hurry: Callable[[], bool], likeness: str) -> None:
         self._known, self._hurry, self._likeness = known, hurry, likeness
@@ -68,7 +68,7 @@ class _Reading:
         self.learned: dict[bytes, CacheEntry] = {}
 
     def file(self, path: str) -> ObservedFile | None:
-        """What a file is; None where it is gone, or was never one."""
+        """Describe a file; None if it is gone, or no regular file."""
         try:
             status = os.stat(path)
         except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Data as it was, made of what is still there: a folder of links to those files whose bytes are those of then."""
+"""Recreate data as it was from files that still exist: a folder of links to files with the old bytes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from kernel_backend.overlay import can_be_led
 
 
 class View(NamedTuple):
-    """What looks as declared data did, a folder or a file, and the names of files whose bytes are nowhere any more."""
+    """Recreated data, a folder or a file, and the names of files whose bytes no longer exist."""
 
     place: Path
     missing: tuple[str, ...]
 
 
 def view(then: Data, listed: bytes, present: Fingerprint, root: Path, folders: Path) -> View:
-    """Links in one of `folders`, named as in the list of then, to files below `root` (now `present`) of the same bytes.
+    """Create links in one of `folders`, named as in the old list, to files below `root` with the same bytes.
 
-    One may have been renamed meanwhile. Nothing is made where bytes are missing; a name that leads out of the folder
-    counts as missing.
+    `present` is the current state of `root`. A file may have been renamed meanwhile. Nothing is created if bytes are
+    missing; a name that leaves the folder counts as missing.
     """
     alone = root.is_file()
     places = {(str(file.size), file.digest): root if alone else root / file.name for file in present.files}
@@ -38,7 +38,7 @@ def view(then: Data, listed: bytes, present: Fingerprint, root: Path, folders: P
     if not missing:
         for name, known in wanted.items():
             _link(folder / name, there[known[0], known[1]].absolute())
-    own = PurePath(then.path).name  # of a file that was declared by itself
+    own = PurePath(then.path).name  # of a file that was declared alone
     return View(folder / own if list(wanted) == [own] else folder, missing)
 
 
@@ -47,7 +47,7 @@ def _leads_out(name: str) -> bool:
 
 
 def _free(folders: Path, digest: str, names: Collection[str]) -> Path:
-    """The first folder for this digest in which no training has left files of its own."""
+    """Return the first folder for this digest in which no training has left files of its own."""
     for number in count(1):
         folder = folders / (digest if number == 1 else f"{digest}-{number}")
         found = (os.path.relpath(os.path.join(at, name), folder) for at, _, files in os.walk(folder) for name in files)
@@ -57,10 +57,10 @@ def _free(folders: Path, digest: str, names: Collection[str]) -> Path:
 
 
 def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: str) -> dict[str, Value] | None:
-    """The hyperparameters with which a training in `cwd` reads `place` instead of the data, which it read at `before`.
+    """Return hyperparameters that make a training in `cwd` read `place` instead of the data, earlier read at `before`.
 
-    One that is the data's path becomes the place; what is below a relative path is led there by links (`overlay`). None
-    where the code must have the path within itself.
+    A hyperparameter that is the data's path becomes the new path. Paths below a relative path are redirected by links
+    (`overlay`). None if the code must contain the path itself.
     """
     relative = can_be_led(data.name, place, cwd)
     paths = [data.path, before, *([] if relative else [data.name])]
@@ -69,7 +69,7 @@ def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: s
 
 
 def _moved(value: Value, paths: Sequence[str], place: str) -> Value:
-    """A hyperparameter that is one of these paths, or below it, as it is below `place`."""
+    """Translate a hyperparameter that is one of these paths, or below it, to `place`."""
     if not isinstance(value, str):
         return value
     for path in (each.rstrip("/") for each in paths):
@@ -81,7 +81,7 @@ def _moved(value: Value, paths: Sequence[str], place: str) -> Value:
 
 
 def _link(place: Path, target: Path) -> None:
-    """Have `place` lead to `target` at every instant: a training may be reading it."""
+    """Make `place` link to `target` atomically, as a training may be reading it."""
     if place.is_symlink() and place.readlink() == target:
         return
     place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,1 +1,1 @@
-"""Environments: what another interpreter holds, a lock of it, and what is built from a lock."""
+"""Manage environments: describe another interpreter, lock it, and build from a lock."""

@@ -1,4 +1,4 @@
-"""An environment built from its lock: aside, then put in place by a rename."""
+"""Build an environment from its lock in a temporary folder, then rename it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _CONTENTS = "daylight.txt"  # of a built environment: the names of what was inst
 def build(
     venv: Path, environment: Environment, lock: Lock, wheels: Mapping[str, Path], python: Path | None = None
 ) -> None:
-    """Make the folder `venv` hold what a lock says; `wheels` are files by name, one of them our own.
+    """Build the environment of a lock in folder `venv`; `wheels` are files by name, one of them our own.
 
-    Its interpreter is `python` where that still has the version, else one that uv finds. What is there is replaced.
-    Raises NoEnvironment with uv's own words (a full disk, no network); nothing half-made is left then.
+    Its interpreter is `python` if that still has the version, else one that uv finds. An existing folder is replaced.
+    Raises NoEnvironment with uv's own message (a full disk, no network), leaving nothing half-built.
     """
     folder = venv.parent
     for left in folder.glob(".venv-*"):  # of a build that was killed
@@ -53,7 +53,7 @@ def build(
 
 
 def whole(venv: Path) -> bool:
-    """Whether an environment was built to its end and still has its interpreter and every distribution."""
+    """Return True if an environment was built completely and still has its interpreter and every distribution."""
     try:
         there = (venv / _CONTENTS).read_text().splitlines()
         return os.access(venv / "bin" / "python", os.X_OK) and set(there) <= set(_contents(venv))
@@ -62,7 +62,7 @@ def whole(venv: Path) -> bool:
 
 
 def interpreter(version: str, python: Path | None) -> str:
-    """The Python to build on: `python` where it has this version or one of the same minor, else what uv looks for."""
+    """Return the Python to build on: `python` if its minor version matches, else a version for uv to find."""
     minor = version.rpartition(".")[0]
     if python is not None and (found := version_of(python)) and found.rpartition(".")[0] == minor:
         return str(python)
@@ -74,6 +74,6 @@ def _contents(venv: Path) -> list[str]:
 
 
 def _line(name: str, wheel: Path) -> str:
-    """A requirement of a file; its digest is in the URL too, from where uv records it."""
+    """Format a requirement of a file; its digest is in the URL too, from where uv records it."""
     sha256 = digest(wheel.read_bytes())
     return f"{name} @ {wheel.as_uri()}#sha256={sha256} --hash=sha256:{sha256}\n"

@@ -1,4 +1,4 @@
-"""From a recorded environment to a lock: every distribution by version and hash, or named with why not."""
+"""Lock a recorded environment: each distribution by version and hash, or listed with the reason why not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNKNOWN = re.compile(r"Because (?:there is no version of )?([\w.-]+?)(?:==\S+)?
 
 
 class Lock(Record):
-    """What an environment is built from; `unlocked` says of each distribution that has no hash why that is so."""
+    """Lock to build an environment from; `unlocked` says why a distribution has no hash."""
 
     text: str  # requirements with hashes, as `pip install --require-hashes -r` takes them
     files: dict[str, str] = {}  # name -> sha256 of a wheel that came from a file: the wheels that are kept have it
@@ -26,14 +26,14 @@ class Lock(Record):
     unlocked: dict[str, str] = {}  # name -> why it is neither
 
     def __len__(self) -> int:
-        """How many distributions are locked by hash."""
+        """Return the number of distributions locked by hash."""
         return len(re.findall(r"^[\w.-]+==", self.text, re.MULTILINE)) + len(self.files)
 
 
 def make(environment: Environment, python: Path, folder: Path) -> Lock:
-    """The lock of an environment, with hashes from the indexes that `python`'s pip knows; `folder` is any folder.
+    """Lock an environment, with hashes from the indexes that `python`'s pip uses; `folder` is any folder.
 
-    Takes seconds. Raises NoEnvironment where no index can be reached.
+    Takes seconds. Raises NoEnvironment if no index can be reached.
     """
     plan = requirements(environment)
     wanted, unlocked = dict(plan.wanted), dict(plan.unlocked)
@@ -44,7 +44,7 @@ def make(environment: Environment, python: Path, folder: Path) -> Lock:
             break
         except NoEnvironment as error:
             unknown = [name for each in _UNKNOWN.findall(error.message) if (name := canonicalize_name(each)) in wanted]
-            if not unknown or uv.offline(error.message):  # then a cache is all that was looked into
+            if not unknown or uv.offline(error.message):  # then only a cache was searched
                 raise NoEnvironment(f"the environment cannot be locked: {error.message}") from None
             for name in unknown:
                 unlocked[name] = f"no index that pip is set up for has {wanted.pop(name)}"
@@ -54,7 +54,7 @@ def make(environment: Environment, python: Path, folder: Path) -> Lock:
 
 
 class Plan(Record):
-    """What each distribution of an environment asks for: one of these."""
+    """Requirement of each distribution of an environment: one of these."""
 
     wanted: dict[str, str] = {}  # name -> name==version, to be looked up in an index
     files: dict[str, str] = {}
@@ -63,7 +63,7 @@ class Plan(Record):
 
 
 def requirements(environment: Environment) -> Plan:
-    """How each distribution can be had again; Daylight's own wheel is made of its files, and so is not among them."""
+    """Return a requirement for each distribution, except Daylight, whose wheel is made of its own files."""
     wanted, files, pinned, unlocked = {}, {}, {}, {}
     for name, version in environment.distributions.items():
         url = environment.urls.get(name)
@@ -93,7 +93,7 @@ def _compile(wanted: Mapping[str, str], python: Path, folder: Path) -> str:
 
 
 def local_hashes(folders: list[Path], wanted: Mapping[str, str]) -> dict[str, list[str]]:
-    """The digests of wheels in these folders, by `name==version` as wanted: of these uv tells none."""
+    """Return digests of wheels in these folders by `name==version`, as uv reports none for them."""
     found: dict[str, list[str]] = {}
     for wheel in sorted(each for folder in folders for each in folder.glob("*.whl")):
         try:
@@ -107,7 +107,7 @@ def local_hashes(folders: list[Path], wanted: Mapping[str, str]) -> dict[str, li
 
 
 def with_hashes(text: str, known: Mapping[str, list[str]]) -> tuple[str, list[str]]:
-    """A lock in which each requirement has hashes, those of `known` added, and the names that have none: left out."""
+    """Return the lock with hashes of `known` added, and the names without any hash, which are left out."""
     kept, bare = [], []
     for block in re.split(r"\n(?=\S)", text.strip()):
         requirement = block.partition(" \\")[0].strip()

@@ -1,4 +1,4 @@
-"""What another interpreter of this machine holds, whether or not Daylight is installed in it."""
+"""Read the environment of another interpreter of this machine, with or without Daylight in it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _SECONDS = 60.0  # a cold network file system
 
 
 def present(python: Path, variables: Mapping[str, str] = os.environ) -> Environment:
-    """The environment of an interpreter as it is now, without anything of git. Takes about a tenth of a second.
+    """Return the current environment of an interpreter, without git state, in about a tenth of a second.
 
-    Raises NoEnvironment where it cannot be run.
+    Raises NoEnvironment if it cannot be run.
     """
     told = json.loads(_ask(python, installed.__file__))
     return Environment(**told, **machine(), variables=numerics_variables(variables))
 
 
 def own_root_of(python: Path) -> Path | None:
-    """The folder that an interpreter imports Daylight from; None where it has none. Raises NoEnvironment."""
+    """Return the folder that an interpreter imports Daylight from; None if it has none. Raises NoEnvironment."""
     told = json.loads(_ask(python, installed.__file__, "--own-root"))
     return Path(told) if told else None
 
 
 def version_of(python: Path) -> str | None:
-    """An interpreter's version, as 3.11.7; None where it cannot be run."""
+    """Return an interpreter's version, such as 3.11.7; None if it cannot be run."""
     try:
         return _ask(python, "-c", "import platform; print(platform.python_version())").strip()
     except NoEnvironment:

@@ -1,4 +1,4 @@
-"""What is kept of environments: wheels, locks, and what was built of them, each by a digest."""
+"""Store wheels, locks and built environments, each by a digest."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots import installed
 from kernel_backend.snapshots.archive import digest
 
-AGAIN_S = 86_400.0  # from an incomplete lock to the next try, where nobody asks for the environment
+AGAIN_S = 86_400.0  # from an incomplete lock to the next try, while the environment is not requested
 
 
 class Environments:
-    """The environments of a home. Each of them can be made from its lock again, so any of their folders may be deleted.
+    """Environments of a home; each can be rebuilt from its lock, so any of their folders may be deleted.
 
         <home>/snapshots/wheels/<digest>/<name>.whl     our own, and those that came from files
-        <home>/environments/<id>/lock.txt               for people and pip
-        <home>/environments/<id>/lock.json              the same, with what could not be locked and why
-        <home>/environments/<id>/venv/                  built of it
+
+        <home>/environments/<id>/lock.txt               for users and pip
+
+        <home>/environments/<id>/lock.json              the same, with distributions that could not be locked and why
+
+        <home>/environments/<id>/venv/                  built from it
 
     Methods block for as long as they take, and may be called from any thread.
     """
@@ -40,18 +43,18 @@ class Environments:
         self._locks, self._wheels = home / "environments", home / "snapshots" / "wheels"
 
     def lock(self, environment: Environment) -> Lock | None:
-        """The stored lock of an environment; None before it was made."""
+        """Return the stored lock of an environment; None before it was made."""
         with suppress(OSError, ValueError):
             return Lock.model_validate_json((self._folder(environment) / "lock.json").read_bytes())
         return None
 
     def make_lock(self, environment: Environment, python: Path, after: float = AGAIN_S) -> Lock:
-        """The lock of an environment, made and stored where there is none, and the wheels that it needs kept.
+        """Return the lock of an environment, made and stored if there is none, and store the wheels it needs.
 
-        One that lacks what an index should have is made again once it is `after` seconds old: indexes are filled, and
-        others set up.
-        `python` is the interpreter that it was recorded of. Takes seconds; raises NoEnvironment, also where the
-        files of Daylight that ran are gone: the wheels that could be kept are kept all the same.
+        A lock that lacks distributions which an index should have is made again once it is `after` seconds old: indexes
+        are filled, and others set up. `python` is the interpreter that was recorded. Takes seconds. Raises
+        NoEnvironment, also if the files of Daylight that ran are gone; wheels that could be stored are stored all the
+        same.
         """
         with self._alone(environment):
             unkept = self._keep_files(environment)
@@ -77,12 +80,12 @@ class Environments:
         return bool(lacking) and time.time() - (self._folder(environment) / "lock.json").stat().st_mtime >= after
 
     def python(self, environment: Environment) -> Path | None:
-        """The interpreter of an environment that is built and whole; None of any other."""
+        """Return the interpreter of an environment that is completely built, else None."""
         venv = self._folder(environment) / "venv"
         return venv / "bin" / "python" if whole(venv) else None
 
     def version(self, environment: Environment) -> str | None:
-        """The version of the Python that an environment was built with; None where that is not told."""
+        """Return the version of the Python that an environment was built with; None if unknown."""
         with suppress(OSError):
             told = (self._folder(environment) / "venv" / "pyvenv.cfg").read_text()
             found = re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+)", told, re.MULTILINE)
@@ -90,7 +93,7 @@ class Environments:
         return None
 
     def build(self, environment: Environment, python: Path) -> Path:
-        """The interpreter of an environment, locked and built where it is not; raises NoEnvironment."""
+        """Return the interpreter of an environment, locking and building it if needed; raise NoEnvironment."""
         if found := self.python(environment):
             return found
         lock = self.make_lock(environment, python, after=0.0)
@@ -106,7 +109,7 @@ class Environments:
         return self._folder(environment) / "venv" / "bin" / "python"
 
     def present(self, python: Path) -> Environment:
-        """The environment of an interpreter as it is now; raises NoEnvironment where it cannot be run."""
+        """Return the current environment of an interpreter; raise NoEnvironment if it cannot be run."""
         return present(python)
 
     def _folder(self, environment: Environment) -> Path:
@@ -116,7 +119,7 @@ class Environments:
         return next((self._wheels / digest).glob("*.whl"), None) if digest else None
 
     def _keep_ours(self, environment: Environment, python: Path) -> None:
-        """Keep the wheel of the Daylight that ran: usually the one that is running here."""
+        """Store the wheel of the Daylight that ran, usually the one that is running here."""
         if environment.daylight is None:
             raise NoEnvironment("this snapshot does not say which Daylight it ran with: it cannot be locked")
         if self._wheel(environment.daylight) is None:
@@ -129,7 +132,7 @@ class Environments:
             self._keep(environment.daylight, name, data)
 
     def _keep_files(self, environment: Environment) -> dict[str, str]:
-        """Keep each wheel that was installed from a file; why that could not be, by name."""
+        """Store each wheel that was installed from a file; return the reasons for failures, by name."""
         unkept = {}
         for name, expected in locks.requirements(environment).files.items():
             if self._wheel(expected) is None:
@@ -152,7 +155,7 @@ class Environments:
 
     @contextmanager
     def _alone(self, environment: Environment) -> Iterator[None]:
-        """Have an environment's folder for oneself: two services may share one over a file system."""
+        """Lock an environment's folder, as two services may share one over a file system."""
         folder = self._folder(environment)
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""uv, driven as a command, looking for packages where pip would."""
+"""Run uv as a command, with the package indexes that pip uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from kernel_backend.errors import NoEnvironment
 
 _SECONDS = 1800.0  # gigabytes over a slow line
-_FROM_PIP = {  # what uv reads in place of pip's settings; a person's own settings for uv have the last word
+_FROM_PIP = {  # what uv reads in place of pip's settings; the user's own settings for uv take precedence
     "index-url": "UV_INDEX_URL",
     "extra-index-url": "UV_EXTRA_INDEX_URL",
     "find-links": "UV_FIND_LINKS",
@@ -26,7 +26,7 @@ _FROM_PIP = {  # what uv reads in place of pip's settings; a person's own settin
 
 
 def find() -> str | None:
-    """uv's executable: the one that came as a package, else the one on the PATH."""
+    """Return uv's executable: the one from its package, else the one on the PATH."""
     try:
         from uv import find_uv_bin  # not at the top: a kernel needs none
 
@@ -36,9 +36,9 @@ def find() -> str | None:
 
 
 def run(*arguments: str, folder: Path, python: Path, stdin: str = "") -> str:
-    """What a uv command prints, run in `folder`, with the package indexes that `python`'s pip is set up for.
+    """Return the output of a uv command run in `folder`, with the package indexes of `python`'s pip.
 
-    Raises NoEnvironment with uv's own words where it fails, and where there is no uv.
+    Raises NoEnvironment with uv's own message if it fails, and if there is no uv.
     """
     executable = find()
     if executable is None:
@@ -61,10 +61,10 @@ def run(*arguments: str, folder: Path, python: Path, stdin: str = "") -> str:
 
 
 def variables(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a uv process: what is given, and of pip's settings those that it does not override.
+    """Return the environment of a uv process: the given variables, and pip settings that they do not override.
 
-    As variables and not as options, since an index's URL may hold a password, and a command line is everyone's to see.
-    pip knows no order among its indexes, hence the strategy; hashes say which file is meant.
+    They are passed as variables and not as options, since an index's URL may hold a password and command lines are
+    public. pip has no order among its indexes, hence the strategy; hashes identify the file.
     """
     ours = {_FROM_PIP[name]: value for name, value in settings.items() if name in _FROM_PIP}
     if "UV_FIND_LINKS" in ours:
@@ -75,13 +75,13 @@ def variables(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str
 
 
 def offline(said: str = "") -> bool:
-    """Whether uv was not to use the network, as its environment or its own words tell."""
+    """Return True if the environment forbids uv the network, or uv's own message says so."""
     return os.environ.get("UV_OFFLINE", "0").lower() not in ("", "0", "false") or "network was disabled" in said
 
 
 @cache
 def pip_settings(python: str) -> dict[str, str]:
-    """pip's settings for an interpreter by name, those of the environment above those of files; none without pip."""
+    """Return pip's settings for an interpreter by name; variables override files. Empty without pip."""
     for each in (python, sys.executable):
         command = [each, "-m", "pip", "config", "list"]
         try:
@@ -94,7 +94,7 @@ def pip_settings(python: str) -> dict[str, str]:
 
 
 def parse_settings(text: str) -> dict[str, str]:
-    """`pip config list`, read: `global.index-url='https://...'` is `{"index-url": "https://..."}`."""
+    """Parse `pip config list`: `global.index-url='https://...'` becomes `{"index-url": "https://..."}`."""
     found: dict[int, dict[str, str]] = {0: {}, 1: {}, 2: {}}
     for section, name, value in re.findall(r"^(:env:|global|install)\.([\w-]+)=(.*)$", text, re.MULTILINE):
         try:
@@ -105,12 +105,12 @@ def parse_settings(text: str) -> dict[str, str]:
 
 
 def find_links(python: Path) -> list[Path]:
-    """The folders of this machine in which pip and uv look for wheels."""
+    """Return the local folders in which pip and uv look for wheels."""
     said = variables(pip_settings(str(python)), os.environ).get("UV_FIND_LINKS", "")
     return [folder for each in re.split(r"[,\s]+", said) if each and (folder := Path(each)).is_dir()]
 
 
 def _said(stderr: str) -> str:
-    """uv's complaint on one line."""
+    """Return uv's error message on one line."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("warning:")]
     return re.sub(r"^error: ", "", "; ".join(lines)) or "uv failed and said nothing"

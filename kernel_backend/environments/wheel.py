@@ -1,4 +1,4 @@
-"""Daylight's own wheel, made of the files that run: the same files give the same bytes."""
+"""Build Daylight's own wheel from the files that run; the same files give the same bytes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _WHEEL = "Wheel-Version: 1.0\nGenerator: daylight\nRoot-Is-Purelib: true\nTag: p
 
 
 def own_wheel(root: Path, digest: str) -> tuple[str, bytes]:
-    """File name and bytes of a wheel of the Daylight below `root`, as a worker needs it: without the browser's side.
+    """Return file name and bytes of a wheel of the Daylight below `root` for workers, without browser files.
 
-    Raises NoEnvironment where its files are not those of `digest`: they have changed since that was taken.
+    Raises NoEnvironment if its files do not match `digest`: they have changed since it was computed.
     """
     files = own_files(root)
     contents = {name: path.read_bytes() for name, path in files.items()}
@@ -42,5 +42,5 @@ def _version(source: str) -> str:
 
 
 def _hash(data: bytes) -> str:
-    """As a wheel's RECORD writes it (PEP 376): base64 for URLs, without padding."""
+    """Format a digest as in a wheel's RECORD (PEP 376): URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()

@@ -1,1 +1,1 @@
-"""One launcher a node: starts its ranks, posts what they say, hands instructions down, ends the gang as one."""
+"""Launch an attempt's ranks on a node, upload reports, pass on instructions and end the gang as one."""

@@ -1,4 +1,4 @@
-"""`python -m kernel_backend.launch FOLDER`: launch the ranks of the attempt that FOLDER describes."""
+"""Launch the ranks of the attempt in FOLDER: `python -m kernel_backend.launch FOLDER`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks that begin with nothing: each is a new interpreter and imports torch by itself."""
+"""Start ranks without a forkserver: each is a new interpreter and imports torch by itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.launch.rank_spec import RankRequest, RankSpec
 
 
 class ColdRanks:
-    """Children of this launcher."""
+    """Rank processes that are children of this launcher."""
 
     lost: str | None = None
 
@@ -19,20 +19,20 @@ class ColdRanks:
         self._ranks = [_start(command, request.cwd, order) for order in request.orders]
 
     def codes(self) -> Sequence[int | None]:
-        """Each rank's exit code, None while it runs."""
+        """Return each rank's exit code, None while it runs."""
         return [rank.poll() for rank in self._ranks]
 
     def pids(self) -> Sequence[int]:
-        """The processes in order of rank."""
+        """Return the process ids in order of rank."""
         return [rank.pid for rank in self._ranks]
 
     def signal(self, number: int) -> None:
-        """Send a signal to every rank that lives."""
+        """Send a signal to every living rank."""
         for rank in self._ranks:
-            rank.send_signal(number)  # it looks first whether the process is still there
+            rank.send_signal(number)  # it first checks whether the process still exists
 
     def end(self) -> Sequence[int]:
-        """Kill what lives and wait for it; the ranks that this concerned."""
+        """Kill living ranks, wait for them, and return their numbers."""
         alive = [number for number, code in enumerate(self.codes()) if code is None]
         self.signal(signal.SIGKILL)
         for rank in self._ranks:

@@ -1,4 +1,4 @@
-"""The files of an attempt's folder that more than one process touches, written whole or not at all."""
+"""Read and write the files of an attempt's folder that several processes share, atomically."""
 
 from __future__ import annotations
 
@@ -23,108 +23,108 @@ from kernel_backend.model.versions import read
 
 R = TypeVar("R", bound=Record)
 
-# There is no file, or the user has put something else there. Any other error passes: of a machine that is short of
-# open files, say, and a gang must not be taken for one without a launcher.
+# There is no file, or the user has put something else there. Any other error is raised: on a machine short of
+# open files, for example, a gang must not be taken for one without a launcher.
 _NO_FILE = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO})
 
 
 class LauncherRecord(Record):
-    """Which process launches this attempt; pid and start time together name it until the machine starts anew."""
+    """Identity of the process that launches this attempt: pid and start time, unique until the machine reboots."""
 
     pid: int
     started: float  # seconds after the machine's boot: a wall clock that is set does not change it
 
     @classmethod
     def of(cls, pid: int) -> LauncherRecord:
-        """The record of a living process."""
+        """Return the record of a living process."""
         return cls(pid=pid, started=process_identity.started(pid))
 
     def alive(self) -> bool:
-        """Whether that very process runs (a zombie does not)."""
+        """Return True if that very process runs (a zombie does not)."""
         return process_identity.alive(self.pid, self.started)
 
 
 class AttemptFolder(NamedTuple):
-    """An attempt's folder, by the names of its files."""
+    """Attempt's folder, with accessors for its files."""
 
     path: Path
 
     @property
     def spool(self) -> Path:
-        """What rank 0 says, a JSON line a record."""
+        """Return the file of rank 0's records, a JSON line each."""
         return self.path / "spool.jsonl"
 
     @property
     def launcher_log(self) -> Path:
-        """The launcher's own output."""
+        """Return the file of the launcher's own output."""
         return self.path / "launcher.log"
 
     def rank_log(self, rank: int) -> Path:
-        """What a rank printed."""
+        """Return the file of a rank's output."""
         return self.path / f"rank-{rank}.log"
 
     def tick(self, rank: int) -> Tick | None:
-        """A rank's newest sign of life; None where it had no room to leave any."""
+        """Return a rank's newest heartbeat; None if it could not allocate its file."""
         try:
             return read_tick((self.path / progress_file(rank)).read_bytes())
         except FileNotFoundError:
             return BEGINNING
 
     def stacks(self, rank: int) -> str:
-        """What a rank wrote of its stacks."""
+        """Return the stack traces that a rank wrote."""
         try:
             return (self.path / stacks_file(rank)).read_text(errors="replace")
         except FileNotFoundError:
             return ""
 
     def sources(self) -> Sources:
-        """Where the user's code lies."""
+        """Return the location of the user's code."""
         job = self.job()
         code = Path(job.code)
         return Sources(code, Path(job.cwd), self._read(str(code / "snapshot.json"), Snapshot))
 
     def job(self) -> LaunchSpec:
-        """The attempt, spelled out."""
+        """Read the launch spec of the attempt."""
         return read_job((self.path / "job.json").read_bytes())
 
     def token(self) -> str:
-        """The secret by which this attempt's launcher speaks to the service."""
+        """Read the secret that authenticates this attempt's launcher to the service."""
         return (self.path / "token").read_text().strip()
 
     def token_digest(self) -> str:
-        """Return what the store knows this attempt by; "" where its token is gone."""
+        """Return the digest by which the store identifies this attempt; "" if its token is gone."""
         try:
             return token_digest(self.token())
         except OSError:
             return ""
 
     def launcher(self) -> LauncherRecord | None:
-        """Who launches it; None before a launcher has begun."""
+        """Return the launcher's record; None before a launcher has begun."""
         return self._read("launcher.json", LauncherRecord)
 
     def result(self) -> AttemptResult | None:
-        """How it ended; None while it runs, or when its launcher died first."""
+        """Return the attempt's result; None while it runs, or if its launcher died first."""
         return self._read("outcome.json", AttemptResult)
 
     def failures(self) -> dict[int, Failure]:
-        """What its ranks wrote about their own ends."""
+        """Return the failure records of its ranks, by rank."""
         found = (self._read(path.name, Failure) for path in self.path.glob("failure-*.json"))
         return {failure.rank: failure for failure in found if failure is not None}
 
     def prepare(self, job: LaunchSpec, token: str) -> None:
-        """Write the job and its token (0600); doing it twice changes nothing."""
+        """Write the launch spec and its token (0600); idempotent."""
         self.path.mkdir(parents=True, exist_ok=True)
-        self.path.chmod(0o700)  # it may have been made a moment ago, for the unpacked code
+        self.path.chmod(0o700)  # it may have been created just before, for the unpacked code
         self.write("token", token.encode())
         self.write("job.json", job.model_dump_json(indent=2).encode())
 
     def write(self, name: str, data: bytes) -> None:
-        """Put a file in place by rename, readable by its owner alone."""
+        """Write a file atomically by rename, readable by its owner alone."""
         with replacing(self.path / name, mode=0o600, durable=False) as file:
             file.write(data)
 
     def lock(self) -> int | None:
-        """Become this attempt's one launcher: a descriptor to keep open, or None where another is or was."""
+        """Become this attempt's only launcher: return a descriptor to keep open, or None if another is or was."""
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The rank processes of one node: started together, told together, ended together."""
+"""Start, instruct and end the rank processes of one node together."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _log = logging.getLogger(__name__)
 
 
 def reserved_port(address: str) -> socket.socket:
-    """A port that nobody else is given while this is open; one who says SO_REUSEADDR, as torch does, may listen there.
+    """Reserve a port while the socket is open; a listener with SO_REUSEADDR, as torch's, may still use it.
 
-    Between the choice of a port and the moment when rank 0 listens on it lies what a rank imports.
+    A rank's imports lie between the choice of a port and the time when rank 0 listens on it.
     """
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -35,20 +35,20 @@ def reserved_port(address: str) -> socket.socket:
 
 
 def rank_env(base: Mapping[str, str], job: LaunchSpec, seat: RankAssignment, meeting: RendezvousInfo) -> dict[str, str]:
-    """All that a rank finds in its environment: both families of variables, whichever backend it takes."""
+    """Return a rank's environment: the variables of both backends, whichever it uses."""
     plain = process_env(base, seat, numerics_env(job.config.reproducible, job.config.threads or 1))
     return plain | torch.env(seat, meeting) | horovod.env(seat, meeting)
 
 
 def forkserver_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
-    """What a rank's environment has in common with those of its gang and of later attempts."""
+    """Return what a rank's environment shares with those of its gang and of later attempts."""
     numerics = numerics_env(job.config.reproducible, job.config.threads or 1)
     common = {**base, "PYTHONUNBUFFERED": "1", "DAYLIGHT_HOME": job.home, **numerics}
     return {name: value for name, value in common.items() if name != _MARK}
 
 
 def _rendezvous(job: LaunchSpec, everyone: Sequence[RankAssignment]) -> horovod.Rendezvous | None:
-    """Horovod's rendezvous, where the ranks may want it; raises ImportError only where Horovod was asked for."""
+    """Start Horovod's rendezvous if the ranks may need it; raise ImportError only if Horovod was requested."""
     if len(everyone) == 1 or job.config.backend == "torch" or not horovod.installed():
         return None
     try:
@@ -60,9 +60,9 @@ def _rendezvous(job: LaunchSpec, everyone: Sequence[RankAssignment]) -> horovod.
 
 
 class Gang:
-    """The ranks that this launcher started. Each has a pipe as stdin: lines are instructions, its end means death.
+    """Ranks that this launcher started, each with a pipe as stdin: lines are instructions, its end means death.
 
-    They are forked by this environment's forkserver where that can be had, and start cold where not.
+    They are forked by this environment's forkserver if possible, else started cold.
     """
 
     def __init__(self, job: LaunchSpec, folder: AttemptFolder) -> None:
@@ -90,11 +90,11 @@ class Gang:
 
     @property
     def lost(self) -> str | None:
-        """Why nobody can say how the ranks ended, through no fault of theirs; None while that is known."""
+        """Return why the exit codes are unknown, through no fault of the ranks; None while they are known."""
         return self._ranks.lost
 
     def codes(self) -> Sequence[int | None]:
-        """Each rank's exit code, None while it runs or is about to."""
+        """Return each rank's exit code, None while it runs or is about to."""
         try:
             codes = self._ranks.codes()
         except NoForkserver as reason:
@@ -105,25 +105,25 @@ class Gang:
         return codes
 
     def pids(self) -> Sequence[int]:
-        """The ranks' processes, in order of rank; empty until all of them exist."""
+        """Return the ranks' process ids in order of rank; empty until all exist."""
         return self._ranks.pids()
 
     def signal(self, number: int) -> None:
-        """Send a signal to every rank that lives."""
+        """Send a signal to every living rank."""
         self._ranks.signal(number)
 
     def tell(self, instruction: str) -> None:
-        """Hand an instruction (`release`, `stop` or `until N`) to every rank that still listens, or will."""
+        """Send an instruction (`release`, `stop` or `until N`) to every rank that still reads, or will."""
         for line in self._lines:
             with contextlib.suppress(OSError, ValueError):  # its rank is gone, or all are
                 line.write(instruction.encode() + b"\n")
 
     def end(self) -> None:
-        """Kill whatever still runs and wait for it."""
+        """Kill the ranks that still run and wait for them."""
         self.ended_by_us |= frozenset(self._ranks.end())
 
     def close(self) -> None:
-        """Give back the ports and the pipes."""
+        """Close the ports and the pipes."""
         self._port.close()
         if self._rendezvous:
             self._rendezvous.close()
@@ -144,12 +144,12 @@ class Gang:
         return ColdRanks(self._job.python, self._request)
 
     def _note(self) -> None:
-        """Write down once which process is which rank; from then on the ranks alone hold their ends of the pipes."""
+        """Record the process of each rank once; from then on the ranks alone hold their ends of the pipes."""
         if self._known or not self.pids():
             return
         self._known = True
         self._request.close()
-        with contextlib.suppress(OSError):  # it is for whoever looks: no reason to end a gang
+        with contextlib.suppress(OSError):  # the file is for inspection only: no reason to end a gang
             self._folder.write("ranks.json", json.dumps(dict(enumerate(self.pids()))).encode())
 
 

@@ -1,4 +1,4 @@
-"""What the end of a gang was, from its ranks' exit codes and failure records: plain functions."""
+"""Determine the outcome of a gang from its ranks' exit codes and failure records: pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FINISHED, RELEASED = 0, 85
 
 
 def failed(code: int | None) -> bool:
-    """Whether a rank that ended with this code failed; negative codes are signals."""
+    """Return True if a rank that ended with this code failed; negative codes are signals."""
     return code is not None and code not in (FINISHED, RELEASED)
 
 
@@ -25,14 +25,15 @@ def gang_outcome(
     hung: Failure | None = None,
     through: bool = False,
 ) -> AttemptResult:
-    """The outcome of a gang.
+    """Return the outcome of a gang.
 
-    `codes` has an exit code a rank, `failures` what ranks wrote before they ended, `ended_by_us` the ranks that were
-    killed because another had failed: their signals say nothing. `steps` knows how far each rank was, `hung` that the
-    gang was ended because it made no progress, `through` that all ranks were through with their steps.
+    `codes` has an exit code per rank, `failures` the records that ranks wrote before they ended, `ended_by_us` the
+    ranks that were killed because another had failed: their signals mean nothing. `steps` holds each rank's position,
+    `hung` the failure if the gang was ended without progress, and `through` is True if all ranks had completed their
+    steps.
     """
     codes = tuple(codes)
-    # Nobody leaves in peace before all have come to the barrier behind the last checkpoint: once one rank has, the
+    # No rank exits normally before all have reached the barrier after the last checkpoint: once one rank has, the
     # work is done and safe, however its peers end.
     if RELEASED in codes:
         return AttemptResult(outcome="released", exit_codes=codes, ended_at=at)
@@ -45,7 +46,7 @@ def gang_outcome(
 
 
 def lost(result: AttemptResult, reason: str) -> AttemptResult:
-    """The outcome of a gang that something of ours took along, so that its codes and signals say nothing of it."""
+    """Return the outcome of a gang lost through our own failure, so that its codes and signals mean nothing."""
     failure = Failure(rank=0, type="ForkserverLost", message=reason, consequence=True)
     return result.model_copy(update={"outcome": "lost", "failure": failure})
 
@@ -57,7 +58,7 @@ def cause(
     steps: Mapping[int, int | None],
     hung: Failure | None,
 ) -> Failure:
-    """The first failure that is not the consequence of another rank's end."""
+    """Return the first failure that is not the consequence of another rank's end."""
     causes = sorted((f for f in failures.values() if not f.consequence), key=lambda failure: failure.at)
     if causes:
         return causes[0]
@@ -76,7 +77,7 @@ def cause(
 
 
 def _silent(rank: int, code: int | None, step: int | None) -> Failure:
-    """The failure of a rank that wrote none."""
+    """Return the failure of a rank that wrote none."""
     if code is not None and code < 0:
         name = _signal_name(-code)
         hint = {"SIGKILL": " (kill -9, or out of memory)", "SIGSEGV": " (a crash in native code)"}.get(name, "")

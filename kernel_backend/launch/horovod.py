@@ -1,4 +1,4 @@
-"""How Horovod ranks find each other: their variables, and the rendezvous server of an attempt."""
+"""Connect Horovod ranks: their environment variables, and the rendezvous server of an attempt."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo
 
 
 def installed() -> bool:
-    """Whether this interpreter has Horovod at all (asking imports nothing)."""
+    """Return True if this interpreter has Horovod, without importing it."""
     return importlib.util.find_spec("horovod") is not None
 
 
 def env(seat: RankAssignment, meeting: RendezvousInfo) -> dict[str, str]:
-    """What `horovod.torch.init()` reads; nothing where there is no rendezvous server.
+    """Return the variables that `horovod.torch.init()` reads; empty without a rendezvous server.
 
     Fusion is off since our buckets are the fusion, and Horovod's own depends on timing: with it, sums of four ranks
     differ in their last bits from run to run.
@@ -41,9 +41,9 @@ def env(seat: RankAssignment, meeting: RendezvousInfo) -> dict[str, str]:
 
 
 class Rendezvous:
-    """Horovod's own rendezvous server, one an attempt, on node 0's launcher.
+    """Horovod's rendezvous server, one per attempt, on node 0's launcher.
 
-    It knows no authentication and its own `start()` listens on every interface; this one listens on `address` alone.
+    It has no authentication, and its own `start()` listens on every interface; this one listens on `address` alone.
     """
 
     def __init__(self, address: str, seats: Sequence[RankAssignment]) -> None:

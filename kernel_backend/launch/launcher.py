@@ -1,4 +1,4 @@
-"""A launcher, read from top to bottom: lock, start the ranks, watch them, judge the end, say it."""
+"""Launch an attempt: lock, start the ranks, watch them, determine the outcome, record it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.trial import Failure
 
 WATCH_S = 0.05
-SETTLE_S = 1.0  # what peers of a failed rank get to say whether theirs was the cause
-FAREWELL_S = 60.0  # what peers of a rank that left in peace get to leave too
+SETTLE_S = 1.0  # time for peers of a failed rank to report whether theirs was the cause
+FAREWELL_S = 60.0  # time for peers of a rank that exited normally to exit too
 
 _log = logging.getLogger(__name__)
 
 
 def launch(path: Path) -> None:
-    """Run one attempt to its end; returns at once where another launcher has it.
+    """Run one attempt to its end; return at once if another launcher has it.
 
-    SIGTERM asks the ranks to commit a checkpoint and leave. The end is a record, `outcome.json`, since engines do not
-    all pass exit codes on.
+    SIGTERM makes the ranks commit a checkpoint and leave. The result is written to `outcome.json`, since not all
+    engines pass exit codes on.
     """
     folder = AttemptFolder(path)
     lock = folder.lock()
@@ -44,11 +44,11 @@ def launch(path: Path) -> None:
     signal.signal(signal.SIGTERM, lambda *_: asked.set())
     folder.write("launcher.json", LauncherRecord.of(os.getpid()).model_dump_json().encode())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line a heartbeat says nothing
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per heartbeat is noise
     try:
         job = folder.job()
         gang = Gang(job, folder)
-    except Exception as error:  # whatever it is, a record of it is better than a launcher that is just gone
+    except Exception as error:  # any recorded error is better than a launcher that just disappears
         _log.exception("the ranks could not be started")
         _write(folder, _never_started(error))
         return
@@ -61,7 +61,7 @@ def launch(path: Path) -> None:
 
 
 def _whatever_happens(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event) -> AttemptResult:
-    """How the gang ended; it is lost where this launcher itself cannot go on, and the reason is told."""
+    """Return the gang's result; if the launcher itself fails, the gang is lost and the reason is recorded."""
     try:
         return _until_the_end(gang, folder, job, asked)
     except Exception as error:
@@ -72,7 +72,7 @@ def _whatever_happens(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked:
 
 
 def _until_the_end(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event) -> AttemptResult:
-    """Stay with the ranks while they run; how they ended, and what their logs said."""
+    """Watch the ranks while they run; return their result with the matches in their logs."""
     ranks = len(gang.codes())
     watch = Watch(folder, ranks, job.config.hang_timeout)
     logs = LogWatch(folder, ranks, job.config.on_log)
@@ -86,9 +86,9 @@ def _until_the_end(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: th
 
 
 def _watch(gang: Gang, folder: AttemptFolder, asked: threading.Event, watch: Watch, logs: LogWatch) -> Failure | None:
-    """Return when no rank is left; one that failed takes the others along, and a hang, which is answered, them all.
+    """Return when no rank is left; a failed rank or a hang ends all, and a hang returns its failure.
 
-    `asked` is handed down as `release`.
+    `asked` is passed on as `release`.
     """
     first_exit: float | None = None
     while None in (codes := gang.codes()):
@@ -102,7 +102,7 @@ def _watch(gang: Gang, folder: AttemptFolder, asked: threading.Event, watch: Wat
             if _over(codes, folder, now - first_exit):
                 gang.end()
                 return None
-        if gang.pids():  # ranks that are about to exist do not stand still
+        if gang.pids():  # ranks that do not exist yet are not hung
             watch.look(now)
         logs.look()
         if watch.overdue(alive):
@@ -121,12 +121,12 @@ def _show_stacks(gang: Gang, ranks: Collection[int]) -> None:
 
 
 def _over(codes: Sequence[int | None], folder: AttemptFolder, since: float) -> bool:
-    """Whether the ranks that still run shall be killed, `since` seconds after the first one ended."""
+    """Return True if the ranks still running must be killed, `since` seconds after the first one ended."""
     broken = [rank for rank, code in enumerate(codes) if failed(code)]
     if not broken:
         return since > FAREWELL_S
     said = folder.failures()
-    # A rank that only lost its peer is no cause: wait a moment for the one that is to say so.
+    # A rank that only lost its peer is no cause: wait for the record of the rank that is.
     cause_known = any(rank not in said or not said[rank].consequence for rank in broken)
     return cause_known or since > SETTLE_S
 

@@ -1,4 +1,4 @@
-"""What a launcher orders, and the face of what it gets: rank processes, cold or warm."""
+"""Specify the ranks to start, and the interface of the resulting processes, cold or warm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 
 class RankSpec(NamedTuple):
-    """One rank to be started: all that it finds as a new process, besides what its gang has in common."""
+    """Specification of one rank: environment and open files, beyond what its gang shares."""
 
     env: Mapping[str, str]
     stdin: int  # where it reads instructions; the end of that file is the end of its launcher
@@ -17,7 +17,7 @@ class RankSpec(NamedTuple):
 
 
 class RankRequest(NamedTuple):
-    """The ranks of one node, in order of rank."""
+    """Request for the ranks of one node, in order of rank."""
 
     folder: str  # of the attempt: the runner's one argument
     cwd: str
@@ -32,19 +32,19 @@ class RankRequest(NamedTuple):
 
 
 class RankProcesses(Protocol):
-    """The processes that came of a request."""
+    """Processes started for a request."""
 
     lost: str | None
     """Why nobody can say how they ended; None while that is known."""
 
     def codes(self) -> Sequence[int | None]:
-        """Each rank's exit code (a signal as a negative number), None until it has ended."""
+        """Return each rank's exit code (a signal as a negative number), None until it has ended."""
 
     def pids(self) -> Sequence[int]:
-        """The processes in order of rank; empty until all of them exist."""
+        """Return the process ids in order of rank; empty until all exist."""
 
     def signal(self, number: int) -> None:
-        """Send a signal to every rank that lives."""
+        """Send a signal to every living rank."""
 
     def end(self) -> Sequence[int]:
-        """Kill what lives and wait until it is gone; the ranks that this concerned."""
+        """Kill living ranks, wait until they are gone, and return their numbers."""

@@ -1,4 +1,4 @@
-"""Who is which rank: every launcher computes the same assignment from the gang's placement."""
+"""Assign ranks: every launcher computes the same assignment from the gang's placement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.model.resources import Placement
 
 
 class RankAssignment(NamedTuple):
-    """A rank's place in its gang. Cross rank: its node's number among the nodes that have this local rank."""
+    """Rank's position in its gang; the cross rank numbers the nodes that have this local rank."""
 
     rank: int
     size: int
@@ -24,7 +24,7 @@ class RankAssignment(NamedTuple):
 
 
 class RendezvousInfo(NamedTuple):
-    """Where the ranks of an attempt find each other; ports are private to the attempt."""
+    """Addresses by which the ranks of an attempt connect; ports are private to the attempt."""
 
     address: str  # of node 0
     interface: str | None  # the network device that gloo binds to; None lets it choose
@@ -33,7 +33,7 @@ class RendezvousInfo(NamedTuple):
 
 
 def seats(placement: Placement) -> list[RankAssignment]:
-    """The ranks in order: node by node, slot by slot."""
+    """Return the assignments in order of rank: node by node, slot by slot."""
     size = sum(len(share.slots) for share in placement)
     found: list[RankAssignment] = []
     for number, share in enumerate(placement):
@@ -56,10 +56,10 @@ def seats(placement: Placement) -> list[RankAssignment]:
 
 
 def interface_of(address: str) -> str | None:
-    """The network device that gloo shall use: loopback for a gang on one machine, None to let gloo choose."""
+    """Return the network device for gloo: loopback for a gang on one machine, None to let gloo choose."""
     return "lo" if address.startswith("127.") else None
 
 
 def process_env(base: Mapping[str, str], seat: RankAssignment, numerics: Mapping[str, str]) -> dict[str, str]:
-    """A rank's environment apart from its backends' variables: what its bits depend on, and visible devices."""
+    """Return a rank's environment without its backends' variables: numerics and visible devices."""
     return {**base, "PYTHONUNBUFFERED": "1", **numerics, **devices.visible(seat.kind, (seat.slot,))}

@@ -1,6 +1,7 @@
-"""The search class of a cell, asked from here: a child process that has a time limit for each answer.
+"""Call a cell's search class in a child process, with a time limit for each answer.
 
-It runs as whoever runs trainings, with the interpreter and the snapshot of its experiment, and ends with the service.
+It runs as the user who runs trainings, with the interpreter and the snapshot of its experiment, and ends with the
+service.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from kernel_backend.model.versions import read
 
 ANSWER_S = 30.0
 START_S = 300.0  # to import what the cell imports
-WHERE_S = 2.0  # to say where it is when the time is over
-_SAID = 2000  # bytes of its last words
+WHERE_S = 2.0  # to report its position after a timeout
+_SAID = 2000  # bytes of its last output
 MOST = 2**20  # bytes of an answer
 
 
 class ChildSearchProcess:
-    """An asker (see `kernel_backend.search.custom`) whose class is made in a process at the first question.
+    """Client of a search class (see `kernel_backend.search.custom`), constructed in a process at the first call.
 
-    Each question raises SearchFailed where the class raises (`details["failure"]` is the record of it), ends, or does
-    not answer in time; then the process is gone, and every later question raises the same.
+    A call raises SearchFailed if the class raises (`details["failure"]` is the failure record), exits, or does not
+    answer in time. The process is then gone, and every later call raises the same.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class ChildSearchProcess:
         answer_s: float = ANSWER_S,
         start_s: float = START_S,
     ) -> None:
-        """`code` holds the unpacked snapshot; what the class prints is appended to `log`."""
+        """Set up the client; `code` holds the unpacked snapshot, and output of the class is appended to `log`."""
         self._command = [python, "-P", "-m", "kernel_backend.runner.search_process", str(code), str(cwd)]
         self._cwd, self._log, self._env = cwd, log, env
         self._settings, self._space, self._name = settings, space, settings.source or "the search"
@@ -59,19 +60,19 @@ class ChildSearchProcess:
         self._unread = b""
 
     def interval(self) -> Any:
-        """Its attribute of this name."""
+        """Return the class's `interval` attribute."""
         return self._call("interval")
 
     def ask(self, trial: int) -> Any:
-        """What its `ask` answers."""
+        """Return the result of its `ask`."""
         return self._call("ask", trial)
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """What its `tell` answers."""
+        """Return the result of its `tell`."""
         return self._call("tell", trial, params, unit, value)
 
     def close(self) -> None:
-        """End the process, and whatever it started in its session; it may be asked again, and is then made anew."""
+        """Kill the process and its session; a later call starts a new one."""
         if self._child is not None:
             _end(self._child)
             self._child = None
@@ -124,12 +125,12 @@ class ChildSearchProcess:
     def _send(self, question: dict[str, Any]) -> None:
         assert self._child is not None
         assert self._child.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended, and the end of its output says so
+        with contextlib.suppress(BrokenPipeError):  # it has exited, which the end of its output shows
             self._child.stdin.write(json.dumps(question).encode() + b"\n")
             self._child.stdin.flush()
 
     def _line(self, seconds: float) -> bytes | None:
-        """The next line of its output; empty at the end of it, None where none has come in time."""
+        """Return the next line of its output; empty at the end, None on timeout."""
         assert self._child is not None
         assert self._child.stdout is not None
         deadline = time.monotonic() + seconds
@@ -148,7 +149,7 @@ class ChildSearchProcess:
         return line
 
     def _where(self) -> str:
-        """` (at cell [4] line 3)`, as far as it can tell."""
+        """Return ` (it is at cell [4] line 3)`, if the process can report it."""
         self._send({"call": "where"})
         line = self._line(WHERE_S)
         where = json.loads(line).get("where") if line else None
@@ -171,5 +172,5 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.wait()
     for pipe in (child.stdin, child.stdout):
         if pipe is not None:
-            with contextlib.suppress(BrokenPipeError):  # a question that nobody will read
+            with contextlib.suppress(BrokenPipeError):  # a request that will not be read
                 pipe.close()

@@ -1,6 +1,7 @@
-"""The spool of an attempt, read: rank 0 appends a line a record; its launcher or the service reads on from there.
+"""Read the spool of an attempt: rank 0 appends a line per record, its launcher or the service reads on.
 
-The file is the user's: a page is bounded however long it is, and what is no record is skipped and counted.
+The file belongs to the user. A page is bounded however long the file is, and lines that are no records are skipped and
+counted.
 """
 
 from __future__ import annotations
@@ -18,43 +19,43 @@ from kernel_backend.model import versions
 from kernel_backend.model.reports import LARGEST, SpoolPage, SpoolPosition, SpoolRecord
 
 PAGE_RECORDS = 1000
-PAGE_BYTES = 2**20  # of new records; a page ends behind the one that passes it
-LINE_BYTES = 4 * 2**20  # a longer line is no record: one must fit into a delivery
-SCAN_BYTES = 16 * 2**20  # of records that were taken before, or of none, in one page
+PAGE_BYTES = 2**20  # of new records; a page ends after the one that exceeds it
+LINE_BYTES = 4 * 2**20  # a longer line is no record, as one must fit into a delivery
+SCAN_BYTES = 16 * 2**20  # of lines in one page, including those taken before and invalid ones
 _LINE: TypeAdapter[SpoolRecord] = TypeAdapter(SpoolRecord)
 _BEGINNING = re.compile(rb'\{"type":"[a-z]{1,20}","number":([0-9]{1,19}),')  # as ranks write it
 
 
 class Refused(NamedTuple):
-    """A record that was not taken, and why."""
+    """Record that was refused, and why."""
 
     record: SpoolRecord
     error: Exception
 
     def __str__(self) -> str:
-        """Return which one, and why."""
+        """Return the record's number and the error."""
         return f"record {self.record.number}: {self.error}"
 
 
 class SpoolReader:
-    """Give each complete record once, in order; what is still being written waits for its end of line."""
+    """Reader that returns each complete record once, in order; an incomplete line waits for its end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._position = SpoolPosition()
 
     def read(self) -> SpoolPage:
-        """Return the next page; it is empty when there is nothing new, or no spool yet."""
+        """Return the next page, empty if there is nothing new or no spool yet."""
         page = read_page(self._path, self._position)
-        self._position = page.end  # not before: what could not be read to the end comes again
+        self._position = page.end  # not before: a page that failed midway is read again
         return page
 
 
 def read_page(path: Path, begin: SpoolPosition, after: int = 0) -> SpoolPage:
-    """Return the records from `begin` on whose numbers are above `after`, as many as fit into a page.
+    """Return a page of the records from `begin` on whose numbers are above `after`.
 
-    Lines that are no records, or repeat a number, are skipped; those before a record that was taken before (`after`)
-    are not counted, since whoever took that has counted them. Raises OSError where it cannot be read.
+    Lines that are no records, or repeat a number, are skipped. Those before a record that was taken earlier (`after`)
+    are not counted, since they were counted then. Raises OSError if the file cannot be read.
     """
     found = _Page(begin, after)
     try:
@@ -71,7 +72,7 @@ def read_page(path: Path, begin: SpoolPosition, after: int = 0) -> SpoolPage:
 
 
 def left_out_note(attempt: int, count: int, problem: str) -> str:
-    """Return the note about lines of a spool that are no part of the results."""
+    """Return the note about lines of a spool that are not part of the results."""
     lines = "a line of its spool is" if count == 1 else f"{count} lines of its spool are"
     return f"attempt {attempt}: {lines} left out; {problem}"
 
@@ -81,9 +82,10 @@ def send_in_parts(
     send: Callable[[Sequence[SpoolRecord]], object],
     refused: tuple[type[Exception], ...],
 ) -> list[Refused]:
-    """Send records, and where an error of these kinds refuses them, halves of them, down to the ones it is about.
+    """Send records; if they are refused, send halves recursively and return the single records refused.
 
-    Return those. Any other error is raised; what was sent before it has been taken, and may be sent again.
+    Only the error classes `refused` count as refusals. Any other error is raised; records sent before it have been
+    taken, and may be sent again.
     """
     if not records:
         return []
@@ -98,7 +100,7 @@ def send_in_parts(
 
 
 class _Page:
-    """A page while it is read."""
+    """Page being read."""
 
     def __init__(self, begin: SpoolPosition, after: int) -> None:
         self._offset, self._number, self._after = begin.offset, begin.number, after
@@ -109,12 +111,12 @@ class _Page:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more goes into it."""
+        """Return True if the page can take no more lines."""
         scanned = self._offset - self._begun
         return len(self._records) >= PAGE_RECORDS or self._bytes >= PAGE_BYTES or scanned >= SCAN_BYTES
 
     def add(self, line: bytes) -> None:
-        """Take a line in, whatever it is."""
+        """Add a line, whatever it is."""
         where, self._offset = self._offset, self._offset + len(line)
         beginning = _BEGINNING.match(line)
         if beginning is not None and self._number < int(beginning[1]) <= self._after:
@@ -135,7 +137,7 @@ class _Page:
             self._bytes += len(line)
 
     def page(self, *, last: bool) -> SpoolPage:
-        """Return what was read."""
+        """Return the records read."""
         return SpoolPage(
             records=tuple(self._records),
             end=SpoolPosition(offset=min(self._offset, LARGEST), number=self._number),
@@ -154,7 +156,7 @@ class _Page:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Open a spool; raises OSError for what is no regular file, and never waits for the other end of a pipe."""
+    """Open a spool; raise OSError unless it is a regular file, and never block on a pipe."""
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -163,7 +165,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _complaint(line: bytes, error: ValidationError) -> str:
-    """Say what is wrong with a line: `total_steps: Input should be less than ...`."""
+    """Describe the problem of a line: `total_steps: Input should be less than ...`."""
     if len(line) >= LINE_BYTES:
         return f"it has more than {LINE_BYTES // 2**20} MiB"
     first = error.errors(include_url=False, include_input=False)[0]

@@ -1,4 +1,4 @@
-"""The launcher's voice: posts the spool in batches, beats the heart, and brings instructions back."""
+"""Upload the spool to the service in batches, send heartbeats, and fetch instructions."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from kernel_backend.model.reports import Delivery, Instruction, SpoolRecord
 if TYPE_CHECKING:
     from kernel_backend.client import Client
 
-PERIOD_S = 0.1  # between looks at the spool
+PERIOD_S = 0.1  # between reads of the spool
 HEARTBEAT_S = 2.0  # at the latest
 ASKING_S = 0.2  # at the latest, while the ranks wait at a target: their slots do nothing meanwhile
 REFUSED_S = 1.0  # before the next try where the service takes nothing
 LAST_WORDS_S = 5.0  # how long to try for after the ranks have ended
-REFUSALS = (400, 413)  # of what would be refused the next time, too
-TOLD_AGAIN = 10  # times as many records left out as there were when it was told last
+REFUSALS = (400, 413)  # for content that would be refused the next time, too
+TOLD_AGAIN = 10  # times as many skipped records as at the last note
 
 _log = logging.getLogger(__name__)
 
 
 class SpoolUploader(threading.Thread):
-    """A thread, so that a slow service never keeps the launcher from seeing a dead rank.
+    """Upload thread, separate so that a slow service never delays the launcher's detection of dead ranks.
 
-    A service that is down costs nothing: the spool keeps everything, and what is never posted is read by the next
-    adoption. `instruct` is called with `release` or `stop` when the service asks for it, and with `until N` when it
-    names a further target.
+    A service that is down costs nothing: the spool keeps everything, and records never posted are read at the next
+    adoption. `instruct` is called with `release` or `stop` when the service requires it, and with `until N` for a
+    further target.
     """
 
     def __init__(self, folder: AttemptFolder, job: LaunchSpec, instruct: Callable[[str], None]) -> None:
@@ -42,17 +42,17 @@ class SpoolUploader(threading.Thread):
         self._reader = SpoolReader(folder.spool)
         self._folder, self._job, self._instruct = folder, job, instruct
         self._ending = threading.Event()
-        self._until: int | None = None  # the newest target that was handed down
-        self._left_out, self._told = 0, 0  # lines of the spool that are no part of the results; at which number told
-        self._note = ""  # that is to be told of these
+        self._until: int | None = None  # the newest target that was passed on
+        self._left_out, self._told = 0, 0  # skipped lines of the spool; their number at the last note
+        self._note = ""  # the note about these to deliver
 
     def finish(self) -> None:
-        """The ranks have ended: post what is left, for a few seconds at most."""
+        """Post the remaining records after the ranks have ended, for a few seconds at most."""
         self._ending.set()
         self.join(LAST_WORDS_S + 1)
 
     def run(self) -> None:
-        """Post until told to finish and nothing is left."""
+        """Post records until `finish` is called and none are left."""
         from kernel_backend.client import Client  # after the ranks were started: it imports an HTTP library
 
         token, url = self._folder.token(), self._job.service_url
@@ -63,7 +63,7 @@ class SpoolUploader(threading.Thread):
         waiting: Sequence[SpoolRecord] = ()
         spoken, deadline = 0.0, float("inf")
         while True:
-            ending = self._ending.is_set()  # before the look: what the ranks said last is in it
+            ending = self._ending.is_set()  # before reading: the ranks' last records are in the spool then
             if ending and deadline == float("inf"):
                 deadline = time.monotonic() + LAST_WORDS_S
             waiting = waiting or self._read()  # what cannot be posted now stays in the spool
@@ -94,7 +94,7 @@ class SpoolUploader(threading.Thread):
         return page.records
 
     def _post(self, client: Client, token: str, records: Sequence[SpoolRecord]) -> bool:
-        """Return whether the service has taken these records, or will never want them."""
+        """Return True if the service has taken these records, or will never take them."""
 
         def send(some: Sequence[SpoolRecord]) -> None:
             self._send(client, token, Delivery(records=tuple(some)))
@@ -103,21 +103,21 @@ class SpoolUploader(threading.Thread):
             try:
                 send(records)
             except _Refused:
-                send(())  # should this be refused as well, it is not for the records' sake
+                send(())  # if this is refused as well, the records are not the reason
                 for each in send_in_parts(records, send, (_Refused,)):
                     self._leave_out(1, str(each))
             if self._note:
                 self._tell(client, token)
         except Fenced:
             self._instruct("stop")
-        except Exception as error:  # whatever it is: without this thread the ranks would hear of nothing any more
+        except Exception as error:  # any error: without this thread the ranks would get no more instructions
             expected = isinstance(error, DaylightError | _Refused)
             _log.info("the service does not take records now: %s", error, exc_info=None if expected else error)
             return False
         return True
 
     def _send(self, client: Client, token: str, delivery: Delivery) -> None:
-        """Deliver, and hand on what is answered; raises _Refused for what the service will not take the next time."""
+        """Deliver records and pass on the instruction; raise _Refused for a permanent refusal."""
         try:
             answer: Instruction = client.deliver(self._job.id, token, delivery)
         except DaylightError as error:
@@ -131,7 +131,7 @@ class SpoolUploader(threading.Thread):
             self._instruct(f"until {answer.until}")
 
     def _leave_out(self, count: int, problem: str) -> None:
-        """Have the user told of lines that are left out: of the first ones, and when there are many more."""
+        """Notify the user of skipped lines: at the first ones, and again when there are many more."""
         self._left_out += count
         if self._left_out >= TOLD_AGAIN * self._told:
             self._told, self._note = self._left_out, left_out_note(self._job.attempt, self._left_out, problem)[:2000]
@@ -146,4 +146,4 @@ class SpoolUploader(threading.Thread):
 
 
 class _Refused(Exception):
-    """What the service will never take."""
+    """Error: the service will never take these records."""

@@ -1,4 +1,4 @@
-"""How `torch.distributed` ranks find each other."""
+"""Set the variables by which `torch.distributed` ranks connect."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo
 
 
 def env(seat: RankAssignment, meeting: RendezvousInfo) -> dict[str, str]:
-    """What `torch.distributed` reads in `init_process_group("gloo" | "nccl")`."""
+    """Return the variables that `init_process_group("gloo" | "nccl")` of `torch.distributed` reads."""
     return {
         "RANK": str(seat.rank),
         "WORLD_SIZE": str(seat.size),

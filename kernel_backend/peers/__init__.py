@@ -1,6 +1,6 @@
-"""Whose process is at the other end of a TCP connection within this machine.
+"""Identify the user whose process is at the other end of a TCP connection within this machine.
 
-A user who is logged in may take the port of a service that is down. What a client sends there must not reach them.
+A logged-in user may take the port of a service that is down. Data that a client sends there must not reach them.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from kernel_backend.peers.end import ConnectionEnd, FoundSocket
 
 
 def check_connection(connection: socket.socket, users: Collection[int]) -> None:
-    """Pass where the other end of a connection is a process of one of these users, or on another machine.
+    """Check that the other end is a process of one of these users, or on another machine.
 
     Raises ServiceUnreachable.
     """
     here, there = ConnectionEnd.of(connection.getsockname()), ConnectionEnd.of(connection.getpeername())
     if _is_local(there.address):
-        # The listener is looked up first. A connection that is not accepted after that belongs to it: had there been
+        # The listener is looked up first. A connection not accepted after that belongs to it: had there been
         # another one before, the kernel would have reset what that one had not accepted.
         listener, accepted = _look(there, ConnectionEnd(here.address, 0)), _look(there, here)
         _check(accepted if accepted is not None and accepted.held else listener, there, users)
 
 
 def check_listener(where: ConnectionEnd, users: Collection[int]) -> None:
-    """Pass where a process of one of these users listens at an address, or where it is another machine's.
+    """Check that a process of one of these users listens at an address, or that it is on another machine.
 
-    For a connection that cannot be looked at before something is sent: the port may change hands after this look.
-    Raises ServiceUnreachable, and ConnectionRefusedError where nobody listens.
+    For a connection that cannot be checked before something is sent: the port may change hands after this check. Raises
+    ServiceUnreachable, and ConnectionRefusedError if no process listens.
     """
     if _is_local(where.address):
         found = _look(where, ConnectionEnd(where.address, 0))
@@ -43,7 +43,7 @@ def check_listener(where: ConnectionEnd, users: Collection[int]) -> None:
 
 
 def user_of(connection: socket.socket) -> int | None:
-    """The Unix user at the other end of a connection; None where it is on another machine, or gone."""
+    """Return the Unix user at the other end of a connection; None if it is on another machine, or gone."""
     here, there = ConnectionEnd.of(connection.getsockname()), ConnectionEnd.of(connection.getpeername())
     found = _look(there, here) if _is_local(there.address) else None
     return found.uid if found is not None and found.held else None
@@ -58,7 +58,7 @@ def _look(local: ConnectionEnd, remote: ConnectionEnd) -> FoundSocket | None:
 
 def _is_local(address: IPv4Address | IPv6Address) -> bool:
     if sys.platform != "linux":
-        return False  # only Linux tells
+        return False  # only Linux reports socket owners
     if address.is_loopback:
         return True
     family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6

@@ -1,4 +1,4 @@
-"""What is looked up, and what is found."""
+"""Define the ends of a connection and the sockets found for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ConnectionEnd(NamedTuple):
 
     @classmethod
     def of(cls, name: tuple[object, ...]) -> ConnectionEnd:
-        """The end that a socket calls so (`getsockname`); an IPv4 address within an IPv6 one is an IPv4 address."""
+        """Convert a socket address (`getsockname`); an IPv4 address within an IPv6 one becomes an IPv4 address."""
         address = ip_address(str(name[0]).partition("%")[0])
         mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
         return cls(mapped or address, int(str(name[1])))
@@ -25,7 +25,7 @@ class ConnectionEnd(NamedTuple):
 
 
 class FoundSocket(NamedTuple):
-    """A socket of this machine."""
+    """Socket of this machine."""
 
     uid: int
-    held: bool  # by a process: a connection that is not accepted yet, or closed already, is the kernel's alone
+    held: bool  # by a process: a connection not accepted yet, or closed already, belongs to the kernel alone

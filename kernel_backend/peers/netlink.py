@@ -1,4 +1,4 @@
-"""The socket that gets what is sent to an address, asked of the kernel (sock_diag(7)): it answers in microseconds."""
+"""Look up the socket that receives from an address by sock_diag(7), which answers in microseconds."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _ANY_STATE = _NO_COOKIE = 0xFFFFFFFF
 
 
 def look(local: ConnectionEnd, remote: ConnectionEnd) -> FoundSocket | None:
-    """The socket at `local` that gets what comes from `remote`: of that connection, else the one that listens.
+    """Return the socket at `local` that receives from `remote`: of that connection, else the listener.
 
-    Raises OSError where this kernel does not tell.
+    Raises OSError if this kernel does not report it.
     """
     family = socket.AF_INET if isinstance(local.address, IPv4Address) else socket.AF_INET6
     about = _ASKED.pack(family, socket.IPPROTO_TCP, 0, _ANY_STATE)

@@ -1,4 +1,4 @@
-"""The same from the tables of all sockets (proc(5)), which take milliseconds to read: for kernels without netlink."""
+"""Look up sockets in the tables of proc(5), which takes milliseconds: for kernels without netlink."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LISTEN = "0A"
 
 
 def look(local: ConnectionEnd, remote: ConnectionEnd) -> FoundSocket | None:
-    """The socket at `local` that gets what comes from `remote`: of that connection, else the one that listens."""
+    """Return the socket at `local` that receives from `remote`: of that connection, else the listener."""
     tables = {table: list(_rows(table)) for table in (_V4, _V6)}
     order = [(_V6, local), (_V6, ConnectionEnd(IPv6Address(0), local.port))]
     if isinstance(local.address, IPv4Address):  # a socket of IPv6 may serve both; the nearest address comes first
@@ -49,7 +49,7 @@ def _rows(table: Path) -> Iterator[_Row]:
 
 
 def _written(end: ConnectionEnd, table: Path) -> str:
-    """As the table writes it: words in the machine's own order of bytes, in hexadecimal."""
+    """Format an end as in the table: words in the machine's byte order, in hexadecimal."""
     packed = end.address.packed
     if table is _V6 and len(packed) == 4:
         packed = bytes(10) + b"\xff\xff" + packed

@@ -1,1 +1,1 @@
-"""A worker: one rank of an attempt. It loads the definition, trains, checkpoints, and appends reports to a spool."""
+"""Run one rank of an attempt: load the definition, train, save checkpoints and append reports to the spool."""

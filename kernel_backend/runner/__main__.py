@@ -1,7 +1,7 @@
-"""One rank of an attempt: `python -m kernel_backend.runner <attempt folder>`, started by its launcher.
+"""Start one rank of an attempt: `python -m kernel_backend.runner <attempt folder>`, run by its launcher.
 
-The exit code is 0 when the training has finished, 85 when it was released with a checkpoint, and 1 when it failed:
-then `failure-<rank>.json` says why.
+The exit code is 0 when the training has finished, 85 when it was released with a checkpoint, and 1 when it failed. On
+failure `failure-<rank>.json` says why.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ LEAVE_S = 300.0  # what threads and exit handlers of the user's get when the wor
 
 
 def main(folder: Path) -> int:
-    """Run this rank; its exit code. What comes after the first two steps may take seconds to import."""
+    """Run this rank and return its exit code.
+
+    Everything after the first two steps may take seconds to import.
+    """
     # Its launcher, or the forkserver, which for its part kills the ranks of a launcher that died.
     die_with(os.getppid())
 
@@ -64,16 +67,16 @@ def main(folder: Path) -> int:
             described = failure.describe(error, rank, step, code, Path(job.cwd), read_snapshot(code))
             print(described.traceback, file=sys.stderr, end="")
             failure.write(described, folder)
-        except Exception:  # a full disk, or an error that breaks whoever looks at it: the exit code still tells
+        except Exception:  # a full disk, or an error whose description fails: the exit code still reports it
             traceback.print_exc()
         return 1
 
 
 def leave(status: int) -> NoReturn:
-    """End this process with this exit code, now or soon.
+    """Exit the process with this code, skipping the interpreter's teardown.
 
-    Threads and exit handlers have their time, and what was written is written. What Python does after that, to take
-    all modules apart, is most of the time of an exit; a trial's next rung, or another trial, waits for these slots.
+    User threads and exit handlers get `LEAVE_S`, and open files are flushed; after a failure (code 1) neither is done.
+    Taking all modules apart would be most of the time of an exit, and the next trial waits for these slots.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -91,7 +94,7 @@ def leave(status: int) -> NoReturn:
 
 
 def _write_out() -> None:
-    """Have the files written that nobody has closed: Python's, and those of native code."""
+    """Flush files that are still open: Python's and those of native code."""
     for each in gc.get_objects():
         if issubclass(type(each), io.TextIOWrapper | io.BufferedWriter | io.BufferedRandom):
             with contextlib.suppress(Exception):

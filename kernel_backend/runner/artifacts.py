@@ -1,4 +1,4 @@
-"""What rank 0 does when a definition calls `run.artifact`: the file goes to its place, the spool tells of it."""
+"""Store artifacts that a definition saves with `run.artifact`, and record them in the spool (rank 0)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_backend.runner.progress import Progress
 
 
 class ArtifactWriter:
-    """Keeps the artifacts of a job's trial."""
+    """Writer for the artifacts of one trial."""
 
     def __init__(self, job: LaunchSpec, spool: Spool, progress: Progress) -> None:
         self._folder = artifact_folder(Path(job.home), job.experiment, job.trial)
@@ -22,7 +22,11 @@ class ArtifactWriter:
         sweep(self._folder)
 
     def __call__(self, name: str, path: Path) -> None:
-        """Keep and tell; where there is no room only tell. Raises InvalidRequest for what cannot be kept."""
+        """Store an artifact and record it in the spool.
+
+        A failed write, such as a full disk, is only noted as a warning. Raises InvalidRequest for what cannot be an
+        artifact.
+        """
         with opened_files.unheard():  # what the training has made is not among the files that it depends on
             source = look(name, path)
             try:

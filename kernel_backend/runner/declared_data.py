@@ -1,4 +1,4 @@
-"""Whether data that was declared is still what it was at submit: looked at beside the training, and only told."""
+"""Compare declared data with its state at submit, next to the training; differences are only reported."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kernel_backend.model.reports import Note
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.runner.ipc import Spool
 
-LAST_WORDS_S = 30.0  # for a look that is not over when the training is
+LAST_WORDS_S = 30.0  # for a comparison still running when the training is over
 
 
 def changes(job: LaunchSpec, snapshot: Snapshot | None) -> Iterator[str]:
-    """A sentence for each declared folder, file or URL that is not what it was at submit."""
+    """Yield a sentence for each declared folder, file or URL that has changed since submit."""
     for data in snapshot.data if snapshot else ():
         try:
             place = job.config.data_at.get(data.name, data.path)
             listed = (Path(job.code) / data.listed).read_bytes()
             said = changed_since(data.model_copy(update={"path": place}), listed, Path(job.home))
-        except Exception as error:  # what is only told must not end a training
+        except Exception as error:  # a mere report must not end a training
             yield f"--data {data.name} could not be compared with what it was at submit: {error}"
         else:
             if said:
@@ -30,18 +30,18 @@ def changes(job: LaunchSpec, snapshot: Snapshot | None) -> Iterator[str]:
 
 
 class DeclaredDataCheck(threading.Thread):
-    """Compares what a snapshot declares with what is there now, and says a note where it differs."""
+    """Thread that compares a snapshot's declared data with the current files and notes differences."""
 
     def __init__(self, job: LaunchSpec, snapshot: Snapshot | None, spool: Spool) -> None:
         super().__init__(name="declared data", daemon=True)
         self._job, self._snapshot, self._spool = job, snapshot, spool
 
     def run(self) -> None:
-        """Look at each, once."""
+        """Compare each once."""
         for said in changes(self._job, self._snapshot):
             self._spool.say(Note(level="warning", text=said))
 
     def close(self) -> None:
-        """Let it come to its end, where that takes no longer than some seconds."""
+        """Wait some seconds for the comparison, then give up."""
         if self.is_alive():
             self.join(LAST_WORDS_S)

@@ -1,4 +1,4 @@
-"""How a rank tells why it ended: the user's own lines, by cell, and whether it was only the victim of another rank."""
+"""Write the failure record of a rank: the user's own lines by cell, and whether another rank was the cause."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernel_backend.model.frames import OURS, Call, Sources, users_frame
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.trial import Failure, Frame
 
-# Classes are known by name: this file must work where torch or Horovod could not be imported.
+# Classes are compared by name: this file must work where torch or Horovod could not be imported.
 _CONSEQUENCES = {"HorovodInternalError", "DistBackendError", "DistNetworkError", "DistStoreError"}
 _LOST_PEER = (
     "connection closed by peer",
@@ -30,7 +30,7 @@ _MOST_FRAMES = 30  # of a recursion without end, the innermost
 def describe(
     error: BaseException, rank: int, step: int | None, code: Path, cwd: Path, snapshot: Snapshot | None
 ) -> Failure:
-    """The failure record of `error`, raised while step `step` was being taken.
+    """Return the failure record of `error`, raised during step `step`.
 
     `code` holds the definition; frames of files under `code` and `cwd` are the user's own.
     """
@@ -48,7 +48,7 @@ def describe(
 
 
 def is_consequence(error: BaseException) -> bool:
-    """Whether the error only says that another rank is gone."""
+    """Return True if the error only shows that another rank is gone."""
     if any(kind.__name__ in _CONSEQUENCES for kind in type(error).__mro__):
         return True
     text = _message(error).lower()
@@ -57,7 +57,7 @@ def is_consequence(error: BaseException) -> bool:
 
 
 def write(failure: Failure, folder: Path) -> None:
-    """Put `failure-<rank>.json` in place, whole."""
+    """Write `failure-<rank>.json` atomically."""
     with replacing(folder / f"failure-{failure.rank}.json", durable=False) as file:
         file.write(failure.model_dump_json(indent=2).encode())
 
@@ -74,12 +74,12 @@ def _message(error: BaseException) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text without what UTF-8 cannot write, such as half of a surrogate pair."""
+    """Escape what UTF-8 cannot encode, such as half of a surrogate pair."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def _traceback(error: BaseException) -> str:
-    """As Python prints it, without the frames of ours through which the user's code was called."""
+    """Format the traceback as Python does, without our own frames that lead to the user's code."""
     told = traceback.TracebackException.from_exception(error)
     link: traceback.TracebackException | None = told
     while link is not None:
@@ -90,7 +90,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _is_way(file: str) -> bool:
-    """Whether a frame of this file only led to the user's code."""
+    """Return True if a frame of this file only led to the user's code."""
     return Path(file).is_relative_to(OURS) or file.startswith("<frozen importlib")
 
 

@@ -1,4 +1,4 @@
-"""What the first epoch of a training was made of: samples and files, over all ranks and attempts."""
+"""Record what the first epoch of a training was made of: samples and files, over all ranks and attempts."""
 
 from __future__ import annotations
 
@@ -22,30 +22,31 @@ from kernel_backend.runner.data.sample_digest import SampleDigests
 from kernel_backend.runner.ipc import Spool
 from kernel_backend.runner.ranks.backends import Ranks
 
-LAST_WORDS_S = 10.0  # for files that are still being read when the training is over
+LAST_WORDS_S = 10.0  # for files still being read when the training is over
 
 
 class FirstEpoch:
-    """Adds up what samples were trained on and which files were opened, those for the validation after it among them.
+    """Record of trained samples and opened files, including those for the validation after the epoch.
 
     Every method is called by all ranks, at the same step.
     """
 
     def __init__(self, job: LaunchSpec, ranks: Ranks, spool: Spool, code: str, validates: bool) -> None:
-        """`code` is the snapshot's `code_id`: samples that are augmented follow from it, and from the seed.
+        """Set up the record.
 
-        `validates`: there will be a validation when the epoch is over.
+        `code` is the snapshot's `code_id`: augmented samples follow from it and from the seed. With `validates` a
+        validation follows the epoch.
         """
         self._job, self._ranks, self._spool, self._code, self._validates = job, ranks, spool, code, validates
         self._own = SampleDigests()
-        self._before: SampleDigests | None = SampleDigests()  # in earlier attempts, all ranks; None where nobody knows
-        self._delivered = False  # all samples of the epoch, and it has been said
-        self._over = False  # the files have been said, too
+        self._before: SampleDigests | None = SampleDigests()  # in earlier attempts, all ranks; None if unknown
+        self._delivered = False  # all samples of the epoch, and this was reported
+        self._over = False  # the files were reported, too
         self._ended = threading.Event()  # the training has
         self._looking: threading.Thread | None = None
 
     def take(self, shares: Iterable[Batch]) -> None:
-        """Add the batches of a step. With the last one of the epoch it is said what they were."""
+        """Add the batches of a step; the epoch's last batch reports the samples."""
         if self._delivered:
             return
         last = False
@@ -58,34 +59,34 @@ class FirstEpoch:
                 self._say_files()
 
     def validated(self) -> None:
-        """A validation is over: with the first after the epoch it is said which files were opened."""
+        """Report the opened files after the first validation that follows the epoch."""
         if self._delivered and not self._over:
             self._say_files()
 
     def finish(self) -> None:
-        """The training has ended: say what there was if the epoch has not."""
+        """Report what was recorded if the training ended before the epoch did."""
         if not self._delivered:
             self._say_delivered(whole=False)
         if not self._over:
             self._say_files()
 
     def close(self) -> None:
-        """Let what is being said come to its end; content is not looked into any more."""
+        """Wait for the report in progress; file contents are no longer read."""
         self._ended.set()
         if self._looking is not None:
             self._looking.join(LAST_WORDS_S)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint at this step keeps, as JSON."""
+        """Return the state for a checkpoint at this step, as JSON."""
         if self._over:
             return {"over": True}
         seen, files = self._everyones()
-        # Numbers of 64 bits are not the same to everybody who reads JSON.
+        # Some JSON readers lose bits of 64-bit integers.
         words = seen and [seen.samples, f"{seen.digest:x}", seen.uncovered]
         return {"over": False, "delivered": self._delivered, "seen": words, "files": files[:LISTED]}
 
     def restore(self, state: dict[str, Any] | None) -> None:
-        """Go on from the state of a checkpoint; None of one from before there was such a thing."""
+        """Continue from the state of a checkpoint; None for one from before this record existed."""
         self._over = state is not None and state["over"]
         self._delivered = self._over or bool(state and state.get("delivered"))
         seen = state and state.get("seen")
@@ -96,7 +97,7 @@ class FirstEpoch:
             opened_files.add(state["files"])
 
     def _everyones(self) -> tuple[SampleDigests | None, list[str]]:
-        """What all samples were, None where nobody knows; and on rank 0 all files."""
+        """Return the digest of all ranks' samples (None if unknown) and, on rank 0, all files."""
         mine = self._own, opened_files.heard()
         found = self._before
         for seen, files in self._ranks.all_gather_object(mine) if self._ranks.size > 1 else [mine]:
@@ -128,13 +129,13 @@ class FirstEpoch:
             self._looking.start()
 
     def _look(self, files: list[str]) -> None:
-        """Say what is in the files: reading them once more takes its time, beside the training."""
+        """Report the contents of the files; rereading them takes time, next to the training."""
         found = observed(files, Path(self._job.home), hurry=self._ended.is_set, likeness=_likeness(self._job))
         self._spool.say(Fact(name="observed", value=found.to_json()))
 
 
 def code_of(folder: Path) -> str:
-    """The `code_id` of a snapshot's files in a folder, as they are before anything of it is imported."""
+    """Return the `code_id` of a snapshot's files in a folder, before any of it is imported."""
     names = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     # Another rank may have imported some of it already.
     code = {name: path for name, path in names.items() if is_code(name) and "__pycache__" not in path.parts}
@@ -142,7 +143,7 @@ def code_of(folder: Path) -> str:
 
 
 def watch_files(job: LaunchSpec) -> None:
-    """Listen from now on to which files are opened, but for what the training itself lives in."""
+    """Start recording opened files, except those that the training itself uses."""
     ours = tuple(os.path.realpath(each) for each in (job.code, job.home, job.checkpoints))
     attempt = str(Path(job.code).parent)
     ours = (*ours, job.code, job.home, job.checkpoints, attempt, *installed_in(sys.path))
@@ -154,5 +155,5 @@ def _is_data(path: str, likeness: str, ours: tuple[str, ...]) -> bool:  # spawne
 
 
 def _likeness(job: LaunchSpec) -> str:
-    """Where this trial has its working folder as it was, if not in the real one: files there go by their real names."""
+    """Return the trial's stand-in for its working folder; files there are recorded by their real names."""
     return os.path.realpath(stand_in_folder(Path(job.home), job.experiment, job.trial))

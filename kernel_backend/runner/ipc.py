@@ -1,4 +1,4 @@
-"""The two ends of a worker's talk: the spool that rank 0 appends to, and the instructions that come down by stdin."""
+"""Exchange messages with the launcher: the spool that rank 0 appends to, and instructions on stdin."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ LOOK_S = 0.01
 
 
 class Instructions:
-    """What the launcher wants of this rank. `release` becomes true once and stays: commit a checkpoint and leave.
+    """Instructions of the launcher to this rank.
 
-    `until` is the furthest unit up to whose end it shall train; 0 before any was named.
+    `release` becomes true once and stays: commit a checkpoint and leave. `until` is the furthest unit to train to, 0
+    before any was set.
     """
 
     def __init__(self) -> None:
@@ -29,18 +30,18 @@ class Instructions:
         self.until = 0
 
     def beyond(self, units: int, seconds: float) -> int | None:
-        """A unit further than this to train to, waiting so long for one; None where none comes, or for `release`."""
-        # No lock and no event to wait for: a signal's handler may run at any moment of this thread.
+        """Wait up to `seconds` for a target beyond `units` and return it; None without one, or on `release`."""
+        # No lock and no event to wait for: a signal handler may interrupt this thread anywhere.
         deadline = time.monotonic() + seconds
         while not self.release and self.until <= units and time.monotonic() < deadline:
             time.sleep(LOOK_S)
         return self.until if self.until > units and not self.release else None
 
     def listen(self, descriptor: int = 0) -> None:
-        """Read lines of `descriptor` in a thread, and take SIGTERM for `release`. Call from the main thread.
+        """Read instructions from `descriptor` in a thread, and treat SIGTERM as `release`; call from the main thread.
 
-        The end of the file means that the launcher is dead: this process then kills itself, for a rank without
-        a launcher would hold its slot unseen.
+        The end of the file means that the launcher is dead. This process then kills itself: a rank without a launcher
+        would hold its slot unnoticed.
         """
         signal.signal(signal.SIGTERM, self._asked)
         threading.Thread(target=self._read, args=(descriptor,), name="instructions", daemon=True).start()
@@ -66,22 +67,22 @@ class Instructions:
 
 
 class Spool:
-    """Numbered records of rank 0, a JSON line each; other ranks say nothing.
+    """Numbered records of rank 0, a JSON line each; other ranks write nothing.
 
-    What finds the disk full waits in memory and is written with the next record: training goes on, whatever becomes
-    of this file.
+    Records that do not fit on a full disk wait in memory and are written with the next one. Training goes on, whatever
+    happens to this file.
     """
 
     def __init__(self, path: Path, rank: int) -> None:
         self._number = 0
         self._waiting = b""
-        self._turn = threading.Lock()  # checkpoints are told of by the thread that writes them
+        self._turn = threading.Lock()  # checkpoints are recorded by the thread that writes them
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(path, flags, 0o600) if rank == 0 else None
 
     @property
     def speaks(self) -> bool:
-        """Whether this is rank 0's."""
+        """Return True if this is rank 0's."""
         return self._file is not None
 
     def say(self, record: Said) -> None:
@@ -97,4 +98,4 @@ class Spool:
     def _append(self, file: int) -> None:
         with contextlib.suppress(OSError):
             written = os.write(file, self._waiting)
-            self._waiting = self._waiting[written:]  # of a line that is torn by a full disk the rest comes later
+            self._waiting = self._waiting[written:]  # the rest of a line torn by a full disk comes later

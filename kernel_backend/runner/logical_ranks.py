@@ -1,7 +1,7 @@
-"""The logical ranks of a training: those that its result counts, however many processes compute them.
+"""Hold the logical ranks of a training: those that its result counts, on any number of processes.
 
-Dropout, augmentation and BatchNorm see one share of the batch. Which shares there are is fixed by the number of
-logical ranks; a process that computes several takes them one after the other, each with buffers of its own.
+Dropout, augmentation and BatchNorm see one share of the batch. The number of logical ranks fixes the shares. A process
+that computes several takes them one after the other, each with its own buffers.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Beside = Mapping[str, nn.Module]
 
 
 class LogicalRanks:
-    """The logical ranks `mine` of `count`, and what each has in the modules' buffers (BatchNorm's statistics)."""
+    """Logical ranks `mine` of `count`, and their values of the modules' buffers (BatchNorm's statistics)."""
 
     def __init__(self, model: nn.Module, mine: range, count: int, beside: Beside = MappingProxyType({})) -> None:
-        """`beside` are modules that are no part of the model, by name: a loss with state, perhaps."""
+        """Set up the buffers; `beside` are modules outside the model by name, such as a loss with state."""
         self.mine, self.count = mine, count
         self.beside = dict(beside)
         self._modules = {"": model} | {f"{name}.": module for name, module in beside.items()}
@@ -35,7 +35,7 @@ class LogicalRanks:
         self._agree()
 
     def live(self) -> Buffers:
-        """The modules' own, asked anew each time: a forward pass may put another tensor in a buffer's place."""
+        """Return the modules' own buffers, looked up anew each time: a forward pass may replace a buffer's tensor."""
         return {
             f"{prefix}{name}": tensor
             for prefix, module in self._modules.items()
@@ -43,7 +43,7 @@ class LogicalRanks:
         }
 
     def take(self, rank: int) -> None:
-        """Let the modules have the buffers of logical rank `rank`."""
+        """Load the buffers of logical rank `rank` into the modules."""
         if rank == self._now:
             return
         # All of them: BatchNorm writes to its statistics without counting their versions up.
@@ -54,16 +54,16 @@ class LogicalRanks:
         self._now = rank
 
     def share(self, ranks: Ranks) -> None:
-        """Give every logical rank the buffers of logical rank 0: at steps that all know, never by a clock."""
+        """Copy logical rank 0's buffers to all; call at steps that all ranks agree on, never by a clock."""
         self.take(self.mine.start)
         share(list(self.live().values()), ranks)
         self._agree()
 
     def gather(self, ranks: Ranks) -> dict[int, Buffers]:
-        """On rank 0 the buffers of logical rank 0, and of each other one those that differ: copies on the host.
+        """Return on rank 0 its own buffers and, per logical rank, those that differ: copies on the host.
 
-        Called by all. What differs, and what has changed since the last time, is found by digests: large constant
-        buffers (a mask, a table of positions) are neither sent, nor copied, nor saved once more for each logical rank.
+        Called by all ranks. Digests find what differs, and what has changed since the last call: large constant buffers
+        (a mask, a table of positions) are neither sent, nor copied, nor saved once more for each logical rank.
         """
         first = _digests(self._of(0)) if 0 in self.mine else {}
         common = ranks.broadcast_object(first) if self.count > 1 else first
@@ -74,7 +74,7 @@ class LogicalRanks:
         return {0: self._copied(first)} | {rank: buffers for each in everyones for rank, buffers in each.items()}
 
     def restore(self, saved: Mapping[int, Buffers]) -> None:
-        """Let every logical rank here have what was gathered; those of logical rank 0 may be in the model already."""
+        """Restore the gathered buffers of every logical rank here; those of rank 0 may be in the model already."""
         self.take(self.mine.start)
         for name, tensor in saved.get(0, {}).items():
             self._put(name, tensor)
@@ -89,7 +89,7 @@ class LogicalRanks:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Whatever is shared within, every logical rank here has its own buffers again afterwards."""
+        """Restore the buffers of every logical rank here after the block, even if they were shared within."""
         own = {rank: {name: tensor.clone() for name, tensor in self._of(rank).items()} for rank in self.mine}
         yield
         self.restore(own)
@@ -111,14 +111,14 @@ class LogicalRanks:
         return {name: copy for name, (_, copy) in self._saved.items()}
 
     def _agree(self) -> None:
-        """All logical ranks here have what the modules have."""
+        """Copy the modules' buffers to all logical ranks here."""
         live = self.live()
         for kept in self._kept.values():
             for name, tensor in live.items():
                 _keep(kept, name, tensor)
 
     def _put(self, name: str, tensor: Tensor) -> None:
-        """Give one of the modules' buffers this value."""
+        """Set one of the modules' buffers to this value."""
         prefix = max((each for each in self._modules if name.startswith(each)), key=len)
         path, _, leaf = name.removeprefix(prefix).rpartition(".")
         module = self._modules[prefix].get_submodule(path)
@@ -139,7 +139,7 @@ def _copy(tensor: Tensor) -> Tensor:
 
 
 def _keep(kept: Buffers, name: str, tensor: Tensor) -> None:
-    """Copy into what is kept under this name, or make it."""
+    """Copy into the stored tensor of this name, or create it."""
     if name in kept and kept[name].shape == tensor.shape:
         kept[name].copy_(tensor.detach())
     else:

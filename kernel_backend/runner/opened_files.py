@@ -1,7 +1,7 @@
-"""Which files this process and its loader workers have opened for reading, as Python tells of it (PEP 578).
+"""Record the files that this process and its loader workers open for reading, by audit hook (PEP 578).
 
-A hook cannot be taken away again, so it does next to nothing. What a library opens by code in C or Rust goes unseen;
-safetensors is common enough to be made to tell.
+A hook cannot be removed again, so it does next to nothing. Files that a library opens in C or Rust code are missed;
+safetensors is common enough to be patched.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-MOST = 20_000  # files that a process remembers; it may go on to read millions
+MOST = 20_000  # most files that a process records; it may go on to read millions
 
 Keep = Callable[[str], bool]
 
@@ -22,12 +22,12 @@ _opened: dict[str, None] = {}
 _written: set[str] = set()  # temporary files that were made here
 _fresh: list[str] = []
 _temporary = os.path.join(tempfile.gettempdir(), "")
-_keep: Keep | None = None  # None: nobody listens
+_keep: Keep | None = None  # None: nothing is recorded
 _hooked = False
 
 
 def watch(keep: Keep) -> None:
-    """Listen from now on to files that `keep` says count; processes that are forked from this one do, too."""
+    """Start recording files that `keep` accepts, also in processes forked from this one."""
     global _keep, _hooked
     _keep = keep
     if not _hooked:
@@ -37,7 +37,7 @@ def watch(keep: Keep) -> None:
 
 
 def stop() -> None:
-    """Listen no more, and forget."""
+    """Stop recording, and discard the records."""
     global _keep
     _keep = None
     for each in (_opened, _written, _fresh):
@@ -46,7 +46,7 @@ def stop() -> None:
 
 @contextlib.contextmanager
 def unheard() -> Iterator[None]:
-    """What is opened meanwhile counts for nothing."""
+    """Record nothing during the block."""
     global _keep
     keep, _keep = _keep, None
     try:
@@ -56,25 +56,25 @@ def unheard() -> Iterator[None]:
 
 
 def watching() -> Keep | None:
-    """What this process listens to, None where it does not."""
+    """Return the current filter, None if nothing is recorded."""
     return _keep
 
 
 def heard() -> list[str]:
-    """The files that were opened since this was asked last, by absolute path."""
+    """Return the files opened since the last call, by absolute path."""
     found = _fresh[:]
     del _fresh[: len(found)]
     return found
 
 
 def add(paths: Iterable[str]) -> None:
-    """Take in what another process has heard, where this one still listens."""
+    """Add files recorded by another process, if this one is still recording."""
     for path in paths if _keep is not None else ():
         _remember(path)
 
 
 def all_opened() -> list[str]:
-    """Every file that is known to have been opened for reading, in order."""
+    """Return all recorded files, sorted."""
     return sorted(_opened)
 
 
@@ -91,7 +91,7 @@ def _hear(event: str, args: tuple[Any, ...]) -> None:
                 _written.add(path)
         elif _keep(path) and path.encode():  # what has a name that is no UTF-8 raises
             _remember(path)
-    except Exception:  # whoever opens a file is not to hear of us
+    except Exception:  # an error here must not reach the code that opens a file
         pass
 
 
@@ -102,7 +102,7 @@ def _remember(path: str) -> None:
 
 
 def _have_safetensors_tell() -> None:
-    """It reads files in Rust: say for it what Python would have said."""
+    """Patch safetensors, which reads files in Rust, to raise the audit events that Python would."""
     import safetensors
     import safetensors.torch
 

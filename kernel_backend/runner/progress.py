@@ -1,4 +1,4 @@
-"""A rank's signs of life: cheap enough for every step, and seen by its launcher whatever this process is stuck in."""
+"""Write a rank's heartbeat, cheap enough for every step and readable even if this process is stuck."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _log = logging.getLogger(__name__)
 
 
 class Progress:
-    """The file that this rank's ticks go to: memory shared with whoever reads it, so a tick is no system call."""
+    """Memory-mapped file for this rank's heartbeat, so that a tick needs no system call."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self._memory = memoryview(_shared(folder / progress_file(rank)))
         self._count = 0
         self.steps = 0  # begun by this process
-        self.step = 0  # that is being taken, or was taken last
+        self.step = 0  # the current or last step
 
     def tick(self, phase: Phase, step: int) -> None:
-        """Something was done: `phase` goes on or begins, with the step that is being taken, or was taken last."""
+        """Record progress: `phase` continues or begins, with the current or last step."""
         self._count += 1
         self.step = step
         self.steps += phase in ("first step", "step")
@@ -33,7 +33,7 @@ class Progress:
 
 
 def show_stacks_on_demand(folder: Path, rank: int) -> None:
-    """From now on a signal has this process write where its threads stand, even while native code holds the GIL."""
+    """Write stack traces of all threads on a signal, even while native code holds the interpreter lock."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
     descriptor = os.open(folder / stacks_file(rank), flags, 0o600)
     with contextlib.suppress(OSError):  # a full disk is no reason to fail
@@ -44,7 +44,7 @@ def show_stacks_on_demand(folder: Path, rank: int) -> None:
 def _shared(path: Path) -> mmap.mmap:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        # Writing to a page that the disk has no room for would end this process: have the room first.
+        # Writing to a page that does not fit on the disk would end this process: allocate it first.
         os.posix_fallocate(descriptor, 0, SIZE)
         return mmap.mmap(descriptor, SIZE)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""The search class of a cell in a process of its own: `python -m kernel_backend.runner.search_process CODE CWD`.
+"""Run a cell's search class in its own process: `python -m kernel_backend.runner.search_process CODE CWD`.
 
-It is asked over its standard input and answers on its standard output, a line of JSON each; what the class prints goes
-to standard error. The first line has the search's settings and space, and is answered when the class is made. The end
-of the input ends the process, whatever the class does just then.
+Requests come over standard input and answers go to standard output, a line of JSON each; what the class prints goes to
+standard error. The first line holds the search's settings and space, and is answered when the class is constructed. The
+end of the input ends the process, whatever the class is doing.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from kernel_backend.runner.definition.load import load, read_snapshot
 
 
 class Pipes:
-    """Questions come in by a thread of their own, so that one can ask where the class is while it thinks."""
+    """Request and answer pipes; requests are read in a thread, so the class's position can be queried while it runs."""
 
     def __init__(self, sources: Sources) -> None:
-        # The class may print, and read: neither is for these pipes.
+        # The class may print and read: neither may touch these pipes.
         self._questions, self._answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "wb")
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), 0)
@@ -40,14 +40,14 @@ class Pipes:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def next(self) -> dict[str, Any]:
-        """The next question; waits for it."""
+        """Wait for the next request and return it."""
         return self._waiting.get()
 
     def answer(self, **answer: Any) -> None:
-        """Raises TypeError for what JSON does not know, and ValueError for text that is no Unicode."""
+        """Send an answer; raise TypeError for values outside JSON, and ValueError for text that is not Unicode."""
         line = json.dumps(answer, default=_plain, ensure_ascii=False).encode() + b"\n"
         if os.getpid() != self._mine:
-            os._exit(0)  # the class has forked, and this is not who was asked
+            os._exit(0)  # the class has forked, and this is the child
         with self._writing:
             self._answers.write(line)
             self._answers.flush()
@@ -62,7 +62,7 @@ class Pipes:
         os._exit(0)
 
     def _where(self) -> str | None:
-        """The line of the person's own at which the main thread is."""
+        """Return the user's own line that the main thread is executing."""
         frame: FrameType | None = sys._current_frames()[self._main]
         while frame is not None:
             found = users_frame(Call(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name), self._sources)
@@ -73,7 +73,7 @@ class Pipes:
 
 
 def main(code: Path, cwd: Path) -> int:
-    """Make the class and answer for it; 1 when it has failed, and that has been told."""
+    """Construct the class and answer requests; return 1 after it has failed and the failure was reported."""
     pipes = Pipes(Sources(code, cwd, read_snapshot(code)))
     try:
         _answer(pipes, code, cwd)
@@ -105,14 +105,14 @@ def _answer(pipes: Pipes, code: Path, cwd: Path) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """The Python number of a scalar of numpy or torch."""
+    """Convert a scalar of numpy or torch to a Python number."""
     if callable(item := getattr(value, "item", None)):
         return item()
     raise TypeError(f"{type(value).__name__} is no number, text, list or dictionary")
 
 
 if __name__ == "__main__":
-    # Threads of the class' own have no say in whether this ends.
+    # Threads that the class started must not keep the process alive.
     status = main(Path(sys.argv[1]), Path(sys.argv[2]))
     sys.stderr.flush()
     os._exit(status)

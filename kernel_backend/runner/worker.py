@@ -1,4 +1,4 @@
-"""One rank from its job to its exit code: devices, peers, definition, training."""
+"""Run one rank from its launch spec to its exit code: devices, peers, definition, training."""
 
 from __future__ import annotations
 
@@ -62,15 +62,16 @@ _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 def work(
     job: LaunchSpec, instructions: Instructions, spool: Spool, progress: Progress, watch: Callable[[Training], None]
 ) -> int:
-    """Train the job's trial as one of its ranks; the exit code, 0 or 85. `watch` is given the training once it exists.
+    """Train the job's trial as one of its ranks and return the exit code, 0 or 85.
 
-    Raises whatever ends this rank: the user's own errors, InvalidDefinition, a backend's error when a peer is lost.
+    `watch` is given the training once it exists. Raises whatever ends this rank: the user's own errors,
+    InvalidDefinition, a backend's error when a peer is lost.
     """
     config = job.config
     kind = "cpu" if config.device == "cpu" else job.placement[0].kind
     device = exactness.settle(kind, config, int(os.environ.get("LOCAL_RANK", "0")))
     exactness.hear_nondeterminism(partial(_tell_nondeterminism, spool))
-    # What a cell draws at its top level: torch's own first seed is another in every process that imports it.
+    # For draws at a cell's top level: torch's initial seed differs in every process.
     seeds.reseed(seeds.mix(config.seed, "init", "definition"))
     if not spool.speaks:
         silence_trackers()
@@ -91,7 +92,7 @@ def work(
             strict=not job.rerun,
             process=process.differences(),
         )
-    prepared(job, loaded, progress)  # before anybody waits for a peer: it may take long
+    prepared(job, loaded, progress)  # before any rank waits for a peer: it may take long
     choice = choose(config.backend, kind)
     ranks = connect(choice, kind, stall_limit(config.hang_timeout))
     run.begin(ArtifactWriter(job, spool, progress) if ranks.rank == 0 else None)
@@ -113,7 +114,7 @@ def work(
         spool.say(started(training, choice, resumed, numerics | exactness.libraries(device, choice.name), guarantee))
         code = train(training)
     finally:
-        progress.tick("finishing", training.step)  # a save under way gets its time, and its fault is not this one's
+        progress.tick("finishing", training.step)  # a checkpoint being written must not look like a hang
         training.checkpoints.close()
         training.first_epoch.close()
         declared.close()
@@ -136,7 +137,7 @@ def build(
     spool: Spool,
     progress: Progress,
 ) -> Training:
-    """The training as the definition describes it, at step 0; raises InvalidDefinition."""
+    """Build the training that the definition describes, at step 0; raise InvalidDefinition."""
     config = job.config
     everyones = shares_of(config.logical_workers or ranks.size, ranks.size)
     mine, count = everyones[ranks.rank], everyones[-1].stop
@@ -220,10 +221,10 @@ def build(
 
 
 def loader_workers(config: Config, functions: Functions, role: str) -> int | None:
-    """How many processes are to load a role's samples; None: as suits the data.
+    """Return the number of loader processes for a role's samples; None: chosen to suit the data.
 
-    None at all where it asks for the model, of which a process would have a copy that is never trained. Raises
-    InvalidDefinition where some were asked for.
+    It is 0 if the role takes the model, as a process would have a copy that is never trained. Raises InvalidDefinition
+    if some were requested for such a role.
     """
     if not functions.needs_model(role):
         return config.loader_workers
@@ -236,7 +237,7 @@ def loader_workers(config: Config, functions: Functions, role: str) -> int | Non
 
 
 def loss_line(job: LaunchSpec, loaded: Loaded) -> str:
-    """Where the loss function is written, as `cell [4] line 12`."""
+    """Return where the loss function is written, as `cell [4] line 12`."""
     line = loaded.definition.functions["loss"].line
     sources = Sources(Path(job.code), Path(job.cwd), loaded.snapshot)
     frame = users_frame(Call(str(Path(job.code) / f"{MODULE}.py"), line, "loss"), sources)
@@ -244,28 +245,28 @@ def loss_line(job: LaunchSpec, loaded: Loaded) -> str:
 
 
 def gradients(config: Config, model: nn.Module, scaler: GradScaler, ranks: Ranks, everyones: list[range]) -> Gradients:
-    """Who sums the gradients: a tree where the logical ranks are fixed, else the backend's ring, or nobody."""
+    """Choose the gradient sum: a tree for logical workers, none for a single rank, else the backend's ring."""
     if config.logical_workers is not None:
         return TreeGradients(model, scaler, ranks, everyones)
     return OwnGradients(model, scaler) if ranks.size == 1 else SummedGradients(model, scaler, ranks)
 
 
 def precision(config: Config, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
-    """Makes the context in which a batch goes through the model."""
+    """Return a factory of contexts in which a batch goes through the model."""
     if config.amp is None:
         return nullcontext
     return partial(torch.autocast, device.type, _TYPES[config.amp])
 
 
 def steps_known(config: Config, data: Batches) -> dict[str, int]:
-    """The loop value `steps`, where it can be known before the data was read once."""
+    """Return the loop value `steps`, if it can be computed before a first pass over the data."""
     if config.steps is not None:
         return {"steps": config.steps}
     return {} if data.per_epoch is None else {"steps": config.epochs * data.per_epoch}
 
 
 def begin(training: Training, numerics: dict[str, str]) -> str | None:
-    """Put all ranks at the same place: a checkpoint's, or rank 0's own beginning. The checkpoint's id, if one."""
+    """Restore a checkpoint, or share rank 0's initial state, on all ranks; return the checkpoint's id, if any."""
     training.checkpoints.check()
     _must_sample_alike(training)
     manifest = training.checkpoints.restore()
@@ -296,7 +297,7 @@ def begin(training: Training, numerics: dict[str, str]) -> str | None:
 def started(
     training: Training, choice: Choice, resumed: str | None, numerics: dict[str, str], guarantee: str
 ) -> Started:
-    """What the ranks are, for whoever watches."""
+    """Return the record that describes the ranks for users."""
     alone = training.ranks.size == 1
     return Started(
         backend=choice.name,
@@ -312,7 +313,7 @@ def started(
 
 
 def _must_sample_alike(training: Training) -> None:
-    """Raise InvalidDefinition where a sampler of the user's gives each rank indices of its own."""
+    """Raise InvalidDefinition if a user's sampler gives each rank different indices."""
     mine = [data.sampled for data in (training.train, training.validation) if data is not None]
     if any(each != mine for each in training.ranks.all_gather_object(mine)):
         raise InvalidDefinition(

@@ -1,1 +1,1 @@
-"""Snapshots: archives named by their content, and the environment that code ran in."""
+"""Store snapshots: archives named by their content, and the environment that code ran in."""

@@ -1,4 +1,4 @@
-"""A snapshot's archive: a deterministic zip whose name is the sha256 of its bytes."""
+"""Pack, check and store a snapshot's archive: a deterministic zip named by the sha256 of its bytes."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from kernel_backend.model.snapshot import DEFINITION, DESCRIPTION, Snapshot
 MAX_BYTES = 512 * 2**20  # of all members together, unpacked
 MAX_MEMBERS = 20_000
 MAX_DIRECTORY = 16 * 2**20  # bytes of the table of members
-# Of members that the service itself reads: notebooks that were written by people have some thousandth of it.
+# Of members that the service itself reads: ordinary notebooks have about a thousandth of it.
 LARGEST = {DEFINITION: 2**20, DESCRIPTION: 8 * 2**20}
 PIECE = 2**20  # bytes that are unpacked at once
-# What reading an archive raises that was deleted or damaged.
+# Errors from reading an archive that was deleted or damaged.
 UNREADABLE = (DaylightError, OSError, ValueError, zipfile.BadZipFile)
-_END = struct.Struct("<4s4H2LH")  # of a zip: signature, disks, members, and the size and place of their table
+_END = struct.Struct("<4s4H2LH")  # of a zip: signature, disks, members, and the size and position of their table
 _ID = re.compile(r"[0-9a-f]{64}")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can hold
 
 
 def pack(files: Mapping[str, bytes]) -> tuple[str, bytes]:
-    """The archive's id and bytes: the same files give the same id, on any day and machine.
+    """Return the archive's id and bytes: the same files give the same id, on any day and machine.
 
-    Nothing is compressed, since versions of zlib compress the same bytes differently.
-    Raises InvalidRequest for a name that would leave the folder it is unpacked into.
+    Nothing is compressed, since versions of zlib compress the same bytes differently. Raises InvalidRequest for a name
+    that would leave the folder it is unpacked into.
     """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
@@ -49,31 +49,31 @@ def pack(files: Mapping[str, bytes]) -> tuple[str, bytes]:
 
 
 def pack_snapshot(source: str, snapshot: Snapshot, files: Mapping[str, bytes] | None = None) -> tuple[str, bytes]:
-    """The archive of a definition, its description, and the `files` that travel with it."""
+    """Pack a definition, its description, and additional `files`."""
     own = {DEFINITION: source.encode(), DESCRIPTION: snapshot.model_dump_json(indent=1).encode()}
     return pack({**(files or {}), **own})
 
 
 def digest(data: bytes) -> str:
-    """The sha256 of these bytes in hexadecimal: a snapshot's id."""
+    """Return the sha256 of these bytes in hexadecimal: a snapshot's id."""
     return hashlib.sha256(data).hexdigest()
 
 
 class Archive:
-    """The archives in a folder, one file each, named by their ids."""
+    """Archives in a folder, one file each, named by their ids."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def has(self, id: str) -> bool:
-        """Whether this archive is stored."""
+        """Return True if this archive is stored."""
         return _ID.fullmatch(id) is not None and self._path(id).is_file()
 
     def put(self, id: str, data: bytes) -> None:
-        """Store an archive; one that is there already is left alone.
+        """Store an archive; one that exists already is left alone.
 
-        Raises InvalidRequest where the bytes are not those of `id`, are no archive, or hold a member that must
-        not be unpacked (absolute, climbing out, a link), and TooLarge where they would unpack to too much.
+        Raises InvalidRequest if the bytes do not match `id`, are no archive, or hold a member that must not be unpacked
+        (absolute, leaving the folder, a link), and TooLarge if they would unpack to too much.
         """
         if digest(data) != id:
             raise InvalidRequest(f"these bytes have the sha256 {digest(data)}, not {id!r}: send the archive again")
@@ -85,13 +85,13 @@ class Archive:
             file.write(data)
 
     def get(self, id: str) -> bytes:
-        """The archive's bytes; raises NotFound."""
+        """Return the archive's bytes; raise NotFound."""
         if not self.has(id):
             raise _missing(id)
         return self._path(id).read_bytes()
 
     def read(self, id: str, name: str) -> bytes:
-        """One file of an archive; raises NotFound, and TooLarge for one that is kept from before there were limits."""
+        """Read one file of an archive; raise NotFound, and TooLarge for one stored before there were limits."""
         with self._opened(id) as archive:
             try:
                 _check_largest(archive.getinfo(name))
@@ -100,24 +100,24 @@ class Archive:
                 raise NotFound(f"snapshot {id[:12]} has no file {name!r}") from None
 
     def definition(self, id: str) -> str:
-        """Return the definition's text; raises NotFound, TooLarge, and InvalidDefinition where it is not UTF-8."""
+        """Return the definition's text; raise NotFound, TooLarge, and InvalidDefinition if it is not UTF-8."""
         return _text(self.read(id, DEFINITION))
 
     def files(self, id: str, wanted: Callable[[str], bool]) -> Files:
-        """The files of an archive whose names are wanted, each read when it is asked for; raises NotFound."""
+        """Return the files of an archive whose names are wanted, each read on access; raise NotFound."""
         with self._opened(id) as archive:
             return Files(self._path(id), frozenset(filter(wanted, archive.namelist())))
 
     def size(self, id: str, wanted: Callable[[str], bool]) -> int:
-        """Return the bytes of all files whose names are wanted, unpacked; raises NotFound.
+        """Return the unpacked bytes of all files whose names are wanted; raise NotFound.
 
-        What an archive says of its sizes was compared with its contents when it was stored.
+        The sizes that an archive states were compared with its contents when it was stored.
         """
         with self._opened(id) as archive:
             return sum(member.file_size for member in archive.infolist() if wanted(member.filename))
 
     def snapshot(self, id: str) -> Snapshot:
-        """An archive's own description; raises NotFound, or InvalidRequest where it is none of ours."""
+        """Return an archive's description; raise NotFound, or InvalidRequest if it is not valid."""
         try:
             return versions.read(Snapshot, self.read(id, DESCRIPTION))
         except ValueError as error:
@@ -133,7 +133,7 @@ class Archive:
 
 
 class Files(Mapping[str, bytes]):
-    """Files of an archive by name, each read when it is asked for: all of them together may be large."""
+    """Files of an archive by name, each read on access: all of them together may be large."""
 
     def __init__(self, path: Path, names: frozenset[str], more: Mapping[str, bytes] | None = None) -> None:
         self._path, self._names, self._more = path, names, dict(more or {})
@@ -155,11 +155,11 @@ class Files(Mapping[str, bytes]):
         return len(self._names | self._more.keys())
 
     def __reduce__(self) -> tuple[type[Files], tuple[object, ...]]:
-        """Travel without what was read."""
+        """Pickle without the open file."""
         return Files, (self._path, self._names, self._more)
 
     def beside(self, more: Mapping[str, bytes]) -> Files:
-        """The same and some more."""
+        """Return these files and some more."""
         return Files(self._path, self._names, {**self._more, **more})
 
 
@@ -168,7 +168,7 @@ def _missing(id: str) -> NotFound:
 
 
 def unpack(data: bytes, folder: Path) -> None:
-    """Write the files of an archive into `folder`, which is made where it is missing."""
+    """Write the files of an archive into `folder`, creating it if needed."""
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for member in archive.infolist():
@@ -179,15 +179,15 @@ def unpack(data: bytes, folder: Path) -> None:
 
 
 def contents(data: bytes) -> dict[str, bytes]:
-    """All files of an archive by name."""
+    """Return all files of an archive by name."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
 def check(data: bytes) -> None:
-    """Pass for an archive that may be unpacked; raises InvalidRequest or TooLarge (see `Archive.put`).
+    """Check that an archive may be unpacked; raise InvalidRequest or TooLarge (see `Archive.put`).
 
-    Nothing that an archive says of its sizes is taken for true: members are read piece by piece, and counted.
+    Sizes that an archive states are not trusted: members are read piece by piece, and counted.
     """
     _check_directory(data)
     try:
@@ -203,7 +203,7 @@ def check(data: bytes) -> None:
 
 
 def _check_directory(data: bytes) -> None:
-    """Refuse a table of members that is too large, or hidden, before anything reads it: it is parsed as a whole."""
+    """Refuse a too large or hidden table of members before it is read, as it is parsed as a whole."""
     signature, _, _, _, entries, size, _, comment = _END.unpack(data[-_END.size :].rjust(_END.size))
     if signature != b"PK\5\6" or comment or data[-_END.size - 20 : -_END.size].startswith(b"PK\6\7"):
         raise InvalidRequest("this is no archive of a snapshot: it does not end as a plain zip does")
@@ -217,7 +217,7 @@ def _check_directory(data: bytes) -> None:
 
 
 def _read_through(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-    """Read a member as far as it says that it goes; raises BadZipFile where its content is not what it should be."""
+    """Read a member up to its stated size; raise BadZipFile if its content does not match."""
     keep = member.filename == DEFINITION
     kept, read = bytearray(), 0
     with archive.open(member) as file:

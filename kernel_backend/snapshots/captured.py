@@ -1,4 +1,4 @@
-"""Values of the notebook that travel by `--capture`: how they are written, and how a definition reads them.
+"""Write and read notebook values that travel by `--capture`.
 
 Named formats before pickle: numpy's, safetensors and parquet are read by any version of any tool.
 """
@@ -29,10 +29,10 @@ _LAYOUT = "layout"  # in the metadata of safetensors: how the tensors were held
 
 
 class WrittenValue(NamedTuple):
-    """A value as a file.
+    """Value as a file.
 
     `needs` are the notebook's own classes and functions that it refers to by name, `definitions` the folders of the
-    loaded definitions whose classes it is of (`snapshots/loaded`).
+    loaded definitions whose classes it uses (`snapshots/loaded`).
     """
 
     format: str
@@ -41,12 +41,12 @@ class WrittenValue(NamedTuple):
     definitions: tuple[Path, ...] = ()
 
     def file(self, name: str) -> str:
-        """The member of the archive for a value of this name."""
+        """Return the archive member for a value of this name."""
         return f"{CAPTURED}/{name}.{_SUFFIX[self.format]}"
 
 
 class TooLarge(Exception):
-    """A value takes more bytes than it may: so many when that was seen."""
+    """Error for a value that takes too many bytes; `bytes` is the count when that was noticed."""
 
     def __init__(self, bytes: int) -> None:
         super().__init__(f"more than {bytes} bytes")
@@ -54,9 +54,9 @@ class TooLarge(Exception):
 
 
 def write(value: object, most: int | None = None) -> WrittenValue:
-    """The value in the plainest format that gives it back equal; raises whatever pickle raises where there is none.
+    """Write the value in the plainest format that restores it equal; raise whatever pickle raises if there is none.
 
-    Raises TooLarge where a pickle has more than `most` bytes: what an object holds is not known before.
+    Raises TooLarge if a pickle has more than `most` bytes: the size of an object is not known in advance.
     """
     for attempt in (_as_npy, _as_safetensors, _as_parquet, _as_json):
         if (written := attempt(value)) is not None:
@@ -65,7 +65,7 @@ def write(value: object, most: int | None = None) -> WrittenValue:
 
 
 def read(format: str, data: bytes, namespace: Mapping[str, Any]) -> Any:
-    """The value that `write` wrote; the notebook's own classes are looked up in `namespace`."""
+    """Read a value that `write` wrote; the notebook's own classes are looked up in `namespace`."""
     if format == "npy":
         import numpy
 
@@ -80,9 +80,9 @@ def read(format: str, data: bytes, namespace: Mapping[str, Any]) -> Any:
 
 
 def captured(name: str) -> Any:
-    """The notebook's value of this name, as it was at submit: to be called by a definition, from its own top level.
+    """Return the notebook's value of this name at submit; call it from a definition's top level.
 
-    Raises InvalidRequest where nothing of the name travelled, or its file is not the one that did.
+    Raises InvalidRequest if no value of the name was captured, or its file has another digest.
     """
     namespace = sys._getframe(1).f_globals
     folder = Path(namespace["__file__"]).parent
@@ -159,7 +159,7 @@ def _as_parquet(value: Any) -> WrittenValue | None:
         return None
     try:
         buffer = io.BytesIO()
-        value.to_parquet(buffer, compression=None)  # its texts can be read, and looked at for secrets
+        value.to_parquet(buffer, compression=None)  # its text can be read, and scanned for secrets
         back = pandas.read_parquet(io.BytesIO(buffer.getvalue()))
         pandas.testing.assert_frame_equal(value, back, check_exact=True, check_freq=True)
     except Exception:  # no pyarrow, or a table that parquet cannot hold as it is
@@ -174,9 +174,9 @@ def _as_json(value: Any) -> WrittenValue | None:
 
 
 def _is_json(value: Any, seen: set[int]) -> bool:
-    """Whether JSON gives the value back with the same types; an object that is held twice would become two."""
+    """Return True if JSON restores the value with the same types; an object held twice would become two."""
     if value is None or type(value) in (bool, int, str):
-        return not isinstance(value, int) or abs(value) < 10**4000  # more digits Python reads only when told to
+        return not isinstance(value, int) or abs(value) < 10**4000  # Python reads more digits only if configured to
     if type(value) is float:
         return value - value == 0  # neither nan nor infinity
     if type(value) not in (list, dict) or id(value) in seen or len(seen) > 100_000:
@@ -206,7 +206,7 @@ class _Pickler(pickle.Pickler):
 
     @property
     def definitions(self) -> tuple[Path, ...]:
-        """The folders of the loaded definitions that it refers to; none where this process has loaded nothing."""
+        """Return the folders of the loaded definitions that it refers to; empty if this process has loaded none."""
         loaded = sys.modules.get(_LOADED)
         found = [loaded.definition_of(module) for module in self.modules] if loaded else []
         return tuple(dict.fromkeys(folder for folder in found if folder is not None))

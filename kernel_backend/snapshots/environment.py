@@ -1,4 +1,4 @@
-"""What code runs with, recorded without being asked and without importing any of it."""
+"""Record the environment that code runs in, without importing any of it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _NUMERICS = re.compile(r"(OMP|MKL|ONEDNN|ATEN|CUBLAS|NCCL)_\w+")
 
 
 def record(folder: Path | None = None, variables: Mapping[str, str] = os.environ) -> Environment:
-    """This interpreter, its distributions and machine, and the git state of `folder` (default: where we are).
+    """Record this interpreter, its distributions and machine, and the git state of `folder` (default: the current one).
 
-    Takes some tens of milliseconds; torch's own facts are reported by the ranks, which import it anyway.
+    Takes some tens of milliseconds. Torch's own facts are reported by the ranks, which import it anyway.
     """
     commit, dirty = git.commit(folder or Path.cwd())
     return Environment(
@@ -32,18 +32,18 @@ def record(folder: Path | None = None, variables: Mapping[str, str] = os.environ
 
 
 def beside(folder: Path, ignored: Callable[[Path], bool]) -> dict[str, bytes]:
-    """Members of a snapshot besides what the cell needs: sources of editable distributions, and git's difference.
+    """Return extra members of a snapshot: sources of editable distributions, and the git diff.
 
-    All of it is text of the person's own: whoever sends it looks for secrets first, and names files that are `ignored`.
+    All of it is the user's own text: the sender first scans it for secrets, and names files that are `ignored`.
     """
     changes = git.diff(folder, ignored)
     return editable_files() | ({GIT_DIFF: changes.encode(errors="replace")} if changes else {})
 
 
 def editable_files() -> dict[str, bytes]:
-    """The sources of this interpreter's editable distributions, as members of a snapshot: editable/<name>/...
+    """Return the sources of this interpreter's editable distributions as snapshot members: editable/<name>/...
 
-    What lies below such a folder is imported from it. A distribution of more than 16 MiB does not travel.
+    Modules below such a folder are imported from it. A distribution of more than 16 MiB does not travel.
     """
     found: dict[str, bytes] = {}
     for name, root in editable_roots().items():
@@ -55,17 +55,17 @@ def editable_files() -> dict[str, bytes]:
 
 
 def numerics_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Those of a process's environment variables that the math libraries read."""
+    """Return the environment variables that the math libraries read."""
     return {name: value for name, value in sorted(variables.items()) if _NUMERICS.fullmatch(name)}
 
 
 def machine() -> dict[str, str | int | None]:
-    """The fields of an Environment that any interpreter of this machine would tell alike."""
+    """Return the fields of an Environment that are the same for any interpreter of this machine."""
     return {"cpu": cpu_name(), "cores": os.cpu_count() or 1, "driver": driver()}
 
 
 def cpu_name() -> str:
-    """The processor as its maker calls it."""
+    """Return the processor's model name."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -76,7 +76,7 @@ def cpu_name() -> str:
 
 
 def driver() -> str | None:
-    """The version of NVIDIA's kernel driver; None where there is none."""
+    """Return the version of NVIDIA's kernel driver; None if there is none."""
     with contextlib.suppress(OSError):
         return Path("/sys/module/nvidia/version").read_text().strip()
     return None

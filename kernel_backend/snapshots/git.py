@@ -1,4 +1,4 @@
-"""The state of a git checkout: its commit, and how its files differ from that."""
+"""Read the state of a git checkout: its commit, and the diff of its files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DIFF_BYTES = 4 * 2**20
 
 
 def commit(folder: Path) -> tuple[str | None, bool | None]:
-    """The commit and whether tracked files differ from it; (None, None) outside of git, or where git takes too long."""
+    """Return the commit and whether tracked files differ; (None, None) outside of git or on timeout."""
     said = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
     if said is None:
         return None, None
@@ -24,15 +24,15 @@ def commit(folder: Path) -> tuple[str | None, bool | None]:
 
 
 def root(folder: Path) -> Path | None:
-    """The checkout that a folder is in."""
+    """Return the checkout that contains a folder; None if there is none."""
     return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
 
 
 def diff(folder: Path, ignored: Callable[[Path], bool] = lambda path: False) -> str | None:
-    """What `git apply` takes to make the commit into the files as they are, after a line for each untracked file.
+    """Return a diff for `git apply` from the commit to the current files, after a line for each untracked file.
 
-    Nothing is said of files that are `ignored`. None where there is nothing to say, outside of git, or where git
-    takes too long. Beyond DIFF_BYTES a sentence stands in place of it.
+    Files that are `ignored` are left out. Returns None if nothing differs, outside of git, or on timeout. Beyond
+    DIFF_BYTES a sentence replaces it.
     """
     top = root(folder)
     names = _names(folder, "diff", "HEAD", "--name-only", "--no-renames", "--no-relative")
@@ -40,7 +40,7 @@ def diff(folder: Path, ignored: Callable[[Path], bool] = lambda path: False) -> 
     if top is None or names is None or untracked is None:
         return None
     stays = [f":(top,exclude,literal){name}" for name in names if ignored(top / name)]
-    # As `git apply` takes it, however the person has set git to show differences.
+    # In the form that `git apply` takes, whatever the user's git configuration.
     plain = ("--src-prefix=a/", "--dst-prefix=b/", "--unified=3")
     shown = ("--binary", "--no-color", "--no-ext-diff", "--no-textconv", "--no-relative", *plain)
     changed = _git(folder, "diff", "HEAD", *shown, "--", ":/", *stays)
@@ -59,7 +59,7 @@ def _names(folder: Path, *arguments: str, tail: tuple[str, ...] = ()) -> list[st
 
 
 def _git(folder: Path, *arguments: str) -> bytes | None:
-    """What git prints; None outside of a checkout, where it fails, and where it takes too long."""
+    """Return the output of git; None outside of a checkout, on failure, or on timeout."""
     if root(folder) is None:
         return None
     try:

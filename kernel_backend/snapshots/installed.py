@@ -1,4 +1,4 @@
-"""What is installed in an interpreter, as files say it: nothing of it is imported.
+"""List the distributions installed in an interpreter from their files, without importing them.
 
 Standard library alone: run as a script by any Python from 3.11 on, with or without Daylight in it, it prints JSON.
 """
@@ -22,16 +22,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-OURS = ("daylight", "jupyter_ext", "kernel_backend")  # what a worker needs of Daylight, beside one another
+OURS = ("daylight", "jupyter_ext", "kernel_backend")  # what a worker needs of Daylight, next to each other
 _BUILT = {"__pycache__", "node_modules"}
-_BROWSERS = {"labextension", "static"}  # of Daylight: no worker needs it
+_BROWSERS = {"labextension", "static"}  # parts of Daylight that no worker needs
 MAX_FILES, MAX_BYTES = 20_000, 16 * 2**20  # of one editable distribution, to be digested in full and to travel
 
 
 def installed() -> dict[str, Any]:
-    """Fields of `kernel_backend.model.snapshot.Environment` that this interpreter's files tell.
+    """Return the fields of `kernel_backend.model.snapshot.Environment` that this interpreter's files determine.
 
-    Distributions are read once for every state of the folders on the module path; sources each time.
+    Distributions are read once for every state of the folders on the module path, sources each time.
     """
     found = _distributions(tuple(_folders()))
     ours = own_root()
@@ -49,14 +49,14 @@ def installed() -> dict[str, Any]:
 
 
 def editable_roots() -> dict[str, Path]:
-    """The folders from which editable distributions are imported, by name; Daylight's own is not among them."""
+    """Return the folders of editable distributions by name, except Daylight's own."""
     return {name: Path(root) for name, root in _distributions(tuple(_folders()))["editable"].items()}
 
 
 def sources(root: Path) -> dict[str, Path]:
-    """The code below a folder by relative names, sorted: modules, and whatever lies in packages; at most MAX_FILES.
+    """Return the code below a folder by relative names, sorted: modules and package contents, at most MAX_FILES.
 
-    What else lies there (notebooks, data, results) comes and goes, and changes no import.
+    Other files (notebooks, data, results) come and go, and change no import.
     """
     files = _files(root)
     return {
@@ -67,7 +67,7 @@ def sources(root: Path) -> dict[str, Path]:
 
 
 def _files(root: Path, without: Collection[str] = ()) -> dict[str, Path]:
-    """All files but hidden ones, virtual environments, what is built from others, and folders named in `without`."""
+    """Return all files except hidden ones, virtual environments, build products and folders in `without`."""
     found: dict[str, Path] = {}
     for folder, folders, files in os.walk(root):
         kept = (each for each in folders if not each.startswith(".") and not each.endswith(".egg-info"))
@@ -83,13 +83,13 @@ def _files(root: Path, without: Collection[str] = ()) -> dict[str, Path]:
 
 
 def own_root() -> Path | None:
-    """The folder that Daylight is imported from here; None where it is not installed."""
+    """Return the folder that Daylight is imported from here; None if it is not installed."""
     spec = importlib.util.find_spec("kernel_backend")
     return Path(spec.origin).parents[1] if spec and spec.origin else None
 
 
 def own_files(root: Path) -> dict[str, Path]:
-    """The files of Daylight below `root` that a worker needs, by their names in a wheel, sorted."""
+    """Return the files of Daylight below `root` that a worker needs, by their names in a wheel, sorted."""
     found: dict[str, Path] = {}
     for package in OURS:
         found |= {f"{package}/{name}": path for name, path in _files(root / package, _BROWSERS).items()}
@@ -97,7 +97,7 @@ def own_files(root: Path) -> dict[str, Path]:
 
 
 def digest_of(files: dict[str, Path]) -> str:
-    """The sha256 of names and contents; beyond MAX_BYTES together, sizes and times stand in for contents."""
+    """Return the sha256 of names and contents; beyond MAX_BYTES together, of sizes and times instead of contents."""
     stats = {name: stat for name, path in files.items() if (stat := _stat(path))}
     small = sum(stat.st_size for stat in stats.values()) <= MAX_BYTES
     whole = hashlib.sha256()
@@ -110,7 +110,7 @@ def digest_of(files: dict[str, Path]) -> str:
 def _content(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:  # it may not be read: that it is there is what can be said of it
+    except OSError:  # it may not be read: only its existence counts
         return "unreadable"
 
 
@@ -121,7 +121,7 @@ def _stat(path: Path) -> os.stat_result | None:
 
 
 def _folders() -> Iterator[tuple[str, int]]:
-    """The module path with times of change, but for where we stand: what lies there is no installation."""
+    """Yield the module path with modification times, except the current folder, which is no installation."""
     for each in [*sys.path, os.path.join(sys.prefix, "conda-meta")]:
         stat = _stat(Path(each)) if each and os.path.abspath(each) != os.getcwd() else None
         if stat is not None:
@@ -157,7 +157,7 @@ def _distributions(folders: tuple[tuple[str, int], ...]) -> dict[str, dict[str, 
 
 
 def _name_and_version(distribution: Distribution) -> tuple[str, str]:
-    """From `name-version.dist-info` where that is its folder, which saves reading each METADATA file."""
+    """Parse the folder name `name-version.dist-info` if possible, which saves reading each METADATA file."""
     path = Path(str(getattr(distribution, "_path", "")))
     name, dash, version = path.name.removesuffix(".dist-info").partition("-")
     if path.suffix != ".dist-info" or not dash:
@@ -166,7 +166,7 @@ def _name_and_version(distribution: Distribution) -> tuple[str, str]:
 
 
 def _origin(distribution: Distribution) -> tuple[str | None, str | None]:
-    """The folder that an editable distribution is imported from, or the URL of one that came from no index (PEP 610).
+    """Return the folder of an editable distribution, or the URL of one not from an index (PEP 610).
 
     URLs lose user, password and query: they may be secrets.
     """
@@ -193,14 +193,14 @@ def _origin(distribution: Distribution) -> tuple[str | None, str | None]:
 
 
 def _hash(archive: dict[str, Any], fragment: str) -> str | None:
-    """As `sha256=...`; uv leaves it in the URL."""
+    """Return `sha256=...`; uv leaves it in the URL."""
     if sha256 := archive.get("hashes", {}).get("sha256"):
         return f"sha256={sha256}"
     return archive.get("hash") or (fragment if fragment.startswith("sha256=") else None)
 
 
 def _import_root(distribution: Distribution, project: Path) -> str:
-    """The folder that an editable install put on the module path; else the project's `src`, or the project itself."""
+    """Return the folder that an editable install put on the module path; else the project's `src`, or the project."""
     for file in distribution.files or ():
         if file.suffix == ".pth":
             with contextlib.suppress(OSError):
@@ -219,7 +219,7 @@ def _import_root(distribution: Distribution, project: Path) -> str:
 
 
 def _horovod(distribution: Distribution) -> dict[str, str]:
-    """How it was built, as its own files tell it: for which frameworks, and the wheel's tag."""
+    """Return its build options from its own files: the frameworks, and the wheel's tag."""
     flags = {}
     with contextlib.suppress(OSError, ValueError):
         built = json.loads(Path(str(distribution.locate_file("horovod/metadata.json"))).read_text())
@@ -229,7 +229,7 @@ def _horovod(distribution: Distribution) -> dict[str, str]:
 
 
 def _conda(folder: Path) -> dict[str, str]:
-    """The packages of a conda environment, as "version=build sha256:..."."""
+    """Return the packages of a conda environment, as "version=build sha256:..."."""
     found = {}
     for file in _records(folder):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):

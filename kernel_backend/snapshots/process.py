@@ -1,8 +1,8 @@
-"""Settings of a process that change what its code computes: how each is read, and the statement that sets it.
+"""Read process settings that change what code computes, with the statements that set them.
 
-Nothing is imported for it: a library that this process has not imported has all its settings as they begin. Left out
-are those that options of a job decide (threads, deterministic algorithms, cudnn.benchmark), those that only change what
-is shown (print options, plots, filters that hide warnings), and states of random generators, which --seed decides.
+Nothing is imported: a library that this process has not imported has all its settings at their defaults. Left out are
+settings that options of a job decide (threads, deterministic algorithms, cudnn.benchmark), those that only change
+display (print options, plots, filters that hide warnings), and states of random generators, which --seed decides.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ _PLACES = (
 
 
 class Setting(NamedTuple):
-    """A row of the table: values are texts of expressions, `read` gets the imported library and may fail."""
+    """Row of the table: values are texts of expressions; `read` gets the imported library and may fail."""
 
     name: str
     library: str
     read: Callable[[Any], str]
-    begins: str  # its value where nobody has set it
+    begins: str  # its default
     statement: str  # that sets it to `{}`
-    said: str = ""  # a pattern of what a cell says that sets it itself, where that is not alike
-    refuses: bool = True  # whether another value in a job is a reason not to train, or is only told
+    said: str = ""  # a pattern for code that sets it, if that differs from the statement
+    refuses: bool = True  # whether another value in a job forbids training, or is only noted
 
     @property
     def concerns_all(self) -> bool:
-        """Whether it matters to code that does not import the library itself."""
+        """Return True if it matters to code that does not import the library itself."""
         return self.library in ("torch", "locale", "sys", "warnings")
 
     def line(self, value: str) -> str:
-        """The statement that sets it to this value."""
+        """Return the statement that sets it to this value."""
         return self.statement.replace("{}", value)
 
     def is_set_in(self, source: str) -> bool:
-        """Whether this code says what sets it: calls the same function, or assigns the same attribute."""
+        """Return True if this code sets it: calls the same function, or assigns the same attribute."""
         called, parenthesis, _ = self.statement.partition("(")
         target = self.statement.partition(" = ")[0]
         last = re.escape((called if parenthesis else target).rpartition(".")[2])
@@ -60,7 +60,7 @@ class Setting(NamedTuple):
 
 
 def process(variables: Iterable[str] = ()) -> Process:
-    """This process: its settings, these variables of its environment, and what is replaced in libraries."""
+    """Return this process's settings, these environment variables, and replaced library functions."""
     return Process(
         settings=_values(),
         variables={name: os.environ.get(name) for name in variables},
@@ -69,12 +69,12 @@ def process(variables: Iterable[str] = ()) -> Process:
 
 
 def cell_of(source: str, line: int) -> str:
-    """The submitted cell of a definition, which begins in this line."""
+    """Return the submitted cell of a definition, which begins at this line."""
     return "\n".join(source.split("\n")[line - 1 :])
 
 
 def exists(path: str) -> bool:
-    """Whether there is something at a path such as `torch.nn.functional.relu`, in what is imported."""
+    """Return True if a path such as `torch.nn.functional.relu` exists in the imported modules."""
     package, _, inner = path.partition(".")
     try:
         attrgetter(inner)(sys.modules[package])
@@ -88,13 +88,13 @@ def _values() -> dict[str, str]:
     for setting in SETTINGS.values():
         library = sys.modules.get(setting.library)
         if library is not None:
-            with contextlib.suppress(Exception):  # another version has no such setting, or does not tell
+            with contextlib.suppress(Exception):  # another version may lack the setting, or fail to report it
                 found[setting.name] = setting.read(library)
     return found
 
 
 def _replaced() -> Iterator[tuple[str, str]]:
-    """Functions of libraries in whose place stands one of the user's: where, and its name."""
+    """Yield library functions that were replaced by the user's: path and replacement."""
     for place in _PLACES:
         package, _, inner = place.partition(".")
         if package not in sys.modules or (inner and not exists(place)):
@@ -108,7 +108,7 @@ def _replaced() -> Iterator[tuple[str, str]]:
 
 
 def _is_users(namespace: dict[str, Any]) -> bool:
-    """Whether a function with these globals is of the notebook or of its project, and not of what is installed."""
+    """Return True if a function with these globals is of the notebook or its project, not an installed library."""
     name, file = str(namespace.get("__name__")), namespace.get("__file__")
     if name in ("__main__", "definition"):
         return True
@@ -119,7 +119,7 @@ def _is_users(namespace: dict[str, Any]) -> bool:
 
 
 def _attribute(path: str, begins: str, said: str = "") -> Setting:
-    """A setting of torch that is an attribute."""
+    """Return a setting that is an attribute of torch."""
     name = f"torch.{path}"
     return Setting(name, "torch", lambda torch: repr(attrgetter(path)(torch)), begins, f"{name} = {{}}", said)
 
@@ -131,7 +131,7 @@ def _precision(path: str, begins: str) -> Setting:
 
 
 def _older(name: str, read: Callable[[Any], object], begins: str, statement: str) -> Setting:
-    """How float32 is computed with where torch has no `fp32_precision`; where it has, asking both ways may fail."""
+    """Return the float32 precision setting for torch without `fp32_precision`; with it, mixing both APIs may fail."""
 
     def value(torch: Any) -> str:
         if hasattr(torch.backends.cuda.matmul, "fp32_precision"):
@@ -142,7 +142,7 @@ def _older(name: str, read: Callable[[Any], object], begins: str, statement: str
 
 
 def _told(name: str, read: str, begins: str, statement: str) -> Setting:
-    """A setting of torch that a function tells."""
+    """Return a setting of torch that a function reports."""
     return Setting(name, "torch", lambda torch: str(attrgetter(read)(torch)()), begins, f"torch.{statement}")
 
 
@@ -174,7 +174,7 @@ def _locale(category: str) -> Setting:
 
 
 def _raising(numpy: Any) -> str:
-    """The kinds of floating-point errors that do more than warn."""
+    """Return the kinds of floating-point errors that do more than warn."""
     found = {kind: how for kind, how in numpy.geterr().items() if how in ("raise", "call")}
     if len(found) == 4 and len(set(found.values())) == 1:
         found = {"all": next(iter(found.values()))}
@@ -182,7 +182,7 @@ def _raising(numpy: Any) -> str:
 
 
 def _option(name: str, begins: str) -> Setting:
-    """An option of pandas."""
+    """Return a setting for an option of pandas."""
 
     def read(pandas: Any) -> str:
         with warnings.catch_warnings():  # it may be deprecated
@@ -195,7 +195,7 @@ def _option(name: str, begins: str) -> Setting:
 
 
 def _config(name: str, begins: str) -> Setting:
-    """An option of scikit-learn."""
+    """Return a setting for an option of scikit-learn."""
     statement = f"sklearn.set_config({name}={{}})"
     said = rf"\bset_config\s*\([^)]*\b{name}\b"
     return Setting(
@@ -209,7 +209,7 @@ def _recursion(sys: Any) -> str:
 
 
 def _errors_of_warnings(warnings: Any) -> str:
-    """The kinds of warnings that are raised; IPython has some of its own."""
+    """Return the kinds of warnings that are raised as errors; IPython has some of its own."""
     kinds = {category for action, _, category, *_ in warnings.filters if action == "error"}
     return ", ".join(sorted(kind.__name__ for kind in kinds if not kind.__module__.startswith("IPython.")))
 

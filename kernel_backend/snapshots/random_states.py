@@ -1,4 +1,4 @@
-"""States of the generators that nobody names, `torch.rand(3)`: compared between a notebook and its job by digests."""
+"""Digest the states of global random generators, as of `torch.rand(3)`, to compare notebook and job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 
 def random_digests(packages: Iterable[str]) -> dict[str, str]:
-    """Return a digest of each package's state in this process, as far as it is imported."""
+    """Return a digest of each imported package's random state in this process."""
     return {
         name: xxhash.xxh3_128_hexdigest(pickle.dumps(_READ[name](sys.modules[name]), protocol=4))
         for name in packages

@@ -1,4 +1,4 @@
-"""Modules that travelled with a snapshot: they are imported before any others of their names."""
+"""Import modules that travelled with a snapshot before any others of their names."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ _NOT_READ = (".py", ".ipynb")  # but imported from elsewhere, or changed by ever
 
 
 def shipped_folders(code: Path, project: Project | None) -> list[Path]:
-    """The folders of an unpacked snapshot that lead the module path."""
+    """Return the folders of an unpacked snapshot that lead the module path."""
     return [code / PROJECT / path for path in project.paths] if project else []
 
 
 def editable_folders(code: Path) -> list[Path]:
-    """The folders of an unpacked snapshot that end the module path: editable distributions, should they be gone."""
+    """Return the folders of an unpacked snapshot that end the module path: editable distributions that may be gone."""
     return sorted((code / EDITABLE).glob("*"))
 
 
 class Working(NamedTuple):
-    """Where a snapshot runs, and what a person should know about that."""
+    """Working folder of a snapshot, and a note for the user about it."""
 
     cwd: str
     note: str | None = None
 
 
 def working_folder(job: LaunchSpec, stand_in: Path) -> Working:
-    """Where an unpacked snapshot runs: in its working folder, or where that is gone among the shipped files.
+    """Choose where an unpacked snapshot runs: its working folder or, if that is gone, the shipped files.
 
-    A rerun reads included files as they were submitted, and declared data where `Config.data_at` says. Where that is
-    not as it is in the working folder, it runs in a likeness of that, which is made below `stand_in` for the first
-    attempt and kept for all. Modules do not count: they are imported from `job.code` anyway.
+    A rerun reads included files as they were submitted, and declared data from `Config.data_at`. If those differ from
+    the working folder, it runs in an overlay of the folder, created below `stand_in` for the first attempt and used by
+    all. Modules do not count: they are imported from `job.code` anyway.
     """
     cwd, code = Path(job.cwd), Path(job.code)
     if stand_in.is_dir():
@@ -81,7 +81,7 @@ def _likeness(cwd: Path, data_at: Mapping[str, Path], others: Mapping[str, Path]
 
 
 def _changed(cwd: Path, others: Mapping[str, Path]) -> str:
-    """`scale.json has changed since it was submitted`."""
+    """Format `scale.json has changed since it was submitted`."""
     named = ", ".join(sorted(others)[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
     gone = not any((cwd / name).exists() for name in others)
     return f"{named} {'is gone' if gone else 'has changed'} since it was submitted"
@@ -99,7 +99,7 @@ def _same(a: Path, b: Path) -> bool:
 
 
 class Shipped(MetaPathFinder):
-    """Finds modules of the top level in these folders, whatever stands first on `sys.path`.
+    """Finder for top-level modules in these folders, whatever comes first on `sys.path`.
 
     A definition may do `sys.path.insert(0, "../src")`: that folder may have changed since, or be gone.
     """
@@ -110,13 +110,13 @@ class Shipped(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The shipped module; None for those within packages, and for folders without `__init__.py`."""
+        """Return the shipped module; None for submodules of packages, and for folders without `__init__.py`."""
         spec = PathFinder.find_spec(fullname, self._folders) if path is None else None
         # Parts of such a package may lie elsewhere, too: sys.path leads to all of them.
         return spec if spec is not None and spec.origin is not None else None
 
 
 def lead(folders: Sequence[Path]) -> None:
-    """Have modules of these folders imported before any others of their names, in this process and those it forks."""
+    """Import modules of these folders before any others of their names, in this process and its forks."""
     if folders:
         sys.meta_path.insert(0, Shipped(folders))

@@ -1,9 +1,9 @@
-"""A value's digest: equal for what is equal, in the notebook and in a job, whatever process it is in.
+"""Digest a value so that equal values have equal digests, in the notebook and in a job.
 
-Equal means of the same kind and content. NaN is equal to itself, 0.0 to -0.0; the order counts in a dict, since what
-goes through one may depend on it, and not in a set. Nothing is imported for it: a value of numpy's kind is known by the
-numpy that this process has imported. Of objects whose class the notebook has made, and of modules, names that begin
-with an underscore are their own affair (a cache, an open file) and say nothing.
+Equal means of the same kind and content. NaN equals itself, and 0.0 equals -0.0. Order counts in a dict, since code
+that iterates over one may depend on it, and not in a set. Nothing is imported: numpy values are recognised by the numpy
+that this process has imported. For objects of the notebook's classes, and for modules, names that begin with an
+underscore (a cache, an open file) are ignored.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _OWN = {"__main__", "definition"}  # modules of the notebook's classes, there an
 
 
 def state_of(value: object) -> State | None:
-    """The state of a value; None for one of a kind that cannot be compared, or that is too large for it."""
+    """Return the state of a value; None if its kind cannot be compared or it is too large."""
     digest = digest_of(value)
     return None if digest is None else State(digest=digest, shown=shown(value, digest))
 
 
 def digest_of(value: object) -> str | None:
-    """The xxh3-128 of kind and content in hexadecimal; None as `state_of` has it."""
+    """Return the xxh3-128 of kind and content in hexadecimal; None as for `state_of`."""
     try:
         return _Digest().of(value).hex()
-    except Exception:  # of a kind that is unknown, or whose own code fails: it cannot be compared
+    except Exception:  # an unknown kind, or one whose own code fails: it cannot be compared
         return None
 
 
 def shown(value: object, digest: str) -> str:
-    """A value as a person reads it, in a line: large ones by kind, shape and the beginning of their digest."""
+    """Format a value for display in a line: large ones by kind, shape and the beginning of their digest."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is not None and dtype is not None and math.prod(shape) > 8:
         return f"{type(value).__name__} of {str(dtype).removeprefix('torch.')} {tuple(shape)} ({digest[:8]})"
@@ -88,7 +88,7 @@ class _Digest:
         return self._of_object(value) or self._of_library(value)
 
     def _of_object(self, value: Any) -> bytes | None:
-        """Of records whose class is plain: it is known by its own name, for its module is another in a job."""
+        """Digest records of plain classes by the class's own name, as its module differs in a job."""
         name = type(value).__qualname__
         if isinstance(value, enum.Enum):
             return self._hashed("enum", name.encode(), value.name.encode())
@@ -111,7 +111,7 @@ class _Digest:
                 yield from (name.encode(), self.of(each))
 
     def _function(self, value: Any) -> bytes:
-        """Of what has a name by which it is found; what is behind it, the definition itself says."""
+        """Digest a named function by its name; the definition itself holds its content."""
         module = getattr(value, "__module__", None) or getattr(getattr(value, "__self__", None), "__name__", None)
         name = getattr(value, "__qualname__", "<")
         if "<" in name:  # <lambda>, <locals>
@@ -138,7 +138,7 @@ class _Digest:
         raise _Unknown
 
     def _tree(self, module: Any) -> Iterator[bytes]:
-        """What state_dict does not say: which modules there are, what they were given, and which weights are frozen."""
+        """Yield what state_dict omits: the modules, their settings, and which weights are frozen."""
         for name, each in module.named_modules():
             given = {
                 name: value
@@ -210,13 +210,13 @@ _repr.maxstring = _repr.maxother = _repr.maxlong = _SHOWN
 
 
 def is_module(value: object) -> bool:
-    """Whether it is a module of torch."""
+    """Return True if it is a module of torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
 def _is_setting(value: object) -> bool:
-    """Whether a module's attribute says how it computes, and not what it last computed."""
+    """Return True if a module's attribute determines how it computes, not what it last computed."""
     if type(value) in (list, tuple):
         return all(map(_is_setting, value))  # type: ignore[call-overload]
     if type(value) is dict:
@@ -225,7 +225,7 @@ def _is_setting(value: object) -> bool:
 
 
 def _is_own(value: object) -> bool:
-    """Whether it is of a class of the notebook, and all that there is of it are its attributes."""
+    """Return True if it is of a class of the notebook and consists of its attributes only."""
     kind = type(value)
     return (
         kind.__module__ in _OWN

@@ -1,1 +1,1 @@
-"""The service's side of Unix accounts: it asks agents, and believes nothing that they answer."""
+"""Act for Unix users on the service's side: call agents, and validate everything that they answer."""

@@ -1,4 +1,4 @@
-"""The agents of all users: started when needed, given up when they do not answer, never waited for long."""
+"""Manage the agents of all users: start them when needed, drop silent ones, and bound every wait."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from kernel_backend.agent.records import Greeting
 from kernel_backend.errors import PlaceUnavailable
 from kernel_backend.retry import RetryPolicy
 
-ANSWER_S = 5.0  # for what takes moments; a machine may be busy
+ANSWER_S = 5.0  # for quick operations; a machine may be busy
 START_S = 30.0  # for an agent to say hello: it imports Pydantic and more, from a cold disk perhaps
-WAIT_S = 20.0  # one question waits for a start, which goes on without it; the client that asked waits for 30
-PING_S = 2.0  # for the same from one that runs, when it has not answered something else
+WAIT_S = 20.0  # a request waits this long for a start, which goes on without it; its client waits for 30
+PING_S = 2.0  # for a ping to a running agent that has not answered another request
 LONG_S = 3600.0  # to read checkpoints, and to build environments
-FORGIVEN_S = 60.0  # after the last failure it counts as none
-RETRY = RetryPolicy((0.0, 1.0, 2.0, 5.0, 15.0, 60.0))  # of an agent that has failed of late
-AT_ONCE = 8  # questions of one user: no more threads of the service wait for one who does not answer
+FORGIVEN_S = 60.0  # after the last failure the count starts anew
+RETRY = RetryPolicy((0.0, 1.0, 2.0, 5.0, 15.0, 60.0))  # of an agent that has failed recently
+AT_ONCE = 8  # requests of one user: at most this many threads of the service wait for a silent agent
 
 Spawn = Callable[[str, socket.socket], None]  # starts the agent of a user, with this as its stdin; raises Forbidden
 A = TypeVar("A")
@@ -43,14 +43,14 @@ _log = logging.getLogger(__name__)
 
 
 class Body(NamedTuple):
-    """Bytes that go with a question."""
+    """Bytes sent with a request."""
 
     size: int
     pieces: Iterable[bytes | memoryview]
 
     @classmethod
     def of(cls, data: bytes) -> Body:
-        """Some bytes."""
+        """Wrap some bytes."""
         return cls(len(data), (data,))
 
 
@@ -58,13 +58,13 @@ NOTHING = Body(0, ())
 
 
 class _Ended(PlaceUnavailable):
-    """An agent has died over a question, which another one may answer."""
+    """Error: an agent has died during a request, which a new one may answer."""
 
 
 class Agents:
-    """All agents. Nothing that one user's agent does, or omits, is felt by another's.
+    """Agents of all users; failures of one user's agent do not affect others.
 
-    Every method raises PlaceUnavailable where an agent is out of reach, and Forbidden where none may be started. May be
+    Every method raises PlaceUnavailable if an agent is out of reach, and Forbidden if none may be started. May be
     called from any thread.
     """
 
@@ -76,7 +76,7 @@ class Agents:
         self._known: dict[str, _Agent] = {}
 
     def check(self, user: str) -> None:
-        """Pass where the agent of a user answers."""
+        """Check that the agent of a user answers."""
         self.ask(user, "hello", GREETING)
 
     def ask(
@@ -88,7 +88,7 @@ class Agents:
         limit: float | None = None,
         **arguments: Any,
     ) -> A:
-        """What an agent answers within `limit` seconds, checked to be of this kind; raises what it raised there."""
+        """Return an agent's answer within `limit` seconds, validated as `kind`; raise what it raised there."""
         with self.open(user, op, kind, body, limit, **arguments) as (answer, _):
             return answer
 
@@ -102,7 +102,7 @@ class Agents:
         limit: float | None = None,
         **arguments: Any,
     ) -> Iterator[tuple[A, Link]]:
-        """The same, and while within, the link over which the rest of the answer comes."""
+        """Yield the answer and, for the duration of the block, the link over which the rest of it comes."""
         with self._agent(user).turn(), ExitStack() as stack:
             answer, link = self.begin(user, op, kind, body, limit, **arguments)
             stack.enter_context(link)
@@ -117,7 +117,7 @@ class Agents:
         limit: float | None = None,
         **arguments: Any,
     ) -> tuple[A, Link]:
-        """The same for a link that stays: whoever closes it may ask further questions over it."""
+        """Return the answer and a link that stays open for further requests; the caller closes it."""
         agent, seconds = self._agent(user), limit or self._answer_s
         try:
             return agent.asked(op, kind, body, seconds, arguments)
@@ -127,7 +127,7 @@ class Agents:
             return agent.asked(op, kind, body, seconds, arguments)
 
     def close(self) -> None:
-        """Let all agents go. What they have started goes on."""
+        """Disconnect all agents; processes that they have started go on."""
         with self._guard:
             for agent in self._known.values():
                 agent.close()
@@ -139,11 +139,11 @@ class Agents:
 
 
 class _Agent:
-    """The agent of one user: the one that runs, or the next."""
+    """Agent of one user: the one that runs, or the next."""
 
     def __init__(self, user: str, spawn: Spawn, start_s: float, wait_s: float) -> None:
         self._user, self._spawn, self._start_s, self._wait_s = user, spawn, start_s, wait_s
-        self._guard = threading.Lock()  # never held while something is waited for
+        self._guard = threading.Lock()  # never held during a wait
         self._starting: Future[socket.socket] | None = None
         self._closed = False
         self._turns = threading.BoundedSemaphore(AT_ONCE)
@@ -152,7 +152,7 @@ class _Agent:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Be one of a few who ask at once."""
+        """Take one of the few slots for concurrent requests."""
         if not self._turns.acquire(blocking=False):
             raise self._out_of_reach(f"{AT_ONCE} questions are being answered already")
         try:
@@ -163,7 +163,7 @@ class _Agent:
     def asked(
         self, op: str, kind: TypeAdapter[A], body: Body, seconds: float, arguments: dict[str, Any]
     ) -> tuple[A, Link]:
-        """An answer, and the link over which it came."""
+        """Return an answer, and the link over which it came."""
         link = Link(self, self._running(), seconds)
         try:
             link.put(op, arguments, body)
@@ -173,14 +173,14 @@ class _Agent:
             raise
 
     def failed(self, control: socket.socket, why: str, *, ended: bool = False) -> PlaceUnavailable:
-        """Give up the agent at the other end of `control`; the error to raise."""
+        """Drop the agent at the other end of `control`, and return the error to raise."""
         with self._guard:
             if self._control is control:
                 self._give_up(why)
         return self._out_of_reach(why, ended=ended)
 
     def silent(self, control: socket.socket, op: str, seconds: float) -> PlaceUnavailable:
-        """The error for a question that was not answered in time; an agent that answers nothing is given up."""
+        """Return the error for a request that timed out; drop the agent if it does not answer a ping either."""
         why = f"{op} was not answered within {seconds:g} s"
         try:
             with Link(self, control, PING_S, ping=True) as link:
@@ -193,7 +193,7 @@ class _Agent:
         return self._out_of_reach(why)
 
     def close(self) -> None:
-        """Let it go."""
+        """Disconnect it."""
         with self._guard:
             self._closed = True
             if self._control is not None:
@@ -201,7 +201,7 @@ class _Agent:
                 self._control = None
 
     def _running(self) -> socket.socket:
-        """Return the socket of the agent that runs, or of the next one once it has begun."""
+        """Return the socket of the agent that runs, or of the next one once it has started."""
         with self._guard:
             self._rest()
             if self._control is not None:
@@ -216,7 +216,7 @@ class _Agent:
             raise self._out_of_reach("its agent is still starting; this is tried again") from None
 
     def _begin(self, starting: Future[socket.socket]) -> None:
-        """Start an agent for all who wait for it."""
+        """Start an agent for all requests that wait for it."""
         try:
             control = self._start()
         except BaseException as error:
@@ -233,7 +233,7 @@ class _Agent:
         starting.set_result(control)
 
     def _rest(self) -> None:
-        """Pass where enough time has gone by since the last failure: nobody waits again and again for the same."""
+        """Raise PlaceUnavailable during the pause after a failure, so that requests do not wait for it repeatedly."""
         if time.monotonic() - self._failed_at < RETRY.pause(self._failures):
             raise self._out_of_reach(f"{self._why}; this is tried again")
 
@@ -269,7 +269,7 @@ class _Agent:
         _log.warning("the agent of %s is given up: %s", self._user, why)
         self._count(why)
         if self._control is not None:
-            self._control.close()  # it ends itself when it sees that
+            self._control.close()  # the agent exits when it notices
             self._control = None
 
     def _count(self, why: str) -> None:
@@ -282,12 +282,12 @@ class _Agent:
 
 
 class Link:
-    """A socket for one question; a `ping` leaves it to its caller what a failure means."""
+    """Socket for one request; with `ping` its caller handles failures."""
 
     def __init__(self, agent: _Agent, control: socket.socket, seconds: float, *, ping: bool = False) -> None:
         self._agent, self._control, self._seconds, self._ping = agent, control, seconds, ping
         self._op = ""
-        self._size = 0  # of the body behind the last value
+        self._size = 0  # of the body after the last value
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(seconds)
         with theirs, self._reaching():
@@ -300,17 +300,17 @@ class Link:
         self.close()
 
     def put(self, op: str, arguments: dict[str, Any], body: Body = NOTHING) -> None:
-        """Ask."""
+        """Send a request."""
         self._op = op
         with self._reaching():
             question = {"op": op, "arguments": arguments, "bytes": body.size}
-            send_frame(self._socket, to_json(question, inf_nan_mode="constants"))  # a search hears of NaN
+            send_frame(self._socket, to_json(question, inf_nan_mode="constants"))  # a search may get NaN
         for piece in body.pieces:
             with self._reaching():
                 self._socket.sendall(piece)
 
     def value(self, kind: TypeAdapter[A]) -> A:
-        """What is answered; raises what was raised there."""
+        """Return the answer; raise what was raised there."""
         until = time.monotonic() + self._seconds
         with self._reaching():
             head = receive_head(self._socket, until)
@@ -326,11 +326,11 @@ class Link:
 
     @property
     def size(self) -> int:
-        """How many bytes follow the value."""
+        """Return the number of bytes that follow the value."""
         return self._size
 
     def pieces(self) -> Iterator[bytes]:
-        """These bytes, piece by piece; each comes within the time for an answer."""
+        """Yield these bytes piece by piece; each must come within the time for an answer."""
         self._socket.settimeout(self._seconds)
         pieces = receive_bytes(self._socket, self._size)
         while True:
@@ -341,12 +341,12 @@ class Link:
             yield piece
 
     def close(self) -> None:
-        """End the question, answered or not."""
+        """End the request, answered or not."""
         self._socket.close()
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
-        """Have what goes wrong on the way be the agent's failure."""
+        """Attribute errors of the connection to the agent."""
         try:
             yield
         except (TimeoutError, Closed, ProtocolError, OSError) as error:

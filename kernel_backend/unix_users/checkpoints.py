@@ -1,4 +1,4 @@
-"""Checkpoints in the areas of their owners: every file operation is done by the owner's agent."""
+"""Access checkpoints in their owners' workspaces: the owner's agent does every file operation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Owner = Callable[[int], str]  # of an experiment
 
 
 class AgentCheckpoints:
-    """The checkpoints of one trial, as the agent of its owner tells of them. What it tells is checked once more."""
+    """Checkpoints of one trial as listed by its owner's agent, whose answers are validated."""
 
     def __init__(self, agents: Agents, user: str, experiment: int, trial: int, uid: str) -> None:
         self._agents, self._user = agents, user
@@ -30,11 +30,11 @@ class AgentCheckpoints:
 
     @property
     def where(self) -> str:
-        """Whose they are: the folder itself is nobody else's business."""
+        """Return the owner and trial, for display: the folder itself is private."""
         return f"the checkpoints of {self._user}/{self._trial['experiment']}/{self._trial['trial']}"
 
     def free(self) -> int | None:
-        """How many bytes there is room for."""
+        """Return the free space in bytes; None if unknown."""
         return self._ask("free", _COUNT)
 
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
@@ -43,69 +43,69 @@ class AgentCheckpoints:
         return self._ask("write", _PART, body, LONG_S, checkpoint=checkpoint, name=name, size=body.size)
 
     def commit(self, manifest: Manifest) -> None:
-        """Make the checkpoint exist."""
+        """Commit the checkpoint."""
         self._ask("commit", _NONE, Body.of(dump(manifest)))
 
     def committed(self) -> list[Manifest]:
-        """All there are, oldest first; raises CheckpointDamaged where one is none of this trial's."""
+        """Return all checkpoints, oldest first; raise CheckpointDamaged if one is of another trial."""
         found = [self._manifest(each) for each in self._ask("committed", _LISTED)]
         return sorted(found, key=lambda manifest: manifest.order)
 
     def newest_verified(
         self, fence: int | None = None, upto: tuple[int, int] | None = None
     ) -> tuple[Manifest | None, list[str]]:
-        """The newest whose every byte agrees, and what was wrong with those after it."""
+        """Return the newest intact checkpoint, and the problems of newer ones."""
         listed, problems = self._ask("newest_verified", _NEWEST, limit=LONG_S, fence=fence, upto=upto)
         return (self._manifest(listed) if listed else None), problems
 
     def verify(self, manifest: Manifest) -> None:
-        """Have every part read."""
+        """Verify every part."""
         self._ask("verify", _NONE, Body.of(dump(manifest)), LONG_S)
 
     def read(self, manifest: Manifest, name: str) -> bytes:
-        """The verified bytes of a part."""
+        """Return the verified bytes of a part."""
         return b"".join(bytes(piece) for piece in self.stream(manifest, name))
 
     def stream(self, manifest: Manifest, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
-        """The bytes of a part from an offset on, verified before the first is given."""
+        """Return the bytes of a part from an offset on, all verified before the first."""
         stream = self._streamed(manifest, name, offset)
-        next(stream)  # what is wrong is raised here and now
+        next(stream)  # raise errors at once
         return stream
 
     def set_aside(self, checkpoint: str) -> None:
-        """Keep a damaged one where nothing lists it."""
+        """Quarantine a damaged checkpoint."""
         self._ask("set_aside", _NONE, checkpoint=checkpoint)
 
     def aside(self) -> Sequence[QuarantinedCheckpoint]:
-        """What was set aside."""
+        """Return the quarantined checkpoints."""
         return self._ask("aside", _ASIDE)
 
     def discard(self, checkpoint: str) -> None:
-        """Delete it."""
+        """Delete a checkpoint."""
         self._ask("discard", _NONE, checkpoint=checkpoint)
 
     def sweep(self, attempt: int) -> None:
-        """Delete what was never committed."""
+        """Delete uncommitted checkpoints."""
         self._ask("sweep", _NONE, attempt=attempt)
 
     def pin(self, checkpoint: str, pinned: bool) -> None:
-        """Have it kept, or no longer."""
+        """Pin or unpin a checkpoint."""
         self._ask("pin", _NONE, checkpoint=checkpoint, pinned=pinned)
 
     def claim(self, attempt: int) -> None:
-        """Say that an attempt goes on from here."""
+        """Record that an attempt continues from here."""
         self._ask("claim", _NONE, attempt=attempt)
 
     def claimed(self) -> int:
-        """The highest claim."""
+        """Return the highest attempt that has claimed."""
         return self._ask("claimed", _NUMBER)
 
     def names(self) -> Sequence[str]:
-        """The names of all that lies there."""
+        """Return the names of all entries."""
         return self._ask("names", _NAMES)
 
     def _streamed(self, manifest: Manifest, name: str, offset: int) -> Iterator[bytes]:
-        """First an empty piece, once all was verified."""
+        """Yield an empty piece once all is verified, then the bytes."""
         body, more = Body.of(dump(manifest)), {**self._trial, "name": name, "offset": offset}
         part = manifest.part(name)
         with self._agents.open(self._user, "stream", _NONE, body, LONG_S, **more) as (_, link):
@@ -131,21 +131,21 @@ class AgentCheckpoints:
 
 
 class UnixUserStorage(CheckpointStorage):
-    """All trials' checkpoints, each in the area of its owner."""
+    """Checkpoints of all trials, each in the workspace of its owner."""
 
     def __init__(self, agents: Agents, owner: Owner, identity: Identity) -> None:
         self._agents, self._owner, self._identity = agents, owner, identity
 
     def where(self, experiment: int, trial: int) -> str:
-        """Nothing yet: the owner's agent knows the folder, and fills it in."""
+        """Return an empty location: the owner's agent fills in the folder."""
         return ""
 
     def largest_number(self) -> int:
-        """None: the areas of their owners tell."""
+        """Return 0: the owners' workspaces report their numbers."""
         return 0
 
     def open(self, experiment: int, trial: int) -> Checkpoints:
-        """The checkpoints of a trial; raises NotFound where there is no such trial."""
+        """Open the checkpoints of a trial; raise NotFound if there is no such trial."""
         return AgentCheckpoints(self._agents, self._owner(experiment), experiment, trial, self.uid(experiment, trial))
 
 

@@ -1,4 +1,4 @@
-"""The local machine's gangs, each run as the Unix user who owns it: what the local engine does, agents do for it."""
+"""Run the local machine's gangs as the Unix users who own them, through their agents."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from kernel_backend.model.resources import Node
 from kernel_backend.model.views.overview import LogChunk
 from kernel_backend.unix_users.agents import Agents
 
-GLANCE_S = 1.0  # that a round waits for agents to tell how their gangs are; else what they told before holds
-KILL_S = 15.0  # for an agent to kill a gang: it gives up a little sooner itself
+GLANCE_S = 1.0  # that a round waits for agents' statuses; after that the last known ones are used
+KILL_S = 15.0  # for an agent to kill a gang; its own limit is slightly shorter
 
 Owner = Callable[[int], str]  # of an experiment
 _log = logging.getLogger(__name__)
 
 
 class UnixUserEngine:
-    """Gangs of this machine. Which there are is noted in a folder, an empty file each.
+    """Engine for gangs of this machine, each recorded as an empty file in a folder.
 
-    So after a restart the agents of their owners are asked, and no others; and no agent is asked which there are.
+    So after a restart only the agents of their owners are called, and agents are never trusted to list the gangs.
     """
 
     name = "local"
@@ -43,24 +43,24 @@ class UnixUserEngine:
         notes.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._node = local_node()
         self._looks: dict[str, asyncio.Task[dict[AttemptId, GangStatus]]] = {}
-        self._seen: dict[AttemptId, GangStatus] = {}  # what was told last
+        self._seen: dict[AttemptId, GangStatus] = {}  # the last known statuses
 
     async def nodes(self) -> Sequence[Node]:
-        """This machine."""
+        """Return this machine."""
         return [self._node]
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Have the owner's agent start a launcher."""
+        """Start a launcher through the owner's agent."""
         user = await self._of(job.id)
         await asyncio.to_thread((self._notes / str(job.id)).touch)
         await asyncio.to_thread(self._agents.ask, user, "submit", _NONE, job=job.model_dump_json(), token=token)
         self._look_anew(user)
 
     async def statuses(self) -> Sequence[GangStatus]:
-        """Every gang that is noted.
+        """Return the status of every recorded gang.
 
-        Of an agent that does not answer just now it is what was told before: nothing that is not known to have ended
-        gives its slots away.
+        If an agent does not answer just now, its last answer is used: only gangs known to have ended give their slots
+        up.
         """
         noted = await asyncio.to_thread(self._noted)
         for user in noted.keys() - self._looks.keys():
@@ -73,21 +73,21 @@ class UnixUserEngine:
                 try:
                     self._seen |= look.result()
                 except (PlaceUnavailable, Forbidden, OSError):
-                    pass  # the log has said so
-                except Exception as error:  # an agent answers with any error: its own gangs alone are unknown
+                    pass  # logged already
+                except Exception as error:  # an agent may answer with any error: only its own gangs are unknown
                     _log.warning("how the gangs of %s are is not known: %s", user, error)
         keys = [key for mine in noted.values() for key in mine]
         self._seen = {key: self._seen[key] for key in keys if key in self._seen}
         return [self._seen.get(key, GangStatus(key=key, phase="running")) for key in sorted(keys)]
 
     async def release(self, key: AttemptId) -> None:
-        """Have its launcher asked to leave."""
+        """Ask its launcher to release the gang."""
         await self._ask(key, "release")
 
     async def kill(self, key: AttemptId) -> None:
-        """Have every process of it ended; raises Unconfirmed also where its agent does not say so in time.
+        """Kill every process of a gang; raise Unconfirmed also if its agent does not confirm in time.
 
-        A gang without a note has been given up by an administrator, should its account be gone.
+        A gang without a note file has been dropped by an administrator, in case its account is gone.
         """
         user, note = await self._of(key), self._notes / str(key)
         try:
@@ -104,13 +104,13 @@ class UnixUserEngine:
             self._seen[key] = _gone(key)
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of the spool, as its owner's agent reads it."""
+        """Return a page of the spool, read by its owner's agent."""
         user, place = await self._of(key), begin.to_json()
         ask = partial(self._agents.ask, user, "records", _PAGE, key=str(key), after=after, begin=place)
         return await asyncio.to_thread(ask)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """A piece of a rank's log."""
+        """Return a piece of a rank's log."""
         user = await self._of(key)
         ask = partial(self._agents.ask, user, "logs", _LOG, key=str(key), rank=rank, offset=offset, tail=tail)
         try:
@@ -119,7 +119,7 @@ class UnixUserEngine:
             raise PlaceUnavailable(f"the log cannot be read as {user}: {error.strerror}") from None
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Have it ended, and its folder put out of the way."""
+        """End a gang, and move its folder away."""
         user = await self._of(key)
         try:
             await asyncio.to_thread(self._agents.ask, user, "set_gang_aside", _NONE, limit=KILL_S, key=str(key))
@@ -128,8 +128,8 @@ class UnixUserEngine:
         self._look_anew(user)
 
     async def forget(self, key: AttemptId) -> None:
-        """Have it listed no more."""
-        with contextlib.suppress(OperationFailed, Forbidden, OSError):  # that agent is never asked about it again
+        """Remove a gang from the list."""
+        with contextlib.suppress(OperationFailed, Forbidden, OSError):  # that agent will not be asked about it again
             await self._ask(key, "forget")
         await asyncio.to_thread((self._notes / str(key)).unlink, missing_ok=True)
 
@@ -139,14 +139,14 @@ class UnixUserEngine:
         self._look_anew(user)
 
     async def _look(self, user: str, keys: Sequence[AttemptId]) -> dict[AttemptId, GangStatus]:
-        """How these gangs are. What an agent tells of others is not heard."""
+        """Return the statuses of these gangs, ignoring others in the agent's answer."""
         of = [str(key) for key in keys]
         told = await asyncio.to_thread(self._agents.ask, user, "statuses", _STATUSES, of=of)
         found = {status.key: status for status in told}
         return {key: found.get(key, _gone(key)) for key in keys}
 
     def _look_anew(self, user: str) -> None:
-        """Believe no look that began before now."""
+        """Discard a status request that began before now."""
         if (look := self._looks.pop(user, None)) is not None:
             look.add_done_callback(lambda done: done.cancelled() or done.exception())
 
@@ -163,7 +163,7 @@ class UnixUserEngine:
 
 
 def _gone(key: AttemptId) -> GangStatus:
-    """A gang that its agent does not know: its folder is gone."""
+    """Return the status of a gang unknown to its agent: its folder is gone."""
     return GangStatus(key=key, phase="ended")
 
 

@@ -1,4 +1,4 @@
-"""How an agent is started: by the privileged helper, which is asked with a name and a socket."""
+"""Start agents through the privileged spawn helper, which gets a name and a socket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ANSWER_LIMIT = 4096  # bytes
 
 
 def by_helper(path: Path) -> Spawn:
-    """Agents of all users, by the spawn helper that listens at `path`."""
+    """Return a function that starts agents through the spawn helper listening at `path`."""
 
     def spawn(user: str, stdin: socket.socket) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as helper:

@@ -1,4 +1,4 @@
-"""The areas of Unix users, by their agents: code, artifacts, search classes and environments."""
+"""Access Unix users' workspaces through their agents: code, artifacts, search classes and environments."""
 
 from __future__ import annotations
 
@@ -20,84 +20,84 @@ from kernel_backend.unix_users.agents import LONG_S, Agents, Body, Link
 from kernel_backend.workspaces.base import LARGEST_NUMBER, Contents, SearchClass, SearchClassProcess, Workspace
 
 A = TypeVar("A")
-CLASS_S = START_S + ANSWER_S  # the agent has limits of its own, and tells where a class is when its time is over
+CLASS_S = START_S + ANSWER_S  # the agent has its own limits, and reports a class's position after a timeout
 UNPACK_S = 60.0
-PRESENT_S = 70.0  # the agent gives an interpreter a minute
+PRESENT_S = 70.0  # the agent allows an interpreter a minute
 
 
 class UnixUserWorkspaces:
-    """All of them."""
+    """Workspaces of all users."""
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
 
     def check(self, owner: str) -> None:
-        """Pass where the owner's agent answers."""
+        """Check that the owner's agent answers."""
         self._agents.check(owner)
 
     def of(self, owner: str) -> Workspace:
-        """The area of an owner."""
+        """Return the workspace of an owner."""
         return AgentWorkspace(self._agents, owner)
 
 
 class AgentWorkspace:
-    """The area of one user."""
+    """Workspace of one user."""
 
     def __init__(self, agents: Agents, user: str) -> None:
         self._agents, self._user = agents, user
         self.environments = AgentEnvironments(agents, user)
 
     def unpack(self, job: LaunchSpec, archive: bytes) -> Working:
-        """Have the code of an attempt put in its place."""
+        """Unpack the code of an attempt."""
         return self._agents.ask(self._user, "unpack", _WORKING, Body.of(archive), UNPACK_S, job=job.model_dump_json())
 
     def largest_number(self) -> int:
-        """Have the agent look through all folders."""
+        """Return the largest experiment number among all folders."""
         return self._agents.ask(self._user, "largest_number", _NUMBER)
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Have the agent look for their folders."""
+        """Return the last consecutive attempt with a folder."""
         return self._agents.ask(self._user, "last_attempt", _NUMBER, experiment=experiment, trial=trial, since=since)
 
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
-        """The bytes of an artifact."""
+        """Return the bytes of an artifact."""
         stack = ExitStack()
         asked = self._agents.open(self._user, "artifact", _NONE, experiment=experiment, trial=trial, name=name)
         _, link = stack.enter_context(asked)
         return Contents(link.size, _closing(stack, link))
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """A search class that the agent asks."""
+        """Return a search class that the agent runs."""
         return AgentSearchProcess(self._agents, self._user, asked, archive)
 
 
 class AgentSearchProcess:
-    """A search class: a link to the agent that lives as long as the class does there."""
+    """Client of a search class: a link to the agent that lives as long as the class does there."""
 
     def __init__(self, agents: Agents, user: str, asked: SearchClass, archive: bytes) -> None:
         self._agents, self._user, self._class, self._archive = agents, user, asked, archive
         self._link: Link | None = None
 
     def interval(self) -> Any:
-        """Its attribute of this name."""
+        """Return the class's `interval` attribute."""
         return self._call("interval")
 
     def ask(self, trial: int) -> Any:
-        """What its `ask` answers."""
+        """Return the result of its `ask`."""
         return self._call("ask", trial=trial)
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """What its `tell` answers."""
+        """Return the result of its `tell`."""
         return self._call("tell", trial=trial, params=params, unit=unit, value=value)
 
     def close(self) -> None:
-        """Have its process ended; it may be asked again, and is then made anew."""
+        """End its process; a later call starts a new one."""
         if self._link is not None:
             self._link.close()
             self._link = None
 
     def _call(self, op: str, **arguments: Any) -> Any:
-        """Raises PlaceUnavailable only before the class was made: once it is lost, so is what it was told."""
+        """Call the class; raise PlaceUnavailable only before it was constructed, as its state is lost with it."""
         if self._link is None:
             body, asked = Body.of(self._archive), self._class.model_dump_json()
             _, self._link = self._agents.begin(self._user, "asker", _NONE, body, CLASS_S, asked=asked)
@@ -110,37 +110,37 @@ class AgentSearchProcess:
 
 
 class AgentEnvironments:
-    """The environments of one user."""
+    """Environments of one user."""
 
     def __init__(self, agents: Agents, user: str) -> None:
         self._agents, self._user = agents, user
 
     def lock(self, environment: Environment) -> Lock | None:
-        """The stored lock of an environment."""
+        """Return the stored lock of an environment."""
         return self._agents.ask(self._user, "lock", _LOCK_OR_NONE, environment=environment.model_dump_json())
 
     def make_lock(self, environment: Environment, python: Path) -> Lock:
-        """The lock of an environment, made where there is none."""
+        """Return the lock of an environment, made if there is none."""
         return self._beside("make_lock", _LOCK, environment, python)
 
     def python(self, environment: Environment) -> Path | None:
-        """The interpreter of an environment that is built."""
+        """Return the interpreter of a built environment."""
         return self._agents.ask(self._user, "python", _PATH_OR_NONE, environment=environment.model_dump_json())
 
     def version(self, environment: Environment) -> str | None:
-        """The version of its Python."""
+        """Return the version of its Python."""
         return self._agents.ask(self._user, "version", _TEXT_OR_NONE, environment=environment.model_dump_json())
 
     def build(self, environment: Environment, python: Path) -> Path:
-        """The interpreter of an environment, built where it is not."""
+        """Return the interpreter of an environment, building it if needed."""
         return self._beside("build", _PATH, environment, python)
 
     def present(self, python: Path) -> Environment:
-        """The environment of an interpreter as it is now."""
+        """Return the current environment of an interpreter."""
         return self._agents.ask(self._user, "present", _ENVIRONMENT, limit=PRESENT_S, python=str(python))
 
     def _beside(self, op: str, kind: TypeAdapter[A], environment: Environment, python: Path) -> A:
-        """Ask for what takes minutes, from a thread of the caller's own: it is nobody's turn meanwhile."""
+        """Request an operation that takes minutes, in the caller's own thread, without using a request slot."""
         asked, at = environment.model_dump_json(), str(python)
         found, link = self._agents.begin(self._user, op, kind, limit=LONG_S, environment=asked, python=at)
         link.close()

@@ -1,1 +1,1 @@
-"""What the service does with files of an owner, and where: by itself, or as that Unix user."""
+"""Access an owner's files for the service: in its own process, or as that Unix user."""

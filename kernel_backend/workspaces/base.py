@@ -1,4 +1,4 @@
-"""What the service has done in the area of an owner: the folder with all that their trainings read and write."""
+"""Define the workspace interface: the folder with all that an owner's trainings read and write."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST_NUMBER = 9_999_999  # of an experiment by its folder; what has more digi
 
 
 class SearchClass(Record):
-    """The search class of a cell, and what it is asked about."""
+    """Search class of a cell, with its settings and space."""
 
     experiment: int
     python: str
@@ -29,78 +29,78 @@ class SearchClass(Record):
 
 
 class SearchClassProcess(Protocol):
-    """A search class in a process of its own; each question raises SearchFailed where the class fails."""
+    """Search class in a process of its own; each call raises SearchFailed if the class fails."""
 
     def interval(self) -> Any:
-        """Its attribute of this name."""
+        """Return the class's `interval` attribute."""
 
     def ask(self, trial: int) -> Any:
-        """What its `ask` answers."""
+        """Return the result of its `ask`."""
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """What its `tell` answers."""
+        """Return the result of its `tell`."""
 
     def close(self) -> None:
         """End the process."""
 
 
 class Contents(NamedTuple):
-    """How many bytes a file has, and these in pieces."""
+    """Size of a file in bytes, and its content in pieces."""
 
     size: int
     pieces: Iterator[bytes]
 
 
 class EnvironmentStorage(Protocol):
-    """The environments of an owner (see `environments.kept`); all of it blocks for as long as it takes."""
+    """Environments of an owner (see `environments.storage`); all methods block for as long as they take."""
 
     def lock(self, environment: Environment) -> Lock | None:
-        """The stored lock of an environment; None before it was made."""
+        """Return the stored lock of an environment; None before it was made."""
 
     def make_lock(self, environment: Environment, python: Path) -> Lock:
-        """The lock of an environment, made and stored where there is none; raises NoEnvironment."""
+        """Return the lock of an environment, made and stored if there is none; raise NoEnvironment."""
 
     def python(self, environment: Environment) -> Path | None:
-        """The interpreter of an environment that is built and whole; None of any other."""
+        """Return the interpreter of an environment that is completely built, else None."""
 
     def version(self, environment: Environment) -> str | None:
-        """The version of the Python that an environment was built with; None where that is not told."""
+        """Return the version of the Python that an environment was built with; None if unknown."""
 
     def build(self, environment: Environment, python: Path) -> Path:
-        """The interpreter of an environment, locked and built where it is not; raises NoEnvironment."""
+        """Return the interpreter of an environment, locking and building it if needed; raise NoEnvironment."""
 
     def present(self, python: Path) -> Environment:
-        """The environment of an interpreter as it is now; raises NoEnvironment where it cannot be run."""
+        """Return the current environment of an interpreter; raise NoEnvironment if it cannot be run."""
 
 
 class Workspace(Protocol):
-    """The area of one owner."""
+    """Workspace of one owner."""
 
     @property
     def environments(self) -> EnvironmentStorage:
-        """Their environments."""
+        """Return the environments of the owner."""
 
     def unpack(self, job: LaunchSpec, archive: bytes) -> Working:
-        """Put the code of an attempt in its place; where it runs, and what a person should know about that."""
+        """Unpack the code of an attempt; return where it runs, and a note for the user about that."""
 
     def largest_number(self) -> int:
-        """Return the largest number of an experiment that any folder here names; 0 where none does."""
+        """Return the largest experiment number that any folder here names; 0 for none."""
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Return the last of the attempts that follow number `since` one by one and have a folder; else `since`."""
+        """Return the last attempt that follows `since` consecutively and has a folder; else `since`."""
 
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
-        """The bytes of an artifact; raises NotFound where its file is gone."""
+        """Return the bytes of an artifact; raise NotFound if its file is gone."""
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """A search class of a snapshot, whose process is started by the first question."""
+        """Return a search class of a snapshot, whose process starts at the first call."""
 
 
 class Workspaces(Protocol):
-    """The areas of all owners."""
+    """Workspaces of all owners."""
 
     def check(self, owner: str) -> None:
-        """Pass where trainings of this owner can run here; raises Forbidden with why not, or PlaceUnavailable."""
+        """Check that this owner's trainings can run here; raise Forbidden with the reason, or PlaceUnavailable."""
 
     def of(self, owner: str) -> Workspace:
-        """An owner's area."""
+        """Return an owner's workspace."""

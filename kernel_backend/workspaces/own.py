@@ -1,4 +1,4 @@
-"""The area of whoever runs this process: an embedded service's home, or that of an agent's user."""
+"""Access the workspace of the user who runs this process: an embedded service's home, or an agent's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WITHHELD = ("PYTHONPATH", "PYTHONHOME")  # from a locked environment, as from it
 
 
 class OwnWorkspace:
-    """All of it lies below `home`."""
+    """Workspace below `home`."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -32,21 +32,21 @@ class OwnWorkspace:
         return working_folder(job, stand_in_folder(self._home, job.experiment, job.trial))
 
     def largest_number(self) -> int:
-        """Look through all folders."""
+        """Return the largest experiment number among all folders."""
         return largest_number(self._home)
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Look for one folder after the other."""
+        """Return the last consecutive attempt with a folder."""
         following = (AttemptId(experiment, trial, number) for number in count(since + 1))
         return next(key.number for key in following if not attempt_folder(self._home, key).exists()) - 1
 
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
-        """The bytes of an artifact's file, which is no link."""
+        """Return the bytes of an artifact's file, which is not a link."""
         file = opened(artifact_folder(self._home, experiment, trial), name)
         return Contents(os.fstat(file.fileno()).st_size, pieces(file))
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """A child process, in a folder of its search."""
+        """Return a search class in a child process, in the folder of its search."""
         folder, cwd = self._home / "searches" / str(asked.experiment), Path(asked.cwd)
         unpack(archive, folder / "code")
         withheld = WITHHELD if asked.locked else ()
@@ -62,14 +62,14 @@ class OwnWorkspace:
 
 
 class SingleWorkspace:
-    """Everybody's area is this one: there is one person, or all trust each other."""
+    """Single workspace of all owners: there is one user, or all trust each other."""
 
     def __init__(self, area: Workspace) -> None:
         self._area = area
 
     def check(self, owner: str) -> None:
-        """Pass."""
+        """Accept every owner."""
 
     def of(self, owner: str) -> Workspace:
-        """The one there is."""
+        """Return the single workspace."""
         return self._area

@@ -1,1 +1,1 @@
-"""Torch imported once, for all ranks that are forked from there: the process, and the launcher's way to it."""
+"""Import torch once in a forkserver and fork all ranks from it: server, client and protocol."""

@@ -1,7 +1,7 @@
-"""`python -m kernel_backend.launch.forkserver HOME KEY IDLE_S`: torch imported once, for all ranks forked from here.
+"""Import torch once and fork ranks from here: `python -m kernel_backend.launch.forkserver HOME KEY IDLE_S`.
 
-The first launcher that wants ranks of its key (`cache_key.py`) starts it, later ones find it, and it ends by itself. It
-never runs a user's code, never looks at a device and never enters a parallel region: that is for its children.
+The first launcher that needs ranks of its key (`cache_key.py`) starts it, later ones find it, and it exits by itself.
+It never runs user code, never opens a device and never enters a parallel region: that is for its children.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from kernel_backend.launch.forkserver.server import ForkserverLoop
 
 # An optimizer's first step imports torch._dynamo.
 PRELOADED = ("torch", "torch._dynamo", "kernel_backend.runner.worker")
-PRELOADED_IF_THERE = ("horovod.torch",)  # a rank that needs it says itself what is wrong with it
-_DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # whoever asks CUDA or ROCm for the number of devices opens them
+PRELOADED_IF_THERE = ("horovod.torch",)  # a rank that needs it reports the problem itself
+_DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # querying CUDA or ROCm for the number of devices opens them
 
 
 def serve(door: ForkserverEndpoint, idle_s: float) -> None:
-    """Be the forkserver behind this door until it is wanted no more; at once, where another is. In a fork: the rank."""
+    """Serve this endpoint until idle; return at once if another forkserver does. In a fork, become the rank."""
     lock = door.lock()
     if lock is None:
         return
-    server, listener = os.getpid(), door.listen()  # launchers may ask while torch is being imported
+    server, listener = os.getpid(), door.listen()  # launchers may connect while torch is being imported
     origin = cache_key.installed()
     imported = preload()
     nursery = ForkserverLoop(listener, idle_s)
@@ -45,10 +45,10 @@ def serve(door: ForkserverEndpoint, idle_s: float) -> None:
 
 
 def preload() -> Mapping[str, str]:
-    """Import what every rank imports; the environment variables that doing so has set.
+    """Import what every rank imports; return the environment variables that the imports set.
 
-    Raises whatever an import raises, and RuntimeError where what was imported does not survive a fork: launchers then
-    start their ranks cold, and those say what is wrong.
+    Raises whatever an import raises, and RuntimeError if the imported state does not survive a fork. Launchers then
+    start their ranks cold, and those report the problem.
     """
     before, began = dict(os.environ), time.monotonic()
     must_be_forkable()
@@ -65,7 +65,7 @@ def preload() -> Mapping[str, str]:
 
 
 def must_be_forkable() -> None:
-    """Raise RuntimeError where this process has what no fork of it could use: a thread of Python's, or a device."""
+    """Raise RuntimeError if this process has Python threads or open devices, which no fork can use."""
     threads = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
     devices = [file for file in _files() if file.startswith(_DEVICES)]
     if threads or devices:

@@ -1,4 +1,4 @@
-"""The key of a forkserver: equal where a rank that is forked from it is the rank that would have started cold."""
+"""Compute the key of a forkserver: equal keys mean that a forked rank equals one started cold."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 
 
 def key(env: Mapping[str, str]) -> str:
-    """The key for ranks of this interpreter with such an environment, started by this process."""
+    """Return the key for ranks of this interpreter with this environment, started by this process."""
     facts = [variables(env), inherited(), installed()]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def variables(env: Mapping[str, str]) -> dict[str, str]:
-    """Those variables that must be there before torch is imported."""
+    """Return the variables that must be set before torch is imported."""
     return {name: env[name] for name in env if name.startswith(_READ_AT_IMPORT) and name not in _EACH_RANKS_OWN}
 
 
 def inherited() -> dict[str, Any]:
-    """What a process has from the one that starts it: a forked rank has the forkserver's in place of its launcher's."""
+    """Return what a process inherits from its parent: a forked rank has the forkserver's, not its launcher's."""
     return {
         "host": socket.gethostname(),
         "namespaces": [_link(f"/proc/self/ns/{name}") for name in _NAMESPACES],
@@ -54,7 +54,7 @@ def inherited() -> dict[str, Any]:
 
 
 def installed() -> list[Any]:
-    """The interpreter, our own files, and what can be imported; an installation or an upgrade changes it."""
+    """Describe the interpreter, our own files and the importable modules; any installation changes it."""
     return [sys.version, _stamp(Path(os.path.realpath(sys.executable))), sys.path, *_ours(), *map(_folder, sys.path)]
 
 
@@ -64,10 +64,10 @@ def _ours() -> Iterator[Any]:
 
 
 def _folder(entry: str) -> list[Any]:
-    """The names that can be imported from a folder, and when a distribution was installed into it.
+    """Return the importable names in a folder, and when distributions were installed into it.
 
-    Not the folder's own time: a notebook that is saved beside the modules of PYTHONPATH changes that, and so does the
-    first import of a fresh installation.
+    The folder's own time is left out: saving a notebook next to modules of PYTHONPATH changes it, and so does the first
+    import of a fresh installation.
     """
     try:
         names = sorted(os.listdir(entry))

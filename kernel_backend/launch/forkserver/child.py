@@ -1,4 +1,4 @@
-"""From a fork of the forkserver to a rank: its files, its environment, its folder, then the runner as `__main__`."""
+"""Turn a fork of the forkserver into a rank: files, environment, folder, then the runner as `__main__`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _PR_SET_NAME = 15
 
 
 def become(rank: int, request: RankRequest, server: int, imported: Mapping[str, str]) -> None:
-    """Run this process as one of the ranks that were asked for, to its end: raises SystemExit.
+    """Run this process as one of the requested ranks to its end; raises SystemExit.
 
-    From here on it is what a cold rank is with torch imported already; `imported` are the variables that those
-    imports have set. A launcher that dies now has closed its rank's stdin, which the runner reads first of all.
+    From here on it equals a cold rank with torch imported already; `imported` are the variables that those imports set.
+    A launcher that dies now has closed its rank's stdin, which the runner reads first of all.
     """
     die_with(server)
     os.setsid()
@@ -37,10 +37,10 @@ def become(rank: int, request: RankRequest, server: int, imported: Mapping[str, 
 
 
 def show_as(name: str, command: str) -> None:
-    """Have `ps` and `top` tell of a rank, and the kernel when it runs out of memory.
+    """Show a rank's name in `ps` and `top`, and in the kernel's out-of-memory messages.
 
-    The command line takes the place of the forkserver's in memory, where the kernel reads it; a last byte that is not
-    zero tells the kernel that this is one text (as setproctitle does it). One that is too long stays as it is.
+    The command line overwrites the forkserver's in memory, where the kernel reads it; a non-zero last byte tells the
+    kernel that this is one string (as setproctitle does it). A longer command line is not written.
     """
     ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode())
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""Ranks forked from this environment's forkserver: its import of torch serves them all, and the next attempt's too."""
+"""Request ranks from this environment's forkserver, whose import of torch serves them and later attempts."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from kernel_backend.launch.forkserver.endpoint import ForkserverEndpoint
 from kernel_backend.launch.rank_spec import RankRequest
 
 START_S = 60.0  # until the ranks exist: a cold rank, too, imports for a minute on a machine that is busy enough
-ANSWER_S = 10.0  # until a forkserver has said how a rank ended that is seen to be gone
+ANSWER_S = 10.0  # until a forkserver has reported the exit of a rank that is gone
 IDLE_S = 600.0
 
 
 class NoForkserver(Exception):
-    """There are no ranks, and none will come of this: start them cold."""
+    """Error: no ranks will come from the forkserver, so start them cold."""
 
 
 def supported(env: Mapping[str, str]) -> bool:
-    """Whether ranks may be forked here: where processes have handles (Linux), unless DAYLIGHT_WARM=0 forbids it."""
+    """Return True if ranks may be forked: the system has process handles (Linux), and DAYLIGHT_WARM is not 0."""
     return hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal") and env.get("DAYLIGHT_WARM") != "0"
 
 
 class Forkserver:
-    """How to reach the forkserver for ranks with such an environment, and how to start it.
+    """Connection to the forkserver for ranks with this environment, starting it if needed.
 
     `env` holds nothing of one attempt: neither its ranks' variables nor the mark by which its processes are killed.
     """
@@ -43,18 +43,18 @@ class Forkserver:
         self._started: subprocess.Popen[bytes] | None = None
 
     def connect(self) -> socket.socket | None:
-        """A line to it; None while it is being started. Raises OSError where it does not start."""
+        """Return a connection; None while the forkserver starts. Raises OSError if it does not start."""
         if found := self.door.connect():
             return found
         code = self._started.poll() if self._started else 0
         if code:
             raise ChildProcessError(f"it ended with code {code}: {self.last_words()}")
-        if code == 0:  # not started yet; or it found another at the door, which is about to listen or to leave
+        if code == 0:  # not started yet; or it found another one at the endpoint, about to listen or to exit
             self._start()
         return None
 
     def last_words(self) -> str:
-        """What it said last; one that has ended as it should has left nothing."""
+        """Return the last line of its log; a normal exit leaves no log."""
         lines = self.door.log.read_text(errors="replace").splitlines() if self.door.log.exists() else []
         return lines[-1] if lines else "it said nothing"
 
@@ -72,22 +72,22 @@ class Forkserver:
 
 
 class WarmRanks:
-    """Children of the forkserver. Nothing here waits but `end`: `codes` takes in whatever has happened."""
+    """Rank processes forked by the forkserver; only `end` blocks, and `codes` handles pending messages."""
 
     def __init__(self, forkserver: Forkserver, request: RankRequest) -> None:
         self.lost: str | None = None
         self._forkserver, self._request = forkserver, request
         self._deadline = time.monotonic() + START_S
         self._line: socket.socket | None = None
-        self._over = False  # nothing more will be heard
+        self._over = False  # no more messages will come
         self._pids: tuple[int, ...] = ()
-        self._handles: dict[int, int] = {}  # of the ranks that live, as far as was heard
+        self._handles: dict[int, int] = {}  # of the ranks that live, as far as reported
         self._codes: list[int | None] = [None] * len(request.orders)
         self._unanswered: dict[int, float] = {}  # when a rank was first seen to be gone
         self.codes()
 
     def codes(self) -> Sequence[int | None]:
-        """Each rank's exit code, None until it has ended. Raises NoForkserver where there will be no ranks."""
+        """Return each rank's exit code, None until it has ended; raise NoForkserver if there will be no ranks."""
         if None in self._codes:
             self._listen()
             self._miss()
@@ -96,17 +96,17 @@ class WarmRanks:
         return tuple(self._codes)
 
     def pids(self) -> Sequence[int]:
-        """The processes in order of rank; empty until all of them exist."""
+        """Return the process ids in order of rank; empty until all exist."""
         return self._pids
 
     def signal(self, number: int) -> None:
-        """Send a signal to every rank that lives."""
+        """Send a signal to every living rank."""
         for handle in self._handles.values():
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(handle, number)
 
     def end(self) -> Sequence[int]:
-        """Kill what lives and wait until it is gone; the ranks that this concerned."""
+        """Kill living ranks, wait until they are gone, and return their numbers."""
         alive = [rank for rank, code in enumerate(self._codes) if code is None]
         if self._line is None:
             self._over = True
@@ -155,7 +155,7 @@ class WarmRanks:
             self._note(said.rank, said.code)
 
     def _miss(self) -> None:
-        """Note the ranks that are gone and that the forkserver, dead or stuck, does not account for."""
+        """Record ranks that are gone but that the forkserver, dead or stuck, does not report."""
         for rank, handle in [*self._handles.items()]:
             if not _ended(handle):
                 continue
@@ -180,7 +180,7 @@ class WarmRanks:
 
 
 def _ended(handle: int) -> bool:
-    """Whether the process that a handle names has ended."""
+    """Return True if the process that a handle names has ended."""
     look = select.poll()
     look.register(handle, select.POLLIN)
     return bool(look.poll(0))

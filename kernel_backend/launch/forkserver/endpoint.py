@@ -1,4 +1,4 @@
-"""Where a forkserver is found: a socket for its owner alone, and the lock of the one process that opens it."""
+"""Locate a forkserver: a socket for its owner alone, and the lock of the one process that opens it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_BACKLOG = 64  # launchers that may ask while torch is being imported
+_BACKLOG = 64  # launchers that may connect while torch is being imported
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
 class ForkserverEndpoint(NamedTuple):
-    """The files of one forkserver: `KEY.sock`, `KEY.lock` and `KEY.log` in a folder of its user's (0700)."""
+    """Files of one forkserver: `KEY.sock`, `KEY.lock` and `KEY.log` in a folder of its user (0700)."""
 
     folder: Path
     key: str
 
     @classmethod
     def at(cls, home: Path, key: str) -> ForkserverEndpoint:
-        """The door of the forkserver with this key; its folder is made where it is missing."""
+        """Return the endpoint for this key, creating its folder if needed."""
         folder = home / "forkservers"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)
@@ -31,16 +31,16 @@ class ForkserverEndpoint(NamedTuple):
 
     @property
     def address(self) -> Path:
-        """What launchers connect to."""
+        """Return the socket that launchers connect to."""
         return self.folder / f"{self.key}.sock"
 
     @property
     def log(self) -> Path:
-        """The forkserver's own output; it goes when all went well."""
+        """Return the file of the forkserver's own output, removed on a normal exit."""
         return self.folder / f"{self.key}.log"
 
     def connect(self) -> socket.socket | None:
-        """A line to the forkserver; None where none listens. Raises OSError where somebody else's does."""
+        """Connect to the forkserver; None if none listens. Raises OSError if another user's does."""
         line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with _short(self.address) as name:
@@ -55,7 +55,7 @@ class ForkserverEndpoint(NamedTuple):
         return line
 
     def lock(self) -> int | None:
-        """Become this door's one forkserver: a descriptor to keep open, or None where another is."""
+        """Become this endpoint's only forkserver: return a descriptor to keep open, or None if another is."""
         path = self.folder / f"{self.key}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -68,7 +68,7 @@ class ForkserverEndpoint(NamedTuple):
         return None
 
     def listen(self) -> socket.socket:
-        """The socket to accept launchers from; only for the holder of the lock."""
+        """Return the socket to accept launchers from; only for the holder of the lock."""
         self.address.unlink(missing_ok=True)  # of a forkserver that was killed
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with _short(self.address) as name:
@@ -78,14 +78,14 @@ class ForkserverEndpoint(NamedTuple):
         return listener
 
     def remove(self) -> None:
-        """Leave nothing behind; only for the holder of the lock, who ends now."""
+        """Remove all files; only for the holder of the lock, which exits now."""
         for kind in ("sock", "log", "lock"):
             with contextlib.suppress(FileNotFoundError):
                 (self.folder / f"{self.key}.{kind}").unlink()
 
 
 def accept(listener: socket.socket) -> socket.socket | None:
-    """The next launcher's line; None where it is not of our user."""
+    """Accept the next launcher's connection; None if it is of another user."""
     line, _ = listener.accept()
     try:
         _must_be_mine(line)
@@ -96,7 +96,7 @@ def accept(listener: socket.socket) -> socket.socket | None:
 
 
 def _must_be_mine(line: socket.socket) -> None:
-    """Raise PermissionError unless the process at the other end is the same user's."""
+    """Raise PermissionError unless the process at the other end is of the same user."""
     raw = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, uid, _ = _CREDENTIALS.unpack(raw)
     if uid != os.getuid():
@@ -105,7 +105,7 @@ def _must_be_mine(line: socket.socket) -> None:
 
 @contextlib.contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """A name of `path` that fits into a socket's address, however deep its folder lies: 107 bytes are allowed."""
+    """Yield a path that fits into a socket address (at most 107 bytes), however deep its folder is."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"

@@ -1,4 +1,4 @@
-"""What a launcher and a forkserver say to each other: one request, then who was forked, then how each ended."""
+"""Exchange messages between launcher and forkserver: one request, then the forked ranks, then each exit."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import NamedTuple
 
 from kernel_backend.launch.rank_spec import RankRequest, RankSpec
 
-_MAX = 1 << 16  # bytes of a message; a request's text lies in a file of its own, so environments may be larger
+_MAX = 1 << 16  # bytes of a message; a request's text is in a file of its own, so environments may be larger
 _MAX_FILES = 253  # the kernel's limit for one message
 
 
 class Forked(NamedTuple):
-    """The ranks exist. A handle (pidfd) names its process even when the number has become another's."""
+    """Message that the ranks exist; a handle (pidfd) names its process even after its pid is reused."""
 
     pids: tuple[int, ...]
     handles: tuple[int, ...]
 
 
 class Ended(NamedTuple):
-    """A rank is gone; a signal is a negative code."""
+    """Message that a rank is gone; a signal is a negative code."""
 
     rank: int
     code: int
@@ -41,7 +41,7 @@ def send_request(line: socket.socket, request: RankRequest) -> None:
 
 
 def receive_request(line: socket.socket) -> RankRequest | None:
-    """The next request, its files open here; None when the launcher has gone. Raises ValueError for anything else."""
+    """Return the next request with its files open here; None if the launcher is gone. Raises ValueError otherwise."""
     try:
         message, files = _receive(line)
     except ConnectionError:
@@ -60,7 +60,7 @@ def receive_request(line: socket.socket) -> RankRequest | None:
 
 
 def send_message(line: socket.socket, said: Forked | Ended) -> None:
-    """Say something to a launcher; one that has gone misses it."""
+    """Send a message to a launcher; ignored if it is gone."""
     handles = said.handles if isinstance(said, Forked) else ()
     text = {"pids": said.pids} if isinstance(said, Forked) else said._asdict()
     with contextlib.suppress(OSError):
@@ -68,7 +68,7 @@ def send_message(line: socket.socket, said: Forked | Ended) -> None:
 
 
 def receive_messages(line: socket.socket) -> Forked | Ended | None:
-    """What the forkserver said next; None when it is gone. Raises BlockingIOError when it has said nothing new."""
+    """Return the forkserver's next message; None if it is gone. Raises BlockingIOError if there is none yet."""
     try:
         message, handles = _receive(line, socket.MSG_DONTWAIT)
     except ConnectionError:
@@ -80,7 +80,7 @@ def receive_messages(line: socket.socket) -> Forked | Ended | None:
 
 
 def hung_up(line: socket.socket) -> bool:
-    """Whether the other end is closed and everything that it said is read."""
+    """Return True if the other end is closed and all its messages are read."""
     try:
         return not line.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""The forkserver's loop: forks ranks for launchers, reaps them, and kills those of a launcher that has gone."""
+"""Run the forkserver's loop: fork ranks for launchers, reap them, and kill those of a lost launcher."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kernel_backend.launch.forkserver import protocol
 from kernel_backend.launch.forkserver.endpoint import accept
 from kernel_backend.launch.rank_spec import RankRequest
 
-TICK_S = 5.0  # between looks at whether it is still wanted
+TICK_S = 5.0  # between checks whether it is still needed
 
 
 class ForkedRank(NamedTuple):
-    """What a forked process is to be: one of the ranks that were asked for."""
+    """Role of a forked process: one of the requested ranks."""
 
     rank: int
     request: RankRequest
@@ -32,19 +32,22 @@ class _Child(NamedTuple):
 
 
 class ForkserverLoop:
-    """One thread and no signals: every launcher is a line, every child a handle (pidfd), and one call waits for all."""
+    """Single-threaded event loop: launchers are sockets, children are handles (pidfd), no signals are used."""
 
     def __init__(self, listener: socket.socket, idle_s: float) -> None:
         self._listener, self._idle_s = listener, idle_s
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
         self._launchers: set[socket.socket] = set()
-        self._gone: set[socket.socket] = set()  # launchers that have hung up and whose ranks are being killed
+        self._gone: set[socket.socket] = set()  # launchers that have disconnected and whose ranks are being killed
         self._children: dict[int, _Child] = {}  # by handle
         self._used = time.monotonic()
 
     def serve(self, wanted: Callable[[], bool]) -> ForkedRank | None:
-        """None when no rank has lived for the idle time, or none lives and `wanted` says no. In a fork: who it is."""
+        """Serve until no rank has lived for the idle time, or none lives and `wanted` returns False.
+
+        Returns None then; in a fork, returns the rank to become.
+        """
         while self._children or (time.monotonic() - self._used < self._idle_s and wanted()):
             for ready, _ in self._selector.select(min(TICK_S, self._idle_s)):
                 mine: ForkedRank | None = ready.data(ready.fileobj)
@@ -67,14 +70,14 @@ class ForkserverLoop:
         if request is None:
             self._part(launcher)
             return None
-        # A launcher that was killed while torch was being imported wants nothing any more.
+        # A launcher killed while torch was being imported needs no ranks any more.
         mine = None if protocol.hung_up(launcher) else self._fork(launcher, request)
         if mine is None:
             request.close()
         return mine
 
     def _fork(self, launcher: socket.socket, request: RankRequest) -> ForkedRank | None:
-        """Fork a child a rank. In the child: which one it is, with nothing of the forkserver open."""
+        """Fork a child per rank; return the rank in the child, where all files of the forkserver are closed."""
         forked: dict[int, int] = {}
         for rank in range(len(request.orders)):
             try:
@@ -109,7 +112,7 @@ class ForkserverLoop:
         self._close_if_done(child.launcher)
 
     def _part(self, launcher: socket.socket) -> None:
-        """A launcher is gone: its ranks go too, and then its line."""
+        """Kill the ranks of a lost launcher, then close its connection."""
         self._selector.unregister(launcher)
         self._launchers.remove(launcher)
         self._gone.add(launcher)
@@ -125,7 +128,7 @@ class ForkserverLoop:
 
 
 def _fork() -> tuple[int, int]:
-    """A child's number and handle; (0, 0) in the child. Raises OSError where there can be none."""
+    """Fork; return the child's pid and handle, or (0, 0) in the child. Raises OSError if that fails."""
     pid = os.fork()
     if pid == 0:
         return 0, 0

@@ -1,1 +1,1 @@
-"""What a launcher sees of its ranks while they run: whether they get on, where they stand, what their logs say."""
+"""Monitor ranks while they run: progress, hangs, stacks and log patterns."""

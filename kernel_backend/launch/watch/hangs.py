@@ -1,4 +1,4 @@
-"""When a gang hangs, and which rank is to blame: plain functions of how far each rank is and where it stands."""
+"""Detect a hung gang and the rank to blame from each rank's progress and stacks: pure functions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WHERE: dict[Phase, str] = {
 
 
 class RankState(NamedTuple):
-    """A living rank: its newest tick, how long ago that was, and what it wrote of its stacks (nothing: no answer)."""
+    """State of a living rank: its newest tick, the seconds since then, and its stacks (empty: no answer)."""
 
     tick: Tick
     idle: float
@@ -33,18 +33,18 @@ class RankState(NamedTuple):
 
 
 def overdue(standings: Mapping[int, RankState], hang_timeout: float) -> bool:
-    """Whether one of these living ranks has made no progress for too long.
+    """Return True if one of these living ranks has made no progress for too long.
 
-    Ranks wait for each other: while one is at something slow, such as a checkpoint, all may take as long as it may.
+    Ranks wait for each other: while one is in a slow phase, such as a checkpoint, all get that phase's limit.
     """
     longest = max((limit(standing.tick.phase, hang_timeout) for standing in standings.values()), default=0.0)
     return any(standing.idle > longest for standing in standings.values())
 
 
 def hang(standings: Mapping[int, RankState], sources: Sources, line: Callable[[str, int], str], at: float) -> Failure:
-    """The failure of a gang that hangs, with the stacks of all its ranks, those of the one to blame first.
+    """Return the failure of a hung gang, with the stacks of all its ranks, the blamed one's first.
 
-    `line` gives the text of a file's line.
+    `line` returns the text of a file's line.
     """
     rank = blamed(standings)
     standing = standings[rank]
@@ -63,10 +63,10 @@ def hang(standings: Mapping[int, RankState], sources: Sources, line: Callable[[s
 
 
 def blamed(standings: Mapping[int, RankState]) -> int:
-    """The rank that keeps the others waiting.
+    """Return the rank that keeps the others waiting.
 
-    It is one that does not answer (a stopped process, a dead disk), else one that answers and does not wait for its
-    peers, else one that waits where the others never come by, else the one that is least far.
+    It is one that does not answer (a stopped process, a dead disk); else one that answers and does not wait for its
+    peers; else one that waits at a point that the others never reach; else the one that is least far.
     """
     longest = max(standing.idle for standing in standings.values())
     still = {rank: standing for rank, standing in standings.items() if standing.idle > longest / 2}

@@ -1,4 +1,4 @@
-"""The launcher's eye on its ranks' logs: the first line of each that a policy asks for."""
+"""Search ranks' logs for the first line of each that matches a policy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.experiment import LogPolicy
 from kernel_backend.model.reports import LogMatch
 
-PIECE = 256 * 1024  # bytes of a log in one look
-BEHIND = 4 * 2**20  # a log that runs ahead by more loses what lies between: its end says most
+PIECE = 256 * 1024  # bytes of a log read at once
+BEHIND = 4 * 2**20  # a log that grows further ahead is skipped up to here: its end matters most
 LONGEST = 2000  # bytes of a line that are searched: a pattern may take long on more
 SHOWN = 200  # characters of a line in a record
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class LogWatch:
-    """Follows the logs of a gang's ranks, a bounded piece at a time."""
+    """Reader that follows the logs of a gang's ranks, a bounded piece at a time."""
 
     def __init__(self, folder: AttemptFolder, ranks: int, policies: Sequence[LogPolicy]) -> None:
         self._patterns = list(_compiled(policies))
@@ -28,12 +28,12 @@ class LogWatch:
         self._found: dict[tuple[int, str], LogMatch] = {}
 
     def look(self) -> None:
-        """Search what has been written since the last look."""
+        """Search the lines written since the last call."""
         for rank, lines in self._lines.items():
             self._search(rank, lines.new(PIECE))
 
     def finish(self) -> tuple[LogMatch, ...]:
-        """The ranks have ended: search the rest. Every match, of a policy and a rank the first."""
+        """Search the rest after the ranks have ended; return the first match per policy and rank."""
         for rank, lines in self._lines.items():
             self._search(rank, lines.new(BEHIND))
             self._search(rank, lines.rest())
@@ -48,7 +48,7 @@ class LogWatch:
 
 
 class _Lines:
-    """A log, read on line by line; what has no end of line yet waits for it."""
+    """Log read incrementally by line; an incomplete line waits for its end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -56,14 +56,14 @@ class _Lines:
         self._begun = b""
 
     def new(self, most: int) -> Iterator[str]:
-        """The lines within the next `most` bytes."""
-        # A progress bar ends its lines by going back to their beginning.
+        """Return the lines within the next `most` bytes."""
+        # A progress bar ends its lines with a carriage return.
         *lines, begun = (self._begun + self._read(most)).replace(b"\r", b"\n").split(b"\n")
         self._begun = begun[:LONGEST]
         return (_text(line) for line in lines)
 
     def rest(self) -> Iterator[str]:
-        """The line that was begun and will not be ended."""
+        """Return the last line, which has no end."""
         return iter([_text(self._begun)])
 
     def _read(self, most: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The launcher's eye on its ranks' progress: who stands still, and where."""
+"""Track the progress of ranks from the launcher, and find those that stand still."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from kernel_backend.launch.watch.hangs import RankState, hang, overdue
 from kernel_backend.model.launch.progress import BEGINNING, Tick, limit
 from kernel_backend.model.trial import Failure
 
-AWAKE_S = 1.0  # more than that between two looks: the launcher itself stood still, and its ranks perhaps with it
-ANSWER_S = 2.0  # what ranks get to write their stacks
+AWAKE_S = 1.0  # a longer gap between two polls: the launcher itself stood still, and its ranks perhaps with it
+ANSWER_S = 2.0  # time for ranks to write their stacks
 QUIET_S = 0.2  # a rank that has written none of them for so long is done
 
 
 class Watch:
-    """How long each rank of a gang has made no progress, by looks at short intervals.
+    """Timer for how long each rank of a gang has made no progress, polled at short intervals.
 
-    Only time counts in which the launcher looked: a machine that slept, or a gang that was stopped as a whole, did not
-    hang.
+    Only time during which the launcher polled counts: a machine that slept, or a gang that was stopped as a whole, did
+    not hang.
     """
 
     def __init__(self, folder: AttemptFolder, ranks: int, hang_timeout: float) -> None:
@@ -30,7 +30,7 @@ class Watch:
         self._looked: float | None = None
 
     def look(self, now: float) -> None:
-        """See who has moved since the last look."""
+        """Check which ranks have moved since the last call."""
         passed = min(now - self._looked, AWAKE_S) if self._looked is not None else 0.0
         self._looked = now
         ticks = {rank: self._folder.tick(rank) for rank in self._ticks}
@@ -41,30 +41,30 @@ class Watch:
         self._idle = {rank: 0.0 if rank in anew else idle + passed for rank, idle in self._idle.items()}
 
     def standings(self, alive: Collection[int]) -> dict[int, RankState]:
-        """Where the ranks that live stand, but for those that cannot tell."""
+        """Return the states of the living ranks that report any."""
         return {rank: RankState(tick, self._idle[rank]) for rank, tick in self._ticks.items() if rank in alive and tick}
 
     def overdue(self, alive: Collection[int]) -> bool:
-        """Whether one of the ranks that live hangs."""
+        """Return True if one of the living ranks hangs."""
         return overdue(self.standings(alive), self._timeout)
 
     def steps(self) -> dict[int, int | None]:
-        """The step that each rank is about at this moment, or was when it ended."""
+        """Return each rank's current step, or its last one if it has ended."""
         ticks = {rank: self._folder.tick(rank) for rank in self._ticks}
         return {rank: tick.about if tick else None for rank, tick in ticks.items()}
 
     def through(self) -> bool:
-        """Whether all ranks were through with their steps, at this moment or when they ended."""
+        """Return True if all ranks have completed their steps, also if they have ended since."""
         ticks = [self._folder.tick(rank) for rank in self._ticks]
         return all(tick is not None and tick.phase == "finishing" for tick in ticks)
 
     def preparing(self, rank: int) -> bool:
-        """Whether a rank was within `prepare`, or waited for it, at this moment or when it ended."""
+        """Return True if a rank is, or ended, within `prepare` or waiting for it."""
         tick = self._folder.tick(rank)
         return tick is not None and tick.phase == "preparing"
 
     def describe(self, alive: Collection[int], show_stacks: Callable[[Collection[int]], None]) -> Failure:
-        """The failure of the gang that hangs; `show_stacks` has ranks write where they stand."""
+        """Return the failure of the hung gang; `show_stacks` makes ranks write their stacks."""
         standings = self.standings(alive)
         # A rank that has not begun to tick cannot answer yet: the signal would end it.
         able = [rank for rank, standing in standings.items() if standing.tick.number]

@@ -1,4 +1,4 @@
-"""Stacks as ranks write them on demand, read: who waits for its peers, and where the others stand. Plain functions."""
+"""Parse the stacks that ranks write on demand, to find ranks that wait for peers: pure functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIBRARIES = ("/site-packages/", "/lib/python3", "/kernel_backend/")
 
 
 def main_stack(text: str) -> list[Call]:
-    """The main thread's stack in what a rank wrote, innermost call first; empty where it wrote none."""
+    """Return the main thread's stack, innermost call first; empty if the rank wrote none."""
     named = _MAIN.search(text)
     main = int(named[1], 16) if named else None
     found: list[Call] = []
@@ -26,14 +26,14 @@ def main_stack(text: str) -> list[Call]:
     for line in text.splitlines():
         if thread := _THREAD.match(line):
             here = main is None or int(thread[1], 16) == main
-            found = [] if here else found  # an older dump of it counts no more
+            found = [] if here else found  # discard an older dump of it
         elif here and (call := _CALL.match(line)):
             found.append(Call(call[1], int(call[2]), call[3]))
     return found
 
 
 def waits_for_peers(stack: Sequence[Call]) -> bool:
-    """Whether a rank with this stack talks to the others, and is not in code of the user's that it was led to."""
+    """Return True if a rank with this stack is communicating, and not in user code called from there."""
     if stack and stack[0].file.endswith(_SUMS):
         return True
     for call in stack:
@@ -45,12 +45,12 @@ def waits_for_peers(stack: Sequence[Call]) -> bool:
 
 
 def in_step_with_others(stack: Sequence[Call]) -> bool:
-    """Whether a rank that waits for its peers does so at a place of ours, where every rank comes by."""
+    """Return True if a rank that waits for its peers does so in our own code, which every rank reaches."""
     return any(call.file.endswith((_RANKS, _SUMS)) for call in stack)
 
 
 def shortened(text: str, most: int) -> str:
-    """The stacks without the line that is for us, at most so many characters: the last threads, whole lines."""
+    """Return at most `most` characters of the stacks: the last threads, whole lines, without our marker line."""
     text = _MAIN.sub("", text, count=1).strip()
     if len(text) <= most:
         return text

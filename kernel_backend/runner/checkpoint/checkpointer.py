@@ -1,4 +1,4 @@
-"""How the ranks of a training save its checkpoints together while it goes on, and choose the one to begin from."""
+"""Save checkpoints from all ranks while training goes on, and choose the one to resume from."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 LAST_WORDS_S = 20.0  # what a checkpoint under way gets when its rank must end
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-RETRY = RetryPolicy((3.0,), tries=5)  # of what has no second chance: the last checkpoint, the one to begin from
+RETRY = RetryPolicy((3.0,), tries=5)  # for what has no second chance: the final save and the resume
 
 
 class Position(NamedTuple):
-    """Where a training stands.
+    """Position of a training.
 
-    `metrics` are those of a validation at this step, `facts` is whatever JSON the loop wants back.
+    `metrics` are those of a validation at this step. `facts` is any JSON that the loop needs on resume.
     """
 
     step: int
@@ -42,7 +42,7 @@ class Position(NamedTuple):
 
 
 class PendingCheckpoint(NamedTuple):
-    """A checkpoint that is being copied."""
+    """Checkpoint whose tensors are still being copied to the host."""
 
     moment: Position
     state: dict[str, Any]
@@ -52,12 +52,12 @@ class PendingCheckpoint(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """The size of all its tensors."""
+        """Return the size of all its tensors."""
         return sum(tensor.nbytes for tensors in self.copying.copies.values() for tensor in tensors.values())
 
 
 class Checkpointer:
-    """Saves and restores one training; `save`, `finish` and `restore` are called by all ranks at the same step."""
+    """Checkpointer for one training; all ranks call `save`, `finish` and `restore` at the same step."""
 
     def __init__(
         self,
@@ -70,40 +70,43 @@ class Checkpointer:
         copy: HostCopy,
         eager: bool,
     ) -> None:
-        """`eager` copies nothing lazily."""
+        """Set up the checkpointer; with `eager` no copy is lazy."""
         self._job, self._ranks, self._spool, self._home = job, ranks, spool, home
         self._contents, self._numerics = contents, dict(numerics)
         self._copy, self._eager = copy, eager
         self._writer = Background("checkpoint")
         self._draft: PendingCheckpoint | None = None
-        self._newest: str | None = None  # the newest that is known to be whole
+        self._newest: str | None = None  # the newest that was committed or restored
         self._fenced: Fenced | None = None  # a later attempt has begun: this one is to end
         self._missed = 0  # checkpoints in a row that could not be written
-        self._proved = False  # a lazy copy of this training has turned out true
+        self._proved = False  # a lazy copy of this training was consistent at least once
         self.cost = Cost()
-        self.owed = False  # a copy had to be thrown away: the next step's is wanted
+        self.owed = False  # a torn copy was discarded: save again at the next step
 
     @property
     def busy(self) -> bool:
-        """Whether the newest checkpoint is still on its way to the disk."""
+        """Return True while the newest checkpoint is still being copied or written."""
         return self._draft is not None or self._writer.busy
 
     def check(self) -> None:
-        """Raise DaylightError at once where a state has something in it that a checkpoint cannot hold."""
+        """Raise DaylightError at once if a state contains a value that a checkpoint cannot hold."""
         self._contents.check()
 
     def save(self, moment: Position) -> None:
-        """Begin a checkpoint of this moment. Training may go on; `settle` before anything changes."""
+        """Begin a checkpoint of this position.
+
+        Training may go on. Call `settle` before anything that a checkpoint holds changes.
+        """
         stalled = Stopwatch()
         with stalled:
             everyones = self._contents.gather()
         if self._ranks.rank == 0:
-            # Until a lazy copy has turned out true, the best model so far is not left to one.
+            # Until a lazy copy has proved consistent, the best model so far is copied eagerly.
             lazily = not self._eager and (self._proved or not moment.metrics)
             self._begin_if_it_can(moment, everyones, stalled, lazily)
 
     def settle(self) -> None:
-        """Call this before weights, optimizer or anything else that a checkpoint holds is changed."""
+        """Wait for a pending copy; call before weights, optimizer or other checkpointed state change."""
         if self._fenced is not None:
             raise self._fenced
         draft, self._draft = self._draft, None
@@ -120,9 +123,9 @@ class Checkpointer:
             self._spool.say(Note(text="the model's forward pass changes its weights: checkpoints are copied at once"))
 
     def finish(self, moment: Position) -> None:
-        """Commit a checkpoint of this moment, before training ends or stops; all ranks know then that it is in place.
+        """Commit a final checkpoint before training ends or stops; no rank returns before it is committed.
 
-        Raises CheckpointFailed where it cannot be written, after some tries: work that is lost is not done.
+        Raises CheckpointFailed if it cannot be written after several tries, as the work would be lost.
         """
         everyones = self._contents.gather()
         if self._ranks.rank == 0:
@@ -134,19 +137,19 @@ class Checkpointer:
                 self._write_at_last(draft)
             finally:
                 draft.copying.done()
-        self._ranks.barrier()  # nobody goes on, and so nobody exits, before the manifest is in place
+        self._ranks.barrier()  # no rank goes on, and so none exits, before the manifest is committed
 
     def close(self) -> None:
-        """Let a checkpoint that is under way come to its end, where that takes no longer than some seconds."""
+        """Wait some seconds for a pending checkpoint, then give up."""
         with contextlib.suppress(Exception):  # this rank ends by an error already
             self.settle()
             self._writer.wait(LAST_WORDS_S)
 
     def restore(self) -> Manifest | None:
-        """Bring back the pinned checkpoint, or the one before where it is damaged; None where training begins anew.
+        """Restore the pinned checkpoint, or an earlier one if it is damaged; return None for a fresh start.
 
-        One of step 0 has the weights of another trial, with which training begins anew, too. Raises PlaceUnavailable
-        where the checkpoints cannot be reached, after some tries.
+        A checkpoint of step 0 holds the weights of another trial: they are loaded, and None is returned. Raises
+        PlaceUnavailable if the checkpoints cannot be reached after several tries.
         """
         chosen = self._choose_patiently() if self._ranks.rank == 0 else None
         manifest: Manifest | None = self._ranks.broadcast_object(chosen)
@@ -167,10 +170,10 @@ class Checkpointer:
 
     def _begin_if_it_can(self, moment: Position, everyones: PerRankState, stalled: Stopwatch, lazily: bool) -> None:
         if self._missed and self._writer.busy:
-            return  # a store that does not answer must not make training wait for it again and again
-        if not moment.metrics:  # one that may be the best so far has the second set of memory
+            return  # a storage that hangs must not stall training again and again
+        if not moment.metrics:  # a checkpoint that may be the best so far takes the second buffer set
             with stalled:
-                self._writer.wait()  # so that a kill costs no more than one interval and what is under way
+                self._writer.wait()  # so that a kill costs at most one interval and the checkpoint being written
         try:
             self._begin(moment, everyones, stalled, lazily)
         except MemoryError as error:
@@ -185,12 +188,12 @@ class Checkpointer:
         self.owed = False
 
     def _write(self, draft: PendingCheckpoint) -> None:
-        """Write, commit and prune; whatever goes wrong costs a checkpoint and never the training."""
+        """Write, commit and prune in the background; an error costs a checkpoint, never the training."""
         try:
             self._try_to_write(draft)
         except Fenced as fenced:
             self._fenced = fenced
-        except Exception as error:  # stores have errors of their own
+        except Exception as error:  # storage backends raise their own classes
             self._discard(draft)
             self._miss(draft.moment, error)
         finally:
@@ -198,7 +201,7 @@ class Checkpointer:
 
     def _miss(self, moment: Position, error: Exception) -> None:
         self._missed += 1
-        if self._missed == 1:  # one word for all of them: a disk that is full stays so for long
+        if self._missed == 1:  # warn once: a full disk stays full for long
             text = f"checkpoint at step {moment.step} could not be written: {_said(error)}; training goes on"
             self._spool.say(Note(level="warning", text=text))
 
@@ -231,13 +234,13 @@ class Checkpointer:
         self._commit(draft, written, time.monotonic() - began)
 
     def _must_be_newest(self) -> None:
-        """Raise Fenced where a later attempt of this trial has begun: nothing here is this one's to change any more."""
+        """Raise Fenced if a later attempt of this trial has started: this one may change nothing any more."""
         claimed = self._home.claimed()
         if claimed > self._job.attempt:
             raise Fenced(f"attempt {self._job.id} was followed by attempt {claimed}: it ends here")
 
     def _must_have_room(self, needed: int) -> None:
-        """Raise OSError where the disk has no room for so many bytes, even without what may be deleted."""
+        """Raise OSError if the disk lacks this many bytes even after pruning."""
         if self._room() <= needed:
             self._prune()
             if self._room() <= needed:
@@ -292,13 +295,16 @@ class Checkpointer:
 
     def _prune(self) -> None:
         config = self._job.config
-        with contextlib.suppress(Exception):  # what stays too long does no harm
+        with contextlib.suppress(Exception):  # an old checkpoint that stays does no harm
             line = [manifest for manifest in self._home.committed() if self._comes_from(manifest)]
             for old in retention.expendable(line, config.keep, config.metric):
                 self._home.discard(old.id)
 
     def _comes_from(self, manifest: Manifest) -> bool:
-        """Whether this training's state comes from that one, and not from one that it went back from."""
+        """Return True if this training's state descends from that checkpoint.
+
+        False for one that it was rolled back from.
+        """
         pinned = self._job.resume_from
         return manifest.attempt == self._job.attempt or (
             pinned is not None and manifest.order <= checkpoint_order(pinned)
@@ -331,7 +337,7 @@ class Checkpointer:
 
 
 def _changes(before: Mapping[str, Value], now: Mapping[str, Value]) -> str:
-    """`lr 0.1 -> 0.08`; empty where all hyperparameters are the same."""
+    """Format changed hyperparameters as `lr 0.1 -> 0.08`; empty if all are the same."""
     both = [(name, before.get(name), now.get(name)) for name in sorted({*before, *now})]
     # NaN is no other value than NaN, and 1 none than 1.0.
     return ", ".join(f"{name} {a} -> {b}" for name, a, b in both if a != b and repr(a) != repr(b))

@@ -1,8 +1,8 @@
-"""What a checkpoint of a training holds, and how it comes back to the last bit.
+"""Collect and restore the full state of a training, bit for bit.
 
-Model, optimizer, schedule, scaler and averaged weights are equal on all ranks. What is each rank's own, the buffers of
-its logical ranks and (with `--rng stream`) its random states, rank 0 gathers; so it alone writes. With derived seeds
-random states follow from seed and step, and the place in the data is the step.
+Model, optimizer, schedule, scaler and averaged weights are equal on all ranks. Rank 0 gathers what differs per rank:
+the buffers of logical ranks and, with `--rng stream`, random states. So rank 0 alone writes. With derived seeds random
+states follow from seed and step, and the position in the data is the step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Read = Callable[[str], bytes]  # the verified bytes of a part
 
 
 class PerRankState(NamedTuple):
-    """What is each rank's own, on rank 0: buffers by logical rank, and random states by rank."""
+    """State that differs per rank, gathered on rank 0: buffers by logical rank, random states by rank."""
 
     buffers: Mapping[int, Mapping[str, Tensor]]
     random: Sequence[Any]
@@ -35,7 +35,7 @@ NOBODYS = PerRankState({}, ())
 
 
 class TrainingContents:
-    """The state of one training, over all of its ranks."""
+    """State of one training over all of its ranks."""
 
     def __init__(
         self,
@@ -45,24 +45,24 @@ class TrainingContents:
         ranks: Ranks,
         seed: int,
     ) -> None:
-        """`streams` are random states, where they do not follow from the seed."""
+        """Set up the parts; `streams` are random states that do not follow from the seed, or None."""
         self._parts, self._logical, self._streams = parts, logical, streams
         self._ranks, self._seed = ranks, seed
 
     def gather(self) -> PerRankState:
-        """What rank 0 cannot know by itself; called by all ranks."""
+        """Gather the per-rank state on rank 0; called by all ranks."""
         random = self._ranks.all_gather_object(self._streams.state_dict()) if self._streams else ()
         return PerRankState(self._logical.gather(self._ranks), random)
 
     def check(self) -> None:
-        """Raise DaylightError with the name of what a checkpoint cannot hold."""
+        """Raise DaylightError naming the first value that a checkpoint cannot hold."""
         _, parts = self.apart(NOBODYS)
         for tensors in [*parts.values(), self._logical.live()]:
             for name, tensor in tensors.items():
                 must_hold(name, tensor)
 
     def apart(self, everyones: PerRankState) -> tuple[dict[str, Any], Parts]:
-        """The whole state as JSON and tensors, these by part; raises DaylightError for what neither can hold."""
+        """Split the state into JSON and tensors by part; raise DaylightError for values that fit neither."""
         state: dict[str, Any] = {}
         parts: dict[str, dict[str, Tensor]] = {}
         for name, part in self._parts.items():
@@ -77,9 +77,9 @@ class TrainingContents:
         return state, {name: tensors for name, tensors in parts.items() if tensors}
 
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
-        """Be in this checkpoint's state again, on this rank; raises CheckpointDamaged.
+        """Restore this checkpoint on this rank; raise CheckpointDamaged if a part is damaged.
 
-        Where it is of `others` hyperparameters, optimizer and schedule keep those that they have.
+        With `others` the checkpoint is of other hyperparameters: optimizer and schedule keep their own.
         """
 
         def tensors(name: str) -> dict[str, Tensor]:
@@ -101,9 +101,9 @@ class TrainingContents:
             self._streams.begin(self._seed, self._ranks.rank, manifest.step)
 
     def load_weights(self, manifest: Manifest, read: Read) -> None:
-        """Give the model the weights of this checkpoint, which has nothing else; raises CheckpointDamaged.
+        """Load the weights of a checkpoint that holds nothing else; raises CheckpointDamaged.
 
-        Raises InvalidDefinition where they are of another model.
+        Raises InvalidDefinition if they are of another model.
         """
         (part,) = manifest.parts
         state = unflatten(manifest.state["model"], decode(read(part.name)))

@@ -1,7 +1,7 @@
-"""The way of a checkpoint to the disk while training goes on: copied beside the next step, written by a thread.
+"""Copy checkpoint tensors to host memory while the next step computes, and write them in a thread.
 
 Between two updates of the weights nothing that a checkpoint holds changes. So the copy may take as long as the next
-forward and backward pass do, and only whoever is about to change something waits for it.
+forward and backward pass, and only code about to change the state waits for it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Memory = dict[tuple[str, str], Tensor]  # by part and name
 
 
 class Cost(NamedTuple):
-    """What the newest checkpoint has cost, in seconds: training stood still, and the disk was busy."""
+    """Cost of the newest checkpoint in seconds: training stalled, and disk busy."""
 
     stall: float = 0.0
     write: float = 0.0
 
 
 class HostCopy:
-    """Memory of the host for the tensors of one training, made once and used again for every checkpoint.
+    """Host buffers for the tensors of one training, allocated once and reused by every checkpoint.
 
-    There are two sets of it, the second made only where a copy is wanted while the one before is still being written.
+    There are two sets. The second is allocated only if a copy begins while the previous one is still being written.
     """
 
     SETS = 2
@@ -42,9 +42,9 @@ class HostCopy:
         self._side = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def begin(self, parts: Parts, lazily: bool) -> Copying:
-        """Start to copy, once there is memory for it; not `lazily` returns when all is there.
+        """Start copying once a buffer set is free; unless `lazily`, return when all is copied.
 
-        Raises MemoryError where the host has none left.
+        Raises MemoryError if the host has no memory left.
         """
         memory = self._free.get()
         try:
@@ -76,23 +76,23 @@ def _of(memory: Memory, part: str, name: str, tensor: Tensor) -> Tensor:
 
 
 class Copying:
-    """A copy on its way. Its memory is its own until `done`."""
+    """Copy in progress, which owns its buffers until `done`."""
 
     def __init__(self, copies: Parts, pairs: list[tuple[Tensor, Tensor]], done: Callable[[], None]) -> None:
         self.copies, self.done = copies, done
         self._pairs = pairs
-        # Whoever writes to a tensor in place counts its version up.
+        # Every in-place write to a tensor increments its version.
         self._versions = [source._version for source, _ in pairs]
         self._future: Future[None] | None = None
         self._event: torch.cuda.Event | None = None
 
     def now(self) -> None:
-        """Copy all of it at once: what happens to the sources from then on is of no matter."""
+        """Copy everything at once; later changes to the sources do not matter."""
         self._copy()
         self._pairs, self._versions = [], []
 
     def in_thread(self) -> None:
-        """Copy beside the training: torch lets go of the interpreter while it copies."""
+        """Copy in a thread next to the training; torch releases the interpreter lock while it copies."""
         pool = ThreadPoolExecutor(1, thread_name_prefix="copy")
         self._future = pool.submit(self._copy)
         pool.shutdown(wait=False)
@@ -103,7 +103,7 @@ class Copying:
                 target.copy_(source)
 
     def on_stream(self, side: torch.cuda.Stream) -> None:
-        """Copy on a stream of its own, after what is queued by now, into pinned memory."""
+        """Copy to pinned memory on a separate CUDA stream, after all work queued so far."""
         side.wait_stream(torch.cuda.current_stream())
         with torch.no_grad(), torch.cuda.stream(side):
             for source, target in self._pairs:
@@ -111,7 +111,7 @@ class Copying:
             self._event = side.record_event()
 
     def join(self) -> bool:
-        """From now on the sources may change. Whether the copy is the state of the moment at which it was begun."""
+        """Wait until the sources may change; return True if no source changed since the copy began."""
         if self._future is not None:
             self._future.result()
         if self._event is not None:
@@ -119,13 +119,13 @@ class Copying:
         return all(source._version == version for (source, _), version in zip(self._pairs, self._versions, strict=True))
 
     def arrived(self) -> None:
-        """Return when every byte is in the host's memory; may be called by another thread."""
+        """Wait until every byte is in host memory; may be called from another thread."""
         if self._event is not None:
             self._event.synchronize()
 
 
 class Background:
-    """Work that a thread does, one thing after the other."""
+    """Single worker thread that runs submitted work in order."""
 
     def __init__(self, name: str) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
@@ -133,21 +133,21 @@ class Background:
 
     @property
     def busy(self) -> bool:
-        """Whether it is still at it."""
+        """Return True while the newest work is unfinished."""
         return self._newest is not None and not self._newest.done()
 
     def begin(self, work: Callable[[], None]) -> None:
-        """Have this done, after what it was given before. `work` sees to its own errors."""
+        """Queue work after all earlier work; `work` handles its own errors."""
         self._newest = self._pool.submit(work)
 
     def wait(self, seconds: float | None = None) -> None:
-        """Return when all is done; raises what the newest work raised, and TimeoutError."""
+        """Wait for all work; raise what the newest work raised, or TimeoutError."""
         if self._newest is not None:
             self._newest.result(seconds)
 
 
 class Stopwatch:
-    """Adds up the time between entering and leaving it."""
+    """Timer that sums the seconds spent inside its `with` blocks."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -1,4 +1,4 @@
-"""The parts of a training that have a state, and how it goes into a checkpoint and comes back to the last bit."""
+"""Wrap model, optimizer and schedule as checkpoint parts that restore bit for bit."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 
 class Stateful(Protocol):
-    """A part of a training that a checkpoint holds."""
+    """Part of a training that a checkpoint holds."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Its state: tensors, numbers and texts."""
+        """Return the state: tensors, numbers and strings."""
 
     def load_state_dict(self, state: dict[str, Any]) -> Any:
-        """Be in this state again."""
+        """Restore this state."""
 
 
 class Model:
-    """A model as a part of a checkpoint."""
+    """Model as a part of a checkpoint."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
 
     def state_dict(self) -> dict[str, Any]:
-        """Parameters and buffers by name."""
+        """Return parameters and buffers by name."""
         return dict(self._model.state_dict())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Overwrite them; buffers that the first forward pass makes are there, too."""
+        """Overwrite parameters and buffers, including buffers that the first forward pass would create."""
         lay_out_buffers(self._model, state)
         self._model.load_state_dict(state)
 
 
 def lay_out_buffers(model: nn.Module, like: Mapping[str, Tensor]) -> None:
-    """Have memory for the buffers among `like` of which `model` has only the names until its first forward pass."""
+    """Allocate the buffers among `like` that `model` declares but creates only in its first forward pass."""
     for name, tensor in like.items():
         path, _, leaf = name.rpartition(".")
         module = model.get_submodule(path)
@@ -48,19 +48,20 @@ def lay_out_buffers(model: nn.Module, like: Mapping[str, Tensor]) -> None:
 
 
 class Optimizer:
-    """An optimizer as a part of a checkpoint."""
+    """Optimizer as a part of a checkpoint."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._optimizer = optimizer
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of every parameter, and the groups."""
+        """Return the state of every parameter, and the groups."""
         return self._optimizer.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Be as it was saved: torch's own loading casts float32 states of half-precision parameters.
+        """Restore the state exactly as it was saved, which torch's own loading does not.
 
-        It also makes states contiguous, and fused steps walk through memory side by side with the parameter.
+        Torch casts float32 states of half-precision parameters. It also makes states contiguous, though fused steps
+        walk through memory in the parameter's own layout.
         """
         self._optimizer.load_state_dict(state)
         parameters = [each for group in self._optimizer.param_groups for each in group["params"]]
@@ -71,9 +72,9 @@ class Optimizer:
                     self._optimizer.state[parameter][key] = _beside(parameter, saved)
 
     def take_over(self, state: dict[str, Any]) -> None:
-        """Go on with the state of every parameter, but with these groups' own options: learning rate, decay, momentum.
+        """Restore the state of every parameter but keep these groups' own options: learning rate, decay, momentum.
 
-        An optimizer of another kind has no use for that state, and begins with none.
+        An optimizer of another kind cannot use that state, and starts with none.
         """
         own = [_options(group) for group in self._optimizer.param_groups]
         if not self._fits(own, state["param_groups"]):
@@ -102,29 +103,29 @@ _OF_SCHEDULES = {"initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentu
 
 
 class Schedule:
-    """A schedule of the learning rate as a part of a checkpoint."""
+    """Learning rate schedule as a part of a checkpoint."""
 
     def __init__(self, schedule: LRScheduler) -> None:
         self._schedule = schedule
 
     def state_dict(self) -> dict[str, Any]:
-        """All that it keeps but the optimizer, and functions."""
+        """Return all state except the optimizer and functions."""
         return self._schedule.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Be as it was saved."""
+        """Restore the saved state."""
         self._schedule.load_state_dict(state)
 
     def take_over(self, state: dict[str, Any]) -> None:
-        """Come to the same place with hyperparameters of its own, as if it had come there by itself.
+        """Advance to the saved step with this schedule's own hyperparameters.
 
-        One that goes by a metric knows what was best, and begins with the learning rate that it was given.
+        ReduceLROnPlateau restores what it recorded of its metric, and starts at its configured learning rate.
         """
         if isinstance(self._schedule, ReduceLROnPlateau):
             self._schedule.load_state_dict({name: state[name] for name in _HEARD if name in state})
             return
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the optimizer takes no steps meanwhile is as it should be
+            warnings.simplefilter("ignore")  # torch warns that the optimizer takes no steps meanwhile, as intended
             for _ in range(_taken(state)):
                 self._schedule.step()
 
@@ -133,7 +134,7 @@ _HEARD = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")  # what a 
 
 
 def _taken(state: Mapping[str, Any]) -> int:
-    """How many steps a schedule has taken; one that chains others counts none itself."""
+    """Return the number of steps taken; a schedule that chains others has no count of its own."""
     own: int | None = state.get("last_epoch")
     return own if own is not None else max(map(_taken, state["_schedulers"]))
 

@@ -1,4 +1,4 @@
-"""The data of a training: which samples a step trains on, read, drawn and collated the same whoever does it."""
+"""Read, order and collate the samples of each step, the same on any number of ranks and loader workers."""
 
 from kernel_backend.runner.data.batches import Batches
 from kernel_backend.runner.data.shares import Batch, share

@@ -1,8 +1,8 @@
-"""Which samples a step trains on: a function of seed and step, the same at any number of ranks and loader workers.
+"""Select the samples of each step from seed and step alone, at any number of ranks and loader workers.
 
 The order of an epoch is a permutation that follows from (seed, epoch). A global batch is a slice of the order, and a
-rank takes its own slice of the batch. The place in the data is therefore one integer, and going there costs nothing.
-Of a stream, which can only be read from its beginning, every rank reads all and keeps its slices.
+rank takes its own slice of the batch. So the position in the data is one integer, and seeking costs nothing. A stream
+can only be read from its beginning: every rank reads all of it and keeps its slices.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kernel_backend.runner.determinism.random_states import RandomStates
 
 
 def _hush(text: str) -> None:
-    """Tell nobody."""
+    """Ignore the note."""
 
 
 class Batches:
-    """The data of a role, cut into global batches of which this process takes its shares."""
+    """Data of a role, cut into global batches of which this process takes its shares."""
 
     def __init__(
         self,
@@ -40,11 +40,11 @@ class Batches:
         note: Callable[[str], None] = _hush,
         digested: bool = False,
     ) -> None:
-        """`count` logical ranks share each global batch, and this process computes `mine` of them.
+        """Set up batches of which `count` logical ranks share each, and this process computes `mine`.
 
-        `tag` keeps draws of training samples (`sample`) and of validation samples apart. `workers` load ahead (None: as
-        suits the data). `note` is told what a person should know. `digested` asks for digests of the samples that
-        the first epoch is made of.
+        `tag` separates random draws of training samples (`sample`) from those of validation samples. `workers`
+        processes load ahead (None: chosen to suit the data). `note` receives messages for the user. `digested` computes
+        digests of the first epoch's samples.
         """
         cut = BatchSplit(source.batch_size or batch_size, source.drop_last, mine, count)
 
@@ -59,51 +59,51 @@ class Batches:
 
     @property
     def per_epoch(self) -> int | None:
-        """Batches of an epoch; None for a stream of unknown length before its first pass has ended."""
+        """Return the batches per epoch; None for a stream of unknown length before its first pass has ended."""
         return self._data.per_epoch
 
     @property
     def samples_per_epoch(self) -> int | None:
-        """Samples in the batches of an epoch; None where that is not known yet."""
+        """Return the samples in the batches of an epoch; None if not yet known."""
         return self._data.samples_per_epoch
 
     @property
     def is_stream(self) -> bool:
-        """Whether the samples have no index, and can only be read from their beginning."""
+        """Return True if samples have no index and can only be read from the beginning."""
         return isinstance(self._data, Stream)
 
     @property
     def sampled(self) -> str | None:
-        """A digest of what a sampler of the user's draws in the first epoch; None where there is none."""
+        """Return the digest of the indices that a user's sampler draws in the first epoch; None without a sampler."""
         return None if isinstance(self._data, Stream) else self._data.sampled
 
     def steps(self, first: int, until: int | None) -> Iterator[list[Batch]]:
-        """The batches of training from step `first` (counted from 0, over all epochs) to `until`, or without end.
+        """Iterate over training batches from step `first` (from 0, over all epochs) to `until`, or without end.
 
-        Where no worker loads them, the main random generators are left wherever the samples have brought them.
+        Without loader workers the main random generators are left wherever reading the samples has moved them.
         """
         return self._data.steps(first, until)
 
     def in_order(self) -> Iterator[list[Batch]]:
-        """All batches once, unshuffled; each sample draws the same random numbers every time.
+        """Iterate over all batches once, unshuffled; each sample draws the same random numbers every time.
 
-        The main random generators are as if untouched, whether workers load or not.
+        The main random generators stay untouched, with or without loader workers.
         """
         batches = self._data.in_order()
         return RandomStates().apart(batches) if self._data.loading.disturbs else batches
 
     def keep_pairs(self) -> None:
-        """Let no share be one sample alone, where that can be: BatchNorm cannot train on one. Before `steps`."""
+        """Avoid shares of a single sample if possible, as BatchNorm cannot train on one; call before `steps`."""
         self._data.keep_pairs()
 
     def state(self) -> dict[str, Any]:
-        """The place in the data after the batch that came last, as JSON; empty where the step says it all."""
+        """Return the position after the last batch as JSON; empty if the step alone determines it."""
         return self._data.state()
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to the place of an earlier `state`, before `steps`."""
+        """Restore the position of an earlier `state`; call before `steps`."""
         self._data.restore(state)
 
     def close(self) -> None:
-        """End the worker processes."""
+        """Stop the worker processes."""
         self._data.loading.close()

@@ -1,4 +1,4 @@
-"""The batches of a dataset whose samples have an index: any of them is found at once, by its step alone."""
+"""Read batches of a map-style dataset, where the step alone determines the samples."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from kernel_backend.runner.data.shares import Batch, BatchSplit, Share, Step
 from kernel_backend.runner.data.source import Source
 from kernel_backend.runner.data.user_sampler import SampledOrder
 
-Indices = Callable[[int, int], Tensor]  # those of the samples at places from the first number to the second
+Indices = Callable[[int, int], Tensor]  # indices of the samples at positions from the first number to the second
 
 
 class Indexed:
-    """Global batches of which this process takes its shares. Their place is the step, and nothing else."""
+    """Global batches of an indexed dataset, of which this process takes its shares.
+
+    The step alone is the position.
+    """
 
     def __init__(
         self, source: Source, cut: BatchSplit, seed: int, tag: str, loading: Callable[[Any], Loading], digested: bool
     ) -> None:
-        """`digested` asks for digests of the samples of the first epoch."""
+        """Set up the batches; `digested` computes digests of the first epoch's samples."""
         self._digested = digested
         self._sampled = None
         if source.sampler is not None:
@@ -38,24 +41,24 @@ class Indexed:
         self.per_epoch = cut.per_epoch(self._count)
 
     def steps(self, first: int, until: int | None) -> Iterator[list[Batch]]:
-        """The batches of training from step `first` on, over all epochs."""
+        """Iterate over training batches from step `first` on, over all epochs."""
         return self._read(self._planned(first, until))
 
     def in_order(self) -> Iterator[list[Batch]]:
-        """All batches once, unshuffled; those of a sampler as it draws them in the first epoch."""
+        """Iterate over all batches once, unshuffled; with a sampler, in the order of its first epoch."""
         indices = torch.arange if self._sampled is None else _slices(self._sampled.epoch(0))
         return self._read(self._step(0, number, indices) for number in range(self.per_epoch))
 
     def keep_pairs(self) -> None:
-        """From now on no share is one sample alone, where that can be."""
+        """Avoid shares of a single sample from now on, if possible."""
         self._cut = self._cut._replace(pairs=True)
 
     def state(self) -> dict[str, Any]:
-        """Nothing: the step says it all."""
+        """Return an empty state: the step alone determines the position."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Nothing is to be done."""
+        """Do nothing, as there is no state."""
 
     def _read(self, steps: Iterator[Step]) -> Iterator[list[Batch]]:
         return (step.batches(data) for step, data in self.loading.read(steps))

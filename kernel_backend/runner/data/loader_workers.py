@@ -1,4 +1,4 @@
-"""What a loader worker is to its rank: it brings batches and errors, leaves signals to it, and dies with it."""
+"""Set up loader workers: they return batches and errors, ignore signals and die with their rank."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class LoaderWorkerLost(RuntimeError):
-    """A worker process is gone, and what it was to load with it."""
+    """Error for a worker process that died with batches still to load."""
 
     def __init__(self, role: str, pid: int, code: int) -> None:
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
@@ -31,14 +31,14 @@ class LoaderWorkerLost(RuntimeError):
 
 
 class WorkerBatch(NamedTuple):
-    """What a worker sends while files are listened to: what was read, and what it has opened for that."""
+    """Message from a worker while opened files are watched: the data, and the files that reading it opened."""
 
     found: Any
     opened: list[str]
 
 
 class GuardedDataset(Dataset[Any]):
-    """The dataset; of an error in a worker the lines come along, which torch would make a text of."""
+    """Dataset wrapper that returns errors of a worker with their source lines, where torch keeps only text."""
 
     def __init__(self, dataset: Dataset[Any], role: str) -> None:
         self._dataset, self._role, self._sent = dataset, role, False
@@ -56,7 +56,7 @@ class GuardedDataset(Dataset[Any]):
             return carry(error)
 
     def _try_to_send(self, found: Any) -> None:
-        """See that it can travel: torch would lose one that cannot, and its rank would wait for ever."""
+        """Raise InvalidDefinition if the batch cannot be pickled: torch would lose it and the rank would hang."""
         try:
             pickle.dumps(found)
         except Exception as error:
@@ -68,14 +68,14 @@ class GuardedDataset(Dataset[Any]):
 
 
 class WorkerInit(NamedTuple):
-    """What a worker does first: it lives no longer than its rank, and leaves signals to it."""
+    """Initializer of a worker process: it dies with its rank and ignores signals."""
 
-    parent: int | None  # None: somebody else has started it
+    parent: int | None  # None: another process has started it
     users: Callable[[int], None] | None
-    listens_to: opened.Keep | None = None  # which files it is to tell of
+    listens_to: opened.Keep | None = None  # which opened files it reports
 
     def __call__(self, number: int) -> None:
-        """Called by torch in worker `number`."""
+        """Initialize worker `number`; called by torch in that worker."""
         if self.parent is not None:
             die_with(self.parent)
         # An engine may signal every process of an attempt: it means the rank, which needs its workers to the end.
@@ -90,7 +90,7 @@ class WorkerInit(NamedTuple):
 
 @contextlib.contextmanager
 def signals_waiting() -> Iterator[None]:
-    """Signals wait, also those of a worker that is made here, until it has said that it ignores them."""
+    """Block signals, also in workers started here, until each worker ignores them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
@@ -100,7 +100,10 @@ def signals_waiting() -> Iterator[None]:
 
 @contextlib.contextmanager
 def sigchld_kept() -> Iterator[None]:
-    """Torch would raise an error wherever the rank is when a worker dies, in the middle of a checkpoint say."""
+    """Restore the SIGCHLD handler that torch replaces when it starts workers.
+
+    Torch's handler would raise wherever the rank is when a worker dies, such as in the middle of a checkpoint.
+    """
     before = signal.getsignal(signal.SIGCHLD)
     yield
     if threading.current_thread() is threading.main_thread():

@@ -1,4 +1,4 @@
-"""Batches, read here or ahead of time by worker processes: the same bits either way."""
+"""Read batches in this process or ahead of time in worker processes, with identical bits."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ Wanted = TypeVar("Wanted")
 
 
 class Loading:
-    """Reads what is wanted from a dataset, in order. Worker processes live until `close`.
+    """Reader that fetches requested items from a dataset in order; worker processes live until `close`.
 
-    Use it in the thread that lives as long as the process: workers die with the thread that has started them.
+    Use it in a thread that lives as long as the process: workers die with the thread that has started them.
     """
 
     def __init__(self, dataset: Dataset[Any], source: Source, workers: int | None, device: torch.device) -> None:
-        """`workers` as asked for: None leaves the number to the source."""
+        """Set up the reader; `workers` None leaves the number to the source."""
         self._dataset, self._role, self._wishes = dataset, source.role, source.wishes
         self.workers = source.workers(workers)
-        # What a worker sends is in host memory; what the dataset itself gives may be on the device.
+        # Data from a worker is in host memory; data read here may be on the device.
         self._pin = device.type == "cuda" and (self.workers > 0 or source.wishes.pin)
         self._asked = _Requested()
         self._loader: DataLoader[Any] | None = None
@@ -52,11 +52,11 @@ class Loading:
 
     @property
     def disturbs(self) -> bool:
-        """Whether reading seeds the random generators of this process."""
+        """Return True if reading seeds the random generators of this process."""
         return self.workers == 0 and not isinstance(self._dataset, FromTensors)
 
     def read(self, wanted: Iterator[Wanted]) -> Iterator[tuple[Wanted, Any]]:
-        """Each of what is wanted, and what the dataset has for it. An earlier reading is over."""
+        """Iterate over requests, each with the data for it; ends any earlier iteration."""
         if self._reading is not None:
             self._reading.close()
         here = self.workers == 0 and not self._pin
@@ -64,12 +64,12 @@ class Loading:
         return self._reading
 
     def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         if self._reading is not None:
             self._reading.close()
         _end(self._fetched)
         for process in self._processes:
-            process.kill()  # one that is lost in the user's code ignores anything less
+            process.kill()  # a worker stuck in user code ignores anything less
             process.join()
         self._loader = self._fetched = self._reading = None
         self._processes = set()
@@ -87,7 +87,7 @@ class Loading:
                 found = next(fetched)
             except StopIteration:
                 return
-            except Exception as error:  # of many kinds: what a worker has sent is fetched from it
+            except Exception as error:  # of many kinds: unpickling a worker's message can raise anything
                 self._await_the_dying()
                 self._see_that_all_live(error)
                 raise
@@ -99,7 +99,7 @@ class Loading:
             yield self._asked.next(), found
 
     def _await_the_dying(self) -> None:
-        """Give a worker whose pipes are cut some time to be dead: they are closed before it can be reaped."""
+        """Wait until a worker whose pipes were cut is dead: pipes close before the process can be reaped."""
         ended = multiprocessing.connection.wait([process.sentinel for process in self._processes], timeout=DYING_S)
         for process in self._processes:
             if process.sentinel in ended:
@@ -144,7 +144,7 @@ class Loading:
 
 
 class _Requested:
-    """What torch's loader is to fetch next, and what it has been asked for and has not brought yet."""
+    """Queue of requests that torch's loader has taken and not yet returned."""
 
     def begin(self, wanted: Iterator[Any]) -> None:
         self._wanted, self._pending = wanted, deque[Any]()
@@ -165,7 +165,7 @@ def _parent(wishes: LoaderOptions) -> int | None:
 
 
 def _end(fetched: Iterator[Any] | None) -> None:
-    """Have the workers of torch's iterator end as soon as they have fetched what they are at."""
+    """Stop the workers of torch's iterator as soon as they finish their current fetch."""
     shut_down = getattr(fetched, "_shutdown_workers", None)
     if shut_down is not None:
         shut_down()
@@ -180,6 +180,6 @@ _open: weakref.WeakSet[Loading] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Python would wait for ever for workers that ignore its SIGTERM."""
+    """Stop all workers at exit: Python would wait forever for workers that ignore its SIGTERM."""
     for each in list(_open):
         each.close()

@@ -1,4 +1,4 @@
-"""In which order an epoch's samples come: a permutation that follows from seed and epoch, read anywhere at once."""
+"""Compute the sample order of an epoch: a random-access permutation that follows from seed and epoch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ODD = -0x61C8864680B583EB
 
 
 class Permutation:
-    """The permutation of `count` samples in an epoch."""
+    """Permutation of `count` samples in an epoch."""
 
     def __init__(self, seed: int, epoch: int, count: int) -> None:
         value = seeds.mix(seed, "order", epoch)
@@ -24,18 +24,18 @@ class Permutation:
         self._listed = torch.randperm(listed, generator=seeds.generator(value))
 
     def slice(self, start: int, stop: int) -> Tensor:
-        """The samples at places `start` to `stop` (not included), int64."""
+        """Return the sample indices at positions `start` to `stop` (exclusive), int64."""
         if self._scattered is None:
             return self._listed[start:stop]
         return self._scattered.at(torch.arange(start, stop))
 
 
 class LazyPermutation:
-    """A permutation of `count` numbers that holds no list: each place is computed when asked for.
+    """Permutation of `count` numbers computed on demand, without a list in memory.
 
-    A place is a row and a column of a nearly square table. In turn, each is moved on by a hash of the other, which
-    could be undone: a Feistel network (Luby and Rackoff 1988). The few that land beyond `count` go through it again
-    until they do not (Black and Rogaway 2002: Ciphers with arbitrary finite domains).
+    A position is a row and a column of a nearly square table. In turn, each is shifted by a hash of the other, which is
+    invertible: a Feistel network (Luby and Rackoff 1988). The few results beyond `count` go through it again until they
+    are below (Black and Rogaway 2002: Ciphers with arbitrary finite domains).
     """
 
     def __init__(self, value: int, count: int) -> None:
@@ -45,7 +45,7 @@ class LazyPermutation:
         self._keys = [(seeds.mix(value, "factor", each) | 1, seeds.mix(value, "term", each)) for each in range(_ROUNDS)]
 
     def at(self, places: Tensor) -> Tensor:
-        """What stands at these places (int64)."""
+        """Return the numbers at these positions (int64)."""
         found = self._once(places)
         while (outside := found >= self._count).any():
             found[outside] = self._once(found[outside])
@@ -62,7 +62,10 @@ class LazyPermutation:
 
 
 def _hash(numbers: Tensor, key: tuple[int, int]) -> Tensor:
-    """Well mixed numbers; products wrap around at 64 bits. Without the middle line all rounds together were linear."""
+    """Hash numbers; products wrap around at 64 bits.
+
+    The xor in the middle keeps all rounds together from being linear.
+    """
     mixed = numbers.mul(key[0]).add_(key[1])
     mixed.bitwise_xor_(mixed >> 32)
     return mixed.mul_(_ODD).bitwise_right_shift_(24)

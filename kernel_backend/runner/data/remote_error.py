@@ -1,4 +1,4 @@
-"""An error of another process, raised here as if it had happened here: its class, its message, its lines."""
+"""Carry an exception from another process and raise it here with its class, message and source lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class RemoteError(NamedTuple):
-    """An exception that can travel between processes. Tracebacks do not pickle, and not all exceptions do."""
+    """Exception in a form that travels between processes, as tracebacks and some exceptions do not pickle."""
 
     pickled: bytes | None
     name: str
@@ -21,7 +21,7 @@ class RemoteError(NamedTuple):
     suppressed: bool
 
     def restored(self) -> BaseException:
-        """The exception, with a traceback that leads to the lines where it was raised."""
+        """Return the exception with a traceback that leads to the lines where it was raised."""
         error = self._unpickled()
         error.__cause__ = self.cause.restored() if self.cause else None
         error.__context__ = self.context.restored() if self.context else None
@@ -31,17 +31,17 @@ class RemoteError(NamedTuple):
     def _unpickled(self) -> BaseException:
         try:
             error = pickle.loads(self.pickled) if self.pickled else None
-        except Exception:  # its class asks for other arguments than it hands on
+        except Exception:  # its constructor takes other arguments than it passes to Exception
             error = None
         if isinstance(error, BaseException):
             return error
-        # A class of the same name, for whoever reads it or looks for it by name.
+        # A class of the same name, as users and `failure` identify errors by name.
         substitute: BaseException = type(self.name, (RuntimeError,), {})(self.text)
         return substitute
 
 
 def carry(error: BaseException) -> RemoteError:
-    """The exception, ready to travel."""
+    """Convert an exception into a form that can travel."""
     return RemoteError(
         pickled=_pickled(error),
         name=type(error).__name__,
@@ -75,7 +75,7 @@ def _traceback(lines: list[tuple[str, int, str]]) -> TracebackType | None:
 
 
 def _frame(file: str, function: str) -> FrameType:
-    """A frame that says it belongs to this function of this file."""
+    """Return a frame that claims to belong to this function of this file."""
     found: dict[str, FrameType] = {}
     code = compile("found['frame'] = getframe()", file, "exec").replace(co_name=function)
     exec(code, {"found": found, "getframe": sys._getframe})

@@ -1,8 +1,8 @@
-"""Digests of samples: what a loader delivers, told apart by content alone, whatever the order it comes in.
+"""Compute digests of samples, which depend on content alone and not on the order of loading.
 
-A sample is walked through before it is collated. Each number, text or tensor in it becomes some bytes that begin with
-its kind (of a tensor the xxh3-64 of its memory stands for the values), what holds others begins with how many, and the
-xxh3-64 of all of them is the sample's digest. Digests of many samples are added up modulo 2**64.
+A sample is traversed before it is collated. Each number, string or tensor becomes bytes that begin with its kind (for a
+tensor the xxh3-64 of its memory stands for the values). A container begins with its length. The xxh3-64 of all these
+bytes is the sample's digest. Digests of many samples are added modulo 2**64.
 """
 
 from __future__ import annotations
@@ -26,20 +26,23 @@ _DTYPE = attrgetter("dtype")
 
 
 class SampleDigests(NamedTuple):
-    """What some samples were."""
+    """Combined digest of a number of samples."""
 
     samples: int = 0
-    digest: int = 0  # the sum of theirs, modulo 2**64
-    uncovered: int = 0  # samples of which there is no digest
+    digest: int = 0  # sum of the samples' digests, modulo 2**64
+    uncovered: int = 0  # samples without a digest
 
     def and_(self, other: SampleDigests) -> SampleDigests:
-        """What these and those were."""
+        """Return the combination of both."""
         digest = (self.digest + other.digest) % MODULUS
         return SampleDigests(self.samples + other.samples, digest, self.uncovered + other.uncovered)
 
 
 def see(samples: Sequence[Any]) -> SampleDigests:
-    """What these samples are. Draws no random number; copies no tensor that is contiguous and on the host."""
+    """Compute the combined digest of these samples.
+
+    Draws no random numbers, and copies no tensor that is contiguous and on the host.
+    """
     digest = uncovered = 0
     for sample in samples:
         found = sample_digest(sample)
@@ -51,11 +54,11 @@ def see(samples: Sequence[Any]) -> SampleDigests:
 
 
 def see_rows(tensors: Sequence[Tensor]) -> SampleDigests:
-    """What the samples are whose values are rows of these tensors: as `see` says of tuples of rows, much faster."""
+    """Compute the digest of samples stored as rows of tensors: equal to `see` on tuples of rows, much faster."""
     count = len(tensors[0])
     try:
         columns = [_of_rows(tensor) for tensor in tensors]
-    except Exception:  # of a kind that no memory can be read of
+    except Exception:  # of a kind whose memory cannot be read
         return SampleDigests(count, 0, count)
     first, *others = columns
     first = [_holds(b"(", len(columns)) + word for word in first]
@@ -64,7 +67,7 @@ def see_rows(tensors: Sequence[Tensor]) -> SampleDigests:
 
 
 def are_rows(samples: Sequence[Any]) -> bool:
-    """Whether these are tuples of tensors, alike, so that what `default_collate` makes of them has them as rows."""
+    """Return True if the samples are tuples of like tensors, so that `default_collate` stacks them as rows."""
     if set(map(type, samples)) != {tuple} or len(set(map(len, samples))) != 1 or not samples[0]:
         return False
     columns = zip(*samples, strict=True)
@@ -72,11 +75,11 @@ def are_rows(samples: Sequence[Any]) -> bool:
 
 
 def sample_digest(sample: Any) -> int | None:
-    """The xxh3-64 of a sample; None where it holds something that can be neither looked into nor pickled."""
+    """Return the xxh3-64 of a sample; None if it contains a value that can be neither traversed nor pickled."""
     words: list[bytes] = []
     try:
         _walk(sample, words.append)
-    except Exception:  # code of a class of the user's, or a list that holds itself
+    except Exception:  # code of a user's class, or a list that contains itself
         return None
     return xxh3_64_intdigest(b"".join(words))
 
@@ -98,13 +101,13 @@ def _tensor(value: Tensor, say: Say) -> None:
         RuntimeError,
         ValueError,
         BufferError,
-    ):  # it lies elsewhere, or in another order: asking costs more
+    ):  # on another device, or not contiguous: checking first costs more
         digest = xxh3_64_digest(_memory(value))
     say(digest)
 
 
 def _memory(value: Tensor) -> Any:
-    """A tensor's values as bytes in order: its own memory wherever they lie there so."""
+    """Return a tensor's values as ordered bytes, without a copy if its memory is already in order."""
     if value.requires_grad:
         value = value.detach()
     if value.device.type != "cpu":
@@ -136,7 +139,7 @@ def _head(dtype: Any, shape: tuple[int, ...]) -> bytes:
 
 
 def _of_rows(tensor: Tensor) -> list[bytes]:
-    """What `_tensor` says of each row."""
+    """Return what `_tensor` would write for each row."""
     head = _head(tensor.dtype, tensor.shape[1:])
     memory = memoryview(_memory(tensor).reshape(-1).view("u1"))
     size = len(memory) // len(tensor)
@@ -217,7 +220,7 @@ _KINDS: dict[type, Callable[[Any, Say], None]] = {
 
 
 def _other(value: Any, say: Say) -> None:
-    """What is of another class: as what it is a kind of, with the name of its class where that has a say."""
+    """Write a value of another class: by its base kind, with its class name where that matters."""
     kind = type(value)
     if isinstance(value, Tensor):
         with torch._C.DisableTorchFunctionSubclass():
@@ -241,7 +244,7 @@ def _other(value: Any, say: Say) -> None:
 
 
 def _of_library(value: Any) -> Callable[[Any, Say], None] | None:
-    """For arrays and images, where somebody has imported their libraries."""
+    """Return the writer for arrays and images, if their libraries have been imported."""
     numpy, images = sys.modules.get("numpy"), sys.modules.get("PIL.Image")
     if numpy is not None and isinstance(value, numpy.ndarray | numpy.generic):
         return _array if isinstance(value, numpy.ndarray) else _scalar
@@ -253,7 +256,7 @@ def _scalar(value: Any, say: Say) -> None:
 
 
 class _Pickler(pickle.Pickler):
-    """Of tensors, arrays and images within an object their digests are enough."""
+    """Pickler that writes tensors, arrays and images inside an object as their digests."""
 
     root: Any = None
 

@@ -1,4 +1,4 @@
-"""Shares of a batch, read from a dataset by index, each sample with random numbers of its own."""
+"""Read shares of a batch from a dataset by index, each sample with its own random numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kernel_backend.runner.determinism.generators import GeneratorDraws
 
 
 class FromTensors(Dataset[Any]):
-    """Rows of tensors: nothing is drawn, and indexing gives the bits of a collated list of samples."""
+    """Reader for rows of tensors: draws nothing, and indexing gives the bits of a collated list of samples."""
 
     def __init__(self, tensors: Sequence[Tensor], indices: Tensor | None) -> None:
         self._tensors, self._indices = tensors, indices
@@ -33,14 +33,14 @@ class FromTensors(Dataset[Any]):
 
 
 class FromSamples(Dataset[Any]):
-    """Samples one by one, each with random numbers of its own: by its position, whoever reads it."""
+    """Reader for samples one by one, each with random numbers that follow from its position."""
 
     def __init__(self, source: Source, seed: int, tag: str) -> None:
-        """`tag` keeps draws of training samples and of validation samples apart."""
+        """Set up the reader; `tag` separates random draws of training samples from those of validation samples."""
         self._dataset, self._collate = source.dataset, source.collate
         self._draws = GeneratorDraws(source.dataset, seed, tag)
         self._collating = GeneratorDraws(source.collate, seed, f"collate {tag}")
-        self._settled = False  # it is known in this process which generators dataset and collate function keep
+        self._settled = False  # this process knows which generators dataset and collate function hold
         self._quiet = draws_nothing(source.dataset)
         self._together = callable(getattr(source.dataset, "__getitems__", None))
 
@@ -54,11 +54,11 @@ class FromSamples(Dataset[Any]):
         self._look()
         batch = self._read(share, digested)
         self._settled = True
-        # One that was made only now has drawn by itself what it is to draw by its place.
+        # A generator created just now drew from its own state, not from the seed of this position.
         return self._read(share, digested) if self._look() else batch
 
     def _look(self) -> bool:
-        """Look for generators that dataset and collate function keep; whether there are others than before."""
+        """Look for generators that dataset and collate function hold; return True if they have changed."""
         others = [each.look() for each in ([] if self._quiet else [self._draws]) + [self._collating]]
         self._together = self._together and not self._draws.keeps
         return any(others)
@@ -84,10 +84,10 @@ class FromSamples(Dataset[Any]):
         return self._dataset[index]
 
     def _at_once(self, position: int, indices: list[int]) -> list[Any] | None:
-        """All samples of a share by the dataset's `__getitems__`; None if that drew random numbers.
+        """Read all samples of a share through the dataset's `__getitems__`; return None if that drew random numbers.
 
-        What a sample draws must not depend on which others are read with it: then they are read one by one, and so
-        are all others from now on.
+        A sample's draws must not depend on which others are read with it. In that case samples are read one by one from
+        then on.
         """
         self._draws.at(position)
         undisturbed = seeds.first_draws()
@@ -98,7 +98,7 @@ class FromSamples(Dataset[Any]):
 
 
 def by_index(source: Source, seed: int, tag: str) -> Dataset[Any]:
-    """What reads the shares of a step."""
+    """Return the dataset that reads the shares of a step."""
     tensors, indices = _tensors(source.dataset)
     if tensors is not None and source.collate is default_collate:
         return FromTensors(tensors, indices)
@@ -107,7 +107,7 @@ def by_index(source: Source, seed: int, tag: str) -> Dataset[Any]:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch computes with one thread here, as it does in a loader worker: sums depend on how many there are."""
+    """Compute with one torch thread, as loader workers do: sums depend on the number of threads."""
     threads = torch.get_num_threads()
     if threads == 1:
         yield
@@ -120,7 +120,7 @@ def one_thread() -> Iterator[None]:
 
 
 def _tensors(dataset: Any) -> tuple[Sequence[Tensor] | None, Tensor | None]:
-    """The tensors behind a TensorDataset or Subsets of one, and the indices into them; (None, None) otherwise."""
+    """Return the tensors of a TensorDataset or Subsets of one, and the indices into them; else (None, None)."""
     if type(dataset) is TensorDataset:
         return dataset.tensors, None
     if type(dataset) is Subset:

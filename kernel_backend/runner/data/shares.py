@@ -1,4 +1,4 @@
-"""How samples are cut into global batches, and a batch into the shares of logical ranks: arithmetic alone."""
+"""Cut samples into global batches, and a batch into shares of logical ranks: pure arithmetic."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kernel_backend.runner.data.sample_digest import SampleDigests
 
 
 class ReadShare(NamedTuple):
-    """What was read for a share: `data` is None where the share is empty."""
+    """Data read for a share; `data` is None if the share is empty."""
 
     data: Any = None
-    seen: SampleDigests = SampleDigests()  # what the samples were, where that was asked for
+    seen: SampleDigests = SampleDigests()  # digest of the samples, if requested
 
 
 class Batch(NamedTuple):
-    """A logical rank's share of a global batch: `data` is None where the share is empty."""
+    """Logical rank's share of a global batch; `data` is None if the share is empty."""
 
     data: Any
     samples: int  # of this share
@@ -29,14 +29,14 @@ class Batch(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Which samples a share is made of."""
+    """Samples that make up a share."""
 
     position: int  # of the first sample, counted over all epochs
     indices: Tensor
 
     @property
     def samples(self) -> int:
-        """How many."""
+        """Return the number of samples."""
         return len(self.indices)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -45,22 +45,22 @@ class Share(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A global batch as this process has it: a share for each of its logical ranks."""
+    """Global batch as this process reads it: a share for each of its logical ranks."""
 
     shares: list[Share]
     total: int
     epoch: int
     last: bool
-    digested: bool = False  # digests of the samples are asked for
+    digested: bool = False  # compute digests of the samples
 
     def batches(self, read: list[ReadShare]) -> list[Batch]:
-        """The shares, with what they hold."""
+        """Combine the shares with the data read for them."""
         pairs = zip(self.shares, read, strict=True)
         return [Batch(each.data, share.samples, self.total, self.epoch, self.last, each.seen) for share, each in pairs]
 
 
 class BatchSplit(NamedTuple):
-    """Batches of `size`, each shared by `ranks` logical ranks, of which `mine` are this process's."""
+    """Rule for cutting batches of `size`, shared by `ranks` logical ranks of which `mine` are this process's."""
 
     size: int
     drop_last: bool
@@ -69,16 +69,19 @@ class BatchSplit(NamedTuple):
     pairs: bool = False  # no share is one sample alone: BatchNorm cannot train on one
 
     def per_epoch(self, samples: int) -> int:
-        """How many batches: a small one at the end counts, unless it is to be dropped and not the only one."""
+        """Return the number of batches of an epoch.
+
+        A small last one counts, unless it is to be dropped and not the only one.
+        """
         whole, rest = divmod(samples, self.size)
         return whole if self.drop_last and whole else whole + bool(rest)
 
     def used(self, samples: int) -> int:
-        """How many samples of an epoch lie in its batches."""
+        """Return the number of an epoch's samples that lie in its batches."""
         return min(samples, self.per_epoch(samples) * self.size)
 
     def batch(self, number: int, samples: int) -> slice:
-        """Return which of an epoch's samples are in a batch; with pairs a single last one gets company."""
+        """Return the slice of an epoch's samples in a batch; with `pairs` no last batch holds a single sample."""
         start, stop = number * self.size, min((number + 1) * self.size, samples)
         if self.pairs and not self.drop_last and self.size > 2 and samples % self.size == 1 and samples > 1:
             start -= stop == samples
@@ -86,7 +89,7 @@ class BatchSplit(NamedTuple):
         return slice(start, stop)
 
     def shares(self, total: int) -> list[slice]:
-        """The slices of a batch of `total` that this process computes."""
+        """Return the slices of a batch of `total` that this process computes."""
         sharing = self.ranks
         if self.pairs and total < 2 * self.ranks:
             sharing = max(1, total // 2)
@@ -94,7 +97,7 @@ class BatchSplit(NamedTuple):
 
 
 def share(count: int, rank: int, size: int) -> slice:
-    """The slice of a batch of `count` that a rank takes: consecutive, and as equal as can be.
+    """Return a rank's slice of a batch of `count`: consecutive, and as equal as possible.
 
     It is empty for a rank beyond `size`.
     """

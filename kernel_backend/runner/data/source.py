@@ -1,4 +1,4 @@
-"""What a data role returned, understood: samples by index or a stream of them, and how a batch is made of them."""
+"""Interpret the return value of a data role: indexed samples or a stream, and how to batch them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ AUTO_WORKERS = min(2, os.cpu_count() or 1)
 
 
 class LoaderOptions(NamedTuple):
-    """How a user's DataLoader would have loaded. None of it changes a bit of what is loaded."""
+    """Options of the user's DataLoader that change no bit of the loaded data."""
 
     workers: int | None = None  # None: no DataLoader was given
-    prefetch: int | None = None  # None: torch's own
+    prefetch: int | None = None  # None: torch's default
     start: Callable[[int], None] | None = None  # worker_init_fn
     pin: bool = False
     timeout: float = 0
     persistent: bool = True
-    context: Any = "fork"  # how processes are made
+    context: Any = "fork"  # start method or context of worker processes
 
 
 class Source(NamedTuple):
-    """What a data role returned, understood."""
+    """Interpreted return value of a data role."""
 
     dataset: Any  # with __len__ and __getitem__, or with __iter__ if it is a stream
     collate: Callable[[list[Any]], Any]
@@ -41,16 +41,16 @@ class Source(NamedTuple):
 
     @property
     def length(self) -> int | None:
-        """How many samples there are; None for a stream that does not say so."""
+        """Return the number of samples; None for a stream without a length."""
         try:
             return len(self.dataset)
         except (TypeError, NotImplementedError):
             return None
 
     def workers(self, asked: int | None) -> int:
-        """How many processes load the samples: what was asked for, else what suits them.
+        """Return the number of loader processes: as requested, else what suits the data.
 
-        A stream is read by one process, whatever was asked for: it has one order.
+        A stream is read by at most one process, as it has a single order.
         """
         wanted = asked if asked is not None else self.wishes.workers
         if wanted is None:
@@ -60,7 +60,10 @@ class Source(NamedTuple):
 
 
 def source(value: Any, role: str) -> Source:
-    """What a data role returned, as a Source; raises InvalidDefinition that says what to return instead."""
+    """Convert the return value of a data role to a Source.
+
+    Raises InvalidDefinition that says what to return instead.
+    """
     if isinstance(value, DataLoader):
         return _of_loader(value, role)
     indexed = hasattr(value, "__len__") and hasattr(value, "__getitem__") and not isinstance(value, IterableDataset)
@@ -76,7 +79,7 @@ def source(value: Any, role: str) -> Source:
 
 
 def draws_nothing(dataset: Any) -> bool:
-    """Whether reading samples of the dataset is known to draw no random numbers: they lie in memory, ready made."""
+    """Return True if reading the dataset certainly draws no random numbers: samples are ready in memory."""
     if type(dataset) is Subset:
         return draws_nothing(dataset.dataset)
     if type(dataset) is ConcatDataset:

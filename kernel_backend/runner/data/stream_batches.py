@@ -1,4 +1,4 @@
-"""Passes over a stream of samples: global batches and their places, each sample with random numbers of its own."""
+"""Read passes over a stream in global batches and track positions, each sample with its own random numbers."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from kernel_backend.runner.determinism.generators import GeneratorDraws
 
 
 class StreamPosition(NamedTuple):
-    """Where in a stream a training stands, after some batch."""
+    """Position of a training in a stream, after some batch."""
 
     step: int = 0  # batches so far, over all passes
     epoch: int = 0
     before: int = 0  # samples of earlier epochs
     taken: int = 0  # samples of this one
     length: int | None = None  # samples of a pass, once known
-    dataset: Any = None  # what its state_dict said here; between two passes, what it said within the earlier one,
-    rest: int = 0  # so many samples before its end
+    dataset: Any = None  # the state_dict here; between two passes, the one from within the earlier pass,
+    rest: int = 0  # this many samples before its end
 
 
 class StreamStart(NamedTuple):
-    """From where to read: so many batches after a place."""
+    """Start of a read: this many batches after a position."""
 
     place: StreamPosition
     left_out: int = 0
@@ -40,27 +40,27 @@ class StreamStart(NamedTuple):
 
 
 class StreamPart(NamedTuple):
-    """A global batch as this process has it, and the place after it."""
+    """Global batch as this process reads it, and the position after it."""
 
     batches: list[Batch]
     place: StreamPosition
     last: bool  # of its pass
-    again: int  # samples that were read only to find the place, just before
-    seconds: float  # which that has taken
+    again: int  # samples read only to reach the position, just before
+    seconds: float  # spent on that
 
 
 class StreamEpochs(Dataset[Any]):
-    """One pass after the other. It is asked for parts in order: a Start begins anew, None goes on."""
+    """Consecutive passes over a stream, read in order: a StreamStart seeks, None continues."""
 
     def __init__(self, source: Source, cut: BatchSplit, seed: int, tag: str, digested: bool = False) -> None:
-        """`digested` asks for digests of the samples of the first pass."""
+        """Set up the passes; `digested` computes digests of the first pass's samples."""
         self._source, self._cut, self._digested = source, cut, digested
         self._draws, self._collating = seeds.Draws(seed, tag), GeneratorDraws(source.collate, seed, f"collate {tag}")
         self._opening = GeneratorDraws(source.dataset, seed, f"pass {tag}")
         self._parts: Iterator[StreamPart] = iter(())
 
     def keep_pairs(self) -> None:
-        """Share batches so that no share is one sample alone."""
+        """Share batches so that no share is a single sample."""
         self._cut = self._cut._replace(pairs=True)
 
     def __getitem__(self, start: StreamStart | None) -> StreamPart | None:
@@ -88,10 +88,10 @@ class StreamEpochs(Dataset[Any]):
                 return
 
     def _end_again(self, place: StreamPosition) -> None:
-        """Have the dataset end the pass before this place once more, from its last state within it.
+        """Make the dataset finish the previous pass again, from its last state within that pass.
 
-        What its state says after the last sample differs from dataset to dataset: that nothing is left, or that all is
-        still to come. From within a pass each goes on, comes to the end as it did before, and is what it was then.
+        Datasets differ in what their state means after the last sample: that none are left, or that all are still to
+        come. From within a pass every dataset continues, ends as before, and is then in the state that it had.
         """
         within = place._replace(epoch=place.epoch - 1, before=place.before - place.rest)
         self._open(within, place.dataset).skip_to_end()
@@ -125,10 +125,10 @@ class _Chunk(NamedTuple):
 
 
 class _Pass:
-    """A pass from some place in it to its end."""
+    """One pass, from some position in it to its end."""
 
     def __init__(self, source: Source, place: StreamPosition, state: Any, draws: seeds.Draws) -> None:
-        """Find the place: at once where the dataset can by its `state`, else by reading up to it."""
+        """Seek to the position: at once if the dataset can restore `state`, else by reading up to it."""
         self._source, self._begin, self._draws = source, place, draws
         dataset = source.dataset
         if callable(getattr(dataset, "set_epoch", None)):
@@ -146,7 +146,7 @@ class _Pass:
         self.again = 0 if found else self._read_to(place.taken)
 
     def chunks(self, cut: BatchSplit) -> Iterator[_Chunk]:
-        """The global batches; of each it is known whether it is the last, for the one after it has been read too."""
+        """Iterate over the global batches, reading one ahead so that the last one is marked."""
         found = self._chunks(cut)
         ahead = next(found, None)
         if ahead is None:
@@ -157,7 +157,7 @@ class _Pass:
         yield ahead._replace(last=True, place=self._end(ahead.place.step))
 
     def skip_to_end(self) -> None:
-        """Read what is left, for nobody."""
+        """Read and discard the remaining samples."""
         for _ in self._each():
             pass
 

@@ -1,4 +1,4 @@
-"""The batches of a stream: an iterable whose samples come in its own order, read by every rank from its beginning."""
+"""Read batches of a stream: an iterable in its own order, read by every rank from its beginning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from kernel_backend.runner.data.stream_batches import StreamEpochs, StreamPart, 
 
 
 class Stream:
-    """Global batches of which this process keeps its shares. Their place is saved, or found by reading again."""
+    """Global batches of a stream, of which this process keeps its shares.
+
+    The position is saved, or found by rereading.
+    """
 
     def __init__(
         self,
@@ -29,7 +32,10 @@ class Stream:
         note: Callable[[str], None],
         digested: bool,
     ) -> None:
-        """`note` is told what finding the place has cost; `digested` asks for digests of the first epoch's samples."""
+        """Set up the stream.
+
+        `note` receives the cost of seeking to a position; `digested` computes digests of the first epoch's samples.
+        """
         self._passes = StreamEpochs(source, cut, seed, tag, digested)
         self.loading = loading(self._passes)
         self._cut, self._note = cut, note
@@ -37,16 +43,16 @@ class Stream:
 
     @property
     def samples_per_epoch(self) -> int | None:
-        """As many as the stream says that it has, else as its first pass had; None before that has ended."""
+        """Return the samples per epoch: the stream's length, else the first pass's count; None before its end."""
         return None if self._place.length is None else self._cut.used(self._place.length)
 
     @property
     def per_epoch(self) -> int | None:
-        """Batches of an epoch, as far as known."""
+        """Return the batches per epoch; None if not yet known."""
         return None if self._place.length is None else self._cut.per_epoch(self._place.length)
 
     def steps(self, first: int, until: int | None) -> Iterator[list[Batch]]:
-        """The batches of training from step `first` on, over all epochs; what comes before is read and left out."""
+        """Iterate over training batches from step `first` on, over all epochs; earlier ones are read and skipped."""
         begin = self._place if self._place.step <= first else StreamPosition(length=self._place.length)
         for part in self._read(
             StreamStart(begin, first - begin.step), None if until is None else max(0, until - first)
@@ -55,7 +61,7 @@ class Stream:
             yield part.batches
 
     def in_order(self) -> Iterator[list[Batch]]:
-        """All batches of one pass; each sample draws the same random numbers every time."""
+        """Iterate over all batches of one pass; each sample draws the same random numbers every time."""
         for part in self._read(StreamStart(StreamPosition(), once=True), None):
             if part.last and self._place.length is None:
                 self._place = self._place._replace(length=part.place.length)
@@ -64,19 +70,19 @@ class Stream:
                 return
 
     def keep_pairs(self) -> None:
-        """Share batches so that no share is one sample alone; before the first of them is read."""
+        """Share batches so that no share is a single sample; call before the first is read."""
         self._passes.keep_pairs()
 
     def state(self) -> dict[str, Any]:
-        """The place after the batch that was handed out last, not after those that were read ahead. JSON.
+        """Return the position after the last batch handed out, ignoring batches read ahead, as JSON.
 
-        Raises DaylightError where the dataset's own state holds what a checkpoint cannot.
+        Raises DaylightError if the dataset's own state contains a value that a checkpoint cannot hold.
         """
         tree, tensors = flatten(self._place._asdict())
         return {"place": tree, "tensors": base64.b64encode(safetensors.save(tensors)).decode() if tensors else ""}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from the place of an earlier `state`."""
+        """Continue from the position of an earlier `state`."""
         if state:
             tensors = safetensors.load(base64.b64decode(state["tensors"])) if state["tensors"] else {}
             self._place = StreamPosition(**unflatten(state["place"], tensors))

@@ -1,4 +1,4 @@
-"""The indices that a user's sampler draws: of each epoch the same whenever it is asked, and on every rank."""
+"""Draw the indices of a user's sampler, the same for an epoch on every call and every rank."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.determinism.generators import GeneratorDraws
 from kernel_backend.runner.determinism.random_states import RandomStates
 
-_LEAST_BOUND = 1_000_000  # indices of an epoch that are drawn at least before it counts as one without end
+_LEAST_BOUND = 1_000_000  # at least this many indices are drawn before an epoch counts as infinite
 
 
 class SampledOrder:
-    """The indices of each epoch, drawn with random numbers that follow from seed and epoch."""
+    """Indices of each epoch, drawn with random numbers that follow from seed and epoch."""
 
     def __init__(self, sampler: Any, role: str, samples: int, seed: int, tag: str) -> None:
-        """Raises InvalidDefinition for a sampler whose indices do not follow from its random numbers."""
+        """Draw the first epoch twice; raise InvalidDefinition if the indices do not follow from the random numbers."""
         self._sampler, self._role = sampler, role
         self._bound = max(_LEAST_BOUND, 100 * samples)
         self._draws = GeneratorDraws(sampler, seed, f"sampler {tag}")
@@ -38,7 +38,7 @@ class SampledOrder:
         self.digest = xxhash.xxh3_128_hexdigest(first.numpy().tobytes())  # of the first epoch's
 
     def epoch(self, number: int) -> Tensor:
-        """Return the indices of an epoch, int64; raises InvalidDefinition where they are not as many as before."""
+        """Return the indices of an epoch, int64; raise InvalidDefinition if their number differs from the first."""
         found = self._drawn(number)
         if len(found) != self.count:
             raise self._refused(
@@ -66,9 +66,9 @@ class SampledOrder:
 
 
 def own_sampler(sampler: Any, samples: int | None) -> Any:
-    """Return a DataLoader's sampler; None for one whose order the seed's permutation stands for.
+    """Return a DataLoader's sampler; None if the seed's permutation replaces its order.
 
-    Those are the samplers that DataLoader makes by itself, and torch's own for several ranks.
+    It replaces the samplers that DataLoader creates by itself, and torch's own for several ranks.
     """
     plain = type(sampler) is SequentialSampler or isinstance(sampler, DistributedSampler)
     if type(sampler) is RandomSampler:

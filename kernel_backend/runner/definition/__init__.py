@@ -1,1 +1,1 @@
-"""The user's training definition in a rank: load it, call its functions, and check the state it depends on."""
+"""Load the user's training definition in a rank, call its functions, and check the state it depends on."""

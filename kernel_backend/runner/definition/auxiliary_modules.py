@@ -1,4 +1,4 @@
-"""Modules that are no part of the model and that its training uses: a teacher, a loss with state."""
+"""Find modules outside the model that its training uses: a teacher, a loss with state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernel_backend.runner.determinism.reachability import held_by
 
 
 def auxiliary_modules(model: nn.Module, **things: Any) -> dict[str, nn.Module]:
-    """The modules that the model and these things hold or name, by the way to them; none is a part of another.
+    """Return the modules that the model and these objects hold or name, by path; none is part of another.
 
     A cell makes them in a function, as `def criterion()`, or at its top level.
     """
@@ -26,24 +26,27 @@ def auxiliary_modules(model: nn.Module, **things: Any) -> dict[str, nn.Module]:
 
 
 class AuxiliaryModules:
-    """What stands beside the model, a teacher perhaps, as a part of a checkpoint: the weights that were written to.
+    """Checkpoint part for modules outside the model, such as a teacher: the weights that were written to.
 
-    Weights that nothing ever writes to are as the definition makes them. Buffers are each logical rank's own.
+    Weights that are never written to follow from the definition. Buffers are each logical rank's own.
     """
 
     def __init__(self, modules: Mapping[str, nn.Module], unseen: bool) -> None:
-        """`unseen` says that tensors may be written to by `.data`, which counts no version up: then all are held."""
+        """Record the weights' versions.
+
+        With `unseen`, tensors may be written to by `.data`, which increments no version; then all weights are saved.
+        """
         self._weights = {
             f"{name}.{own}": each for name, module in modules.items() for own, each in module.named_parameters()
         }
         self._versions = {name: -1 if unseen else each._version for name, each in self._weights.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Those that are not as they were made, by name."""
+        """Return the weights that were written to, by name."""
         return {name: each for name, each in self._weights.items() if each._version != self._versions[name]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Overwrite them."""
+        """Overwrite the saved weights."""
         with torch.no_grad():
             for name, saved in state.items():
                 self._weights[name].copy_(saved)

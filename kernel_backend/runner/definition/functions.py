@@ -1,4 +1,4 @@
-"""The functions form: roles of a definition, called with what their arguments name."""
+"""Call the functions of a definition with the values that their arguments name."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _OF_A_STEP = frozenset({"output", "target", "input", "batch", "epoch"})
 
 
 class Functions:
-    """The functions of a definition. What one returns is kept: a shared value is made once in a process."""
+    """Functions of a definition; each result is cached, so that a shared value is made once in a process."""
 
     def __init__(self, loaded: Loaded, params: Mapping[str, Value], seed: int, constants: Mapping[str, Any]) -> None:
-        """`constants` are the loop values that never change: device, rank, world, epochs, and later `steps`.
+        """Bind the hyperparameters; raise InvalidDefinition for one without a value.
 
-        Raises InvalidDefinition for a hyperparameter without a value.
+        `constants` are the loop values that never change: device, rank, world, epochs, and later `steps`.
         """
         self._module, self._definition = loaded.module, loaded.definition
         self._seed = seed
@@ -33,25 +33,25 @@ class Functions:
         self.params = self._definition.bind(params)
 
     def know(self, **constants: Any) -> None:
-        """Add loop values that are the same from now on."""
+        """Add loop values that are constant from now on."""
         self._constants |= constants
 
     def has(self, role: str) -> bool:
-        """Whether the definition has this role."""
+        """Return True if the definition has this role."""
         return role in self._definition.roles
 
     def needs_model(self, role: str) -> bool:
-        """Whether a role asks for the model, or for a function that does."""
+        """Return True if a role takes the model, or a function that does."""
         return any(function.name == "model" for function in self._definition.needs(role))
 
     @property
     def asks_rank(self) -> bool:
-        """Whether any function asks for its rank, or for how many there are."""
+        """Return True if any function takes its rank or the number of ranks."""
         functions = self._definition.functions.values()
         return any(each.name in ("rank", "world") for function in functions for each in function.parameters)
 
     def model(self) -> nn.Module:
-        """The model; raises InvalidDefinition where the role returns anything but one module."""
+        """Return the model; raise InvalidDefinition unless the role returns a single module."""
         model = self.result("model")
         if isinstance(model, dict):
             raise InvalidDefinition(
@@ -63,7 +63,7 @@ class Functions:
         return model
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """The optimizer over the model's parameters; AdamW where the definition has none."""
+        """Return the optimizer over the model's parameters; AdamW if the definition has none."""
         params, named = list(model.parameters()), list(model.named_parameters())
         if not self.has("optimizer"):
             lr = self.params.get("lr", 1e-3)
@@ -77,7 +77,7 @@ class Functions:
         return optimizer
 
     def schedule(self, optimizer: torch.optim.Optimizer) -> LRScheduler | None:
-        """What changes the optimizer's learning rate; None where the definition has no schedule."""
+        """Return the learning rate schedule; None if the definition has none."""
         if not self.has("schedule"):
             return None
         made = self.prepared("schedule", frozenset({"optimizer"}))(optimizer=optimizer)
@@ -91,25 +91,25 @@ class Functions:
         return made
 
     def step_function(self, role: str) -> Callable[..., Any]:
-        """`loss` or `metrics`, to be called with `output target input batch epoch` by name."""
+        """Return `loss` or `metrics`, to be called with `output target input batch epoch` by name."""
         return self.prepared(role, _OF_A_STEP)
 
     def asked(self, role: str) -> frozenset[str]:
-        """Which of the loop values of a step `loss` or `metrics` takes."""
+        """Return the loop values of a step that `loss` or `metrics` takes."""
         parameters = self._definition.functions[role].parameters
         return _OF_A_STEP & {each.value_of for each in parameters if each.kind == "loop"}
 
     def result(self, name: str) -> Any:
-        """What a role or a shared function returns; it is called once."""
+        """Return the result of a role or shared function, which is called once."""
         if name not in self._results:
             self._results[name] = self.prepared(name, frozenset())()
         return self._results[name]
 
     def prepared(self, name: str, given: frozenset[str]) -> Callable[..., Any]:
-        """The function with everything bound but the loop values in `given`, of which it takes those it names.
+        """Return the function with everything bound but the loop values in `given` that it takes.
 
-        Hyperparameters and other functions' results are found now, so that a call costs next to nothing.
-        Raises InvalidDefinition for a loop value that this function cannot have.
+        Hyperparameters and other functions' results are resolved now, so that a call costs next to nothing. Raises
+        InvalidDefinition for a loop value that this function cannot have.
         """
         function = self._definition.functions[name]
         fixed = function.hyperparameters(self.params)
@@ -135,7 +135,7 @@ class Functions:
 
 
 class Inputs(NamedTuple):
-    """A batch, taken apart for the model."""
+    """Batch split into model inputs and target."""
 
     positional: tuple[Any, ...]
     named: dict[str, Any]
@@ -143,24 +143,24 @@ class Inputs(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """The loop value `input`."""
+        """Return the loop value `input`."""
         if self.named:
             return self.named
         return self.positional[0] if len(self.positional) == 1 else self.positional
 
 
 class BatchRule:
-    """How a batch becomes inputs and target.
+    """Rule that splits a batch into inputs and target.
 
-    A tuple: all but the last are inputs, the last is the target. A dict: inputs by the names of `forward`'s
-    arguments, the target is `labels` or `target`.
+    Of a tuple, the last item is the target and all others are inputs. Of a dict, inputs go by the names of `forward`'s
+    arguments, and the target is `labels` or `target`.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self._names = frozenset(inspect.signature(model.forward).parameters)
 
     def split(self, batch: Any) -> Inputs:
-        """The parts of a batch; raises InvalidDefinition where the rule does not fit it."""
+        """Split a batch; raise InvalidDefinition if the rule does not fit it."""
         if isinstance(batch, list | tuple) and len(batch) > 1:
             return Inputs(tuple(batch[:-1]), {}, batch[-1])
         if isinstance(batch, Mapping):
@@ -177,7 +177,7 @@ class BatchRule:
 
 
 def loss_and_logged(result: Any) -> tuple[Tensor, Mapping[str, Any]]:
-    """What `loss` returned: a scalar, or a scalar and values to log; raises InvalidDefinition for anything else."""
+    """Return the scalar and the logged values of a `loss` result; raise InvalidDefinition for other results."""
     loss, logged = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
     if not isinstance(loss, Tensor) or loss.numel() != 1 or not isinstance(logged, Mapping):
         raise InvalidDefinition(

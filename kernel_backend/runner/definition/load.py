@@ -1,4 +1,4 @@
-"""The definition as a module: imported by the name `definition`, so that its classes can be pickled."""
+"""Import the definition as the module `definition`, so that its classes can be pickled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BEFORE = "_daylight_before_cell"
 
 
 class Loaded(NamedTuple):
-    """The module, what its source says about itself, and what its snapshot does."""
+    """Imported module, its parsed definition and its snapshot."""
 
     module: ModuleType
     definition: Definition
@@ -29,7 +29,7 @@ class Loaded(NamedTuple):
 
 
 def read_snapshot(code: Path) -> Snapshot | None:
-    """The snapshot's own description; None where the folder has none."""
+    """Read the snapshot's description; None if the folder has none."""
     try:
         return versions.read(Snapshot, (code / "snapshot.json").read_bytes())
     except FileNotFoundError:
@@ -37,10 +37,11 @@ def read_snapshot(code: Path) -> Snapshot | None:
 
 
 def load(code: Path, cwd: Path, before_cell: Callable[[], None] | None = None) -> Loaded:
-    """Parse and import `<code>/definition.py`; `code`, the folders of shipped modules and `cwd` lead the module path.
+    """Parse and import `<code>/definition.py`.
 
-    `before_cell` is called when what comes of earlier cells has run, and nothing of the submitted cell has.
-    Raises InvalidDefinition, and whatever the cell's own statements raise.
+    `code`, the folders of shipped modules and `cwd` are put first on the module path. `before_cell` is called after the
+    statements of earlier cells, and before any of the submitted cell. Raises InvalidDefinition, and whatever the cell's
+    own statements raise.
     """
     path = code / f"{MODULE}.py"
     snapshot = read_snapshot(code)
@@ -58,14 +59,14 @@ def load(code: Path, cwd: Path, before_cell: Callable[[], None] | None = None) -
 
 
 def executed(path: Path, source: str, cell: int, before_cell: Callable[[], None]) -> ModuleType:
-    """Run the source as a module, and `before_cell` between its statements, in front of the first from line `cell` on.
+    """Run the source as a module, calling `before_cell` before the first statement from line `cell` on.
 
-    Compiled as a whole: what `from __future__` changes, and annotations, belong to all of a module.
+    The source is compiled as a whole, as `from __future__` imports and annotations apply to all of a module.
     """
     spec = importlib.util.spec_from_file_location(MODULE, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[MODULE] = module  # before it runs: what it pickles or imports may ask for it
+    sys.modules[MODULE] = module  # before it runs: its pickling and imports may need it
     tree = ast.parse(source, str(path))
     above = sum(statement.lineno < cell for statement in tree.body)
     if above:

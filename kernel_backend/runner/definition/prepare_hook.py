@@ -1,7 +1,7 @@
-"""`prepare` of a definition: run once on a node for all trials of an experiment, whoever of their ranks comes first.
+"""Run `prepare` of a definition once per node for all trials of an experiment.
 
-That it has run is a file. It leaves nothing in memory: most ranks of an experiment never run it, and those that do must
-train as the others.
+A file records that it has run. It leaves nothing in memory: most ranks of an experiment never run it, and those that do
+must train as the others.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ LOOK_S = 0.05
 
 
 def prepared(job: LaunchSpec, loaded: Loaded, progress: Progress) -> None:
-    """Come back when `prepare`, if there is one, has run to its end on this node.
+    """Wait until `prepare`, if there is one, has run on this node.
 
-    The first of a trial's ranks here runs it, unless that of another trial does or has; one that dies, or fails, half
-    way leaves it to the next. Raises whatever it raises.
+    The first of a trial's ranks here runs it, unless another trial runs or has run it. If it dies or fails half way,
+    the next one runs it. Raises whatever it raises.
     """
     if "prepare" not in loaded.definition.roles:
         return
@@ -49,7 +49,7 @@ def prepared(job: LaunchSpec, loaded: Loaded, progress: Progress) -> None:
 
 
 def _place(job: LaunchSpec) -> str:
-    """Names this machine and the working folder, of which trials of a rerun may each have their own."""
+    """Return a name for this machine and working folder; trials of a rerun may each have their own folder."""
     return f"{socket.gethostname()}-{blake2b(os.fsencode(job.cwd), digest_size=8).hexdigest()}"
 
 

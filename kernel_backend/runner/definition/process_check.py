@@ -1,4 +1,4 @@
-"""Whether a job's process is set as the notebook's was, where the submitted cell begins."""
+"""Compare the process settings of a job with the notebook's, where the submitted cell begins."""
 
 from __future__ import annotations
 
@@ -18,29 +18,32 @@ WAY_OUT = (
 
 
 class Difference(NamedTuple):
-    """A sentence about what is set otherwise, and whether the job should not train so."""
+    """Sentence about a differing setting, with a flag for whether training must be refused."""
 
     text: str
     refuses: bool = True
 
 
 class ProcessCheck:
-    """Looks at this process before the definition is loaded, where its submitted cell begins, and behind it."""
+    """Check of this process before the definition is loaded, where its submitted cell begins, and after it."""
 
     def __init__(self, notebook: Process | None, cell: str) -> None:
-        """`notebook` is None where nothing is compared; `cell` is the text of the submitted one."""
+        """Record the state at the start.
+
+        `notebook` is None if nothing is to be compared; `cell` is the text of the submitted cell.
+        """
         self._cell = cell
         self._compares, self._notebook = notebook is not None, notebook or Process()
         self._start = self._before = self._look()
         self._random = random_digests(self._notebook.random)
 
     def cell_begins(self) -> None:
-        """What earlier cells do is done."""
+        """Record the state after all earlier cells."""
         self._before = self._look()
         self._random = random_digests(self._notebook.random)
 
     def differences(self) -> list[Difference]:
-        """What is set otherwise, and not by the submitted cell itself."""
+        """Return the settings that differ and that the submitted cell does not set itself."""
         after = self._look()
         if not self._compares:
             return []
@@ -85,7 +88,7 @@ class ProcessCheck:
 
 
 def process_check(code: Path) -> ProcessCheck:
-    """The check for what lies in the folder `code`, which is about to be loaded."""
+    """Return the check for the snapshot in folder `code`, which is about to be loaded."""
     snapshot = read_snapshot(code)
     cell = cell_of((code / DEFINITION).read_text(), snapshot.roles_from) if snapshot else ""
     return ProcessCheck(snapshot.process if snapshot else None, cell)

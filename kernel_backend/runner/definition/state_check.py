@@ -1,9 +1,9 @@
-"""Whether the definition makes what the notebook had, values and settings: looked at on rank 0, before the first step.
+"""Compare the definition's values and settings with the notebook's on rank 0, before the first step.
 
-Where one differs, the definition is imported once more, in another process, with other seeds, threads and hashes, and
-without what a launcher tells its ranks. What then is the notebook's follows from being a rank, and modules that differ
-between the two have first weights that the job draws: the user is told of either. Other values that chance makes are
-refused, and so is what the cells do not make.
+If one differs, the definition is imported again in another process, with other seeds, threads and hashes, and without
+the variables of ranks. A value that then equals the notebook's depends on being a rank. Modules that differ between the
+two imports have random first weights. Both are noted to the user. Other random values are refused, and so are values
+that the cells do not make.
 
     python -m kernel_backend.runner.definition.state_check CODE CWD SEED ANSWER
 """
@@ -47,12 +47,11 @@ def check_state(
     strict: bool = True,
     process: Sequence[Difference] = (),
 ) -> None:
-    """Compare the module with the notebook's values; says a note about first weights that chance makes.
+    """Compare the module with the notebook's values; note random first weights.
 
-    `alive` is called every second of a second import, `changes` for sentences about what may be the cause. `process`
-    is what is set in this process otherwise than in the notebook's. Raises
-    InvalidDefinition with all the others, or says them, too, where it is not `strict`: a rerun finds out what another
-    library or other data makes of its code.
+    `alive` is called every second of a second import, `changes` for sentences about possible causes. `process` lists
+    process settings that differ from the notebook's. Raises InvalidDefinition with all other differences. If not
+    `strict` they are noted, too: a rerun shows the effect of another library or other data on its code.
     """
     set_otherwise = [each.text for each in process if each.refuses and strict]
     for each in process:
@@ -74,7 +73,7 @@ def _values_that_differ(
     changes: Callable[[], Iterable[str]],
     strict: bool,
 ) -> list[str]:
-    """Lines about values that are reasons not to train; what is none is noted."""
+    """Return lines about values that forbid training; note harmless differences."""
     snapshot = loaded.snapshot
     if snapshot is None or not snapshot.state:
         return []
@@ -110,12 +109,12 @@ def _values_that_differ(
 
 
 def digests(namespace: Mapping[str, object], names: Iterable[str]) -> dict[str, str | None]:
-    """The digests of these names' values, of those that there are."""
+    """Return the digests of the named values that exist."""
     return {name: digest_of(namespace[name]) for name in names if name in namespace}
 
 
 def cells_of(source: str, snapshot: Snapshot) -> dict[str, str]:
-    """` (cell [3])` for each name that the definition binds at its top level: where it does so last."""
+    """Map each top-level name to the cell that binds it last, such as ` (cell [3])`."""
     found: dict[str, str] = {}
     for node in ast.parse(source).body:
         origin = snapshot.locate(node.lineno)
@@ -125,7 +124,7 @@ def cells_of(source: str, snapshot: Snapshot) -> dict[str, str]:
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
-    """The names that a statement binds at the top level: what functions and classes bind within is theirs."""
+    """Yield the names that a statement binds at the top level, not those inside functions and classes."""
     queue: list[ast.AST] = [statement]
     while queue:
         node = queue.pop()
@@ -153,7 +152,7 @@ def _first_weights(places: list[str]) -> str:
 
 
 def _differs(name: str, was: State, value: object, digest: str | None) -> str:
-    """`cfg differs: notebook 1, job 2`; of two that look alike the digests tell."""
+    """Format `cfg differs: notebook 1, job 2`; with digests if both look alike."""
     if not digest:
         return f"{name} differs: notebook {was.shown}, job {_NOTHING}"
     job = shown(value, digest)
@@ -180,7 +179,7 @@ def _way_out(names: list[str]) -> str:
 
 
 def _imported_again(code: Path, cwd: Path, seed: int, alive: Callable[[], None]) -> dict[str, str | None]:
-    """The digests after a second import; empty where it failed."""
+    """Return the digests after a second import; empty if it failed."""
     with tempfile.TemporaryDirectory(prefix="daylight-") as folder:
         answer = Path(folder) / "digests.json"
         command = [
@@ -204,7 +203,7 @@ def _imported_again(code: Path, cwd: Path, seed: int, alive: Callable[[], None])
 
 
 def _run(command: list[str], environment: Mapping[str, str], alive: Callable[[], None]) -> None:
-    """Wait for its end; raises SubprocessError where that is none or too late."""
+    """Wait for the process; raise SubprocessError if it fails or times out."""
     deadline = time.monotonic() + AGAIN_S
     with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL) as process:
         while process.poll() is None:
@@ -219,7 +218,7 @@ def _run(command: list[str], environment: Mapping[str, str], alive: Callable[[],
 
 
 def main(code: Path, cwd: Path, seed: int, answer: Path) -> None:
-    """Import the definition as no rank does, and write the digests of the values that the notebook told of."""
+    """Import the definition in a non-rank process, and write the digests of the values that the notebook recorded."""
     import torch
 
     from kernel_backend.parent_death import die_with

@@ -1,4 +1,4 @@
-"""Trackers of experiments that a definition uses: one run for a gang, and not one per rank."""
+"""Silence experiment trackers on all ranks but rank 0, so that a gang creates one run."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-# How trackers are told by a variable to send nothing; their calls stay valid.
+# Variables that make trackers send nothing; their calls stay valid.
 SILENT = {"WANDB_MODE": "disabled", "NEPTUNE_MODE": "debug"}
 _WRITERS = ("torch.utils.tensorboard.writer", "tensorboardX.writer")  # modules that have a FileWriter
 
 
 def silence_trackers() -> None:
-    """Have Weights & Biases, Neptune and TensorBoard's writers write nothing in this process: rank 0's do.
+    """Silence Weights & Biases, Neptune and TensorBoard's writers in this process.
 
-    Call it before the user's code is imported.
+    Call it on all ranks but rank 0, before the user's code is imported.
     """
     os.environ.update(SILENT)
     for name in _WRITERS:
@@ -28,13 +28,13 @@ def silence_trackers() -> None:
 
 
 class _Nowhere:
-    """What a SummaryWriter writes through, without a file."""
+    """Replacement for the file writer of a SummaryWriter, without a file."""
 
     def __init__(self, log_dir: str = "", *rest: Any, **options: Any) -> None:
         self._log_dir = str(log_dir)
 
     def get_logdir(self) -> str:
-        """The folder that was asked for."""
+        """Return the requested folder."""
         return self._log_dir
 
     def __getattr__(self, name: str) -> Callable[..., None]:
@@ -47,12 +47,12 @@ def _nothing(*values: Any, **named: Any) -> None: ...
 
 
 class _Finder:
-    """Replaces the writers of these modules when they are imported."""
+    """Import hook that replaces the writers of these modules."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find one of the modules as it would be found without us."""
+        """Find one of the modules with the other finders."""
         if name not in _WRITERS:
             return None
         sys.meta_path.remove(self)

@@ -1,1 +1,1 @@
-"""Determinism: derived seeds, random states, numeric settings and digests."""
+"""Set up determinism: derived seeds, random states, numeric settings and digests."""

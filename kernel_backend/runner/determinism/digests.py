@@ -1,4 +1,4 @@
-"""Digests of tensors: of one by its dtype, shape and values, and of a model's weights tensor by tensor."""
+"""Compute digests of a tensor by dtype, shape and values, and of a model's weights tensor by tensor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernel_backend.model.facts import Weights
 
 
 def tensor_digest(tensor: Tensor) -> str:
-    """The xxh3-128 of dtype, shape and values; raises DaylightError for a tensor that no checkpoint can hold."""
+    """Return the xxh3-128 of dtype, shape and values; raise DaylightError for a tensor that no checkpoint can hold."""
     seen = Digesting()
     for piece in pieces({"": tensor}):
         seen.take(piece)
@@ -20,7 +20,10 @@ def tensor_digest(tensor: Tensor) -> str:
 
 
 def weights(model: nn.Module, beside: dict[str, nn.Module]) -> Weights:
-    """Parameters and buffers of a model, and of modules beside it by name; without what a first batch makes."""
+    """Return digests of the parameters and buffers of a model and of auxiliary modules by name.
+
+    Lazy tensors, which the first batch initializes, are left out.
+    """
     modules = {"": model} | {f"{name}.": module for name, module in beside.items()}
     tensors = {
         f"{prefix}{name}": tensor_digest(tensor)

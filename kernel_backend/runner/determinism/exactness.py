@@ -1,4 +1,4 @@
-"""What equal bits ask of a process, what was set of it, and the sentence that says what it amounts to."""
+"""Set up a process for bit-exact results, record what the bits depend on, and state the guarantee."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kernel_backend.model.experiment import Config
 from kernel_backend.snapshots.environment import cpu_name, driver, numerics_variables
 
 _BY_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # they follow from `threads`
-_BUILT_WITH = {  # as torch.__config__.show() says it
+_BUILT_WITH = {  # as torch.__config__.show() reports it
     "mkl": r"oneAPI Math Kernel Library Version (\S+)",
     "onednn": r"MKL-DNN v(\S+)",
     "openmp": r"OpenMP (\d+)",
@@ -34,9 +34,9 @@ _BUILT_WITH = {  # as torch.__config__.show() says it
 
 
 def settle(kind: str, config: Config, local_rank: int) -> torch.device:
-    """The device of this rank, and torch set up so that equal inputs give equal bits on it.
+    """Set up torch so that equal inputs give equal bits, and return this rank's device.
 
-    Raises InvalidRequest where the slots are GPUs that this torch cannot use.
+    Raises InvalidRequest if the slots are GPUs that this torch cannot use.
     """
     torch.set_num_threads(config.threads or 1)
     with contextlib.suppress(RuntimeError):  # it can be set once in a process, before the first parallel work
@@ -63,7 +63,7 @@ def _device(kind: str, local_rank: int) -> torch.device:
 
 
 def numerics(device: torch.device, config: Config, size: int, backend: str) -> dict[str, str]:
-    """What the bits of this training depend on, beside its snapshot and configuration."""
+    """Return what the bits of this training depend on, besides its snapshot and configuration."""
     facts = {
         "numerics": str(NUMERICS),
         "python": platform.python_version(),
@@ -84,7 +84,7 @@ def numerics(device: torch.device, config: Config, size: int, backend: str) -> d
 
 
 def libraries(device: torch.device, backend: str) -> dict[str, str]:
-    """Further facts of this rank's libraries: not compared at a resume, and there for whoever looks for a cause."""
+    """Return further facts about this rank's libraries, for diagnosis; they are not compared at a resume."""
     built = torch.__config__.show()
     facts = {"interop_threads": str(torch.get_num_interop_threads())}
     facts |= {name: value for name, value in numerics_variables(os.environ).items() if name not in _BY_THREADS}
@@ -105,10 +105,10 @@ def libraries(device: torch.device, backend: str) -> dict[str, str]:
 
 
 def guarantee(config: Config, size: int, device: torch.device, asks_rank: bool, generators: Sequence[str] = ()) -> str:
-    """Under what changes this training's result keeps its bits.
+    """State under which changes this training's result keeps its bits.
 
-    `asks_rank` tells that the definition asks for its rank or the number of ranks, and so may depend on them;
-    `generators` are the ways to those that parts of the training keep for themselves.
+    `asks_rank` means that the definition takes its rank or the number of ranks, and so may depend on them. `generators`
+    are the paths of generators that parts of the training hold.
     """
     if config.reproducible == "off":
         return "none: --reproducible off"
@@ -123,9 +123,9 @@ def guarantee(config: Config, size: int, device: torch.device, asks_rank: bool, 
 
 
 def writes_unseen(model: nn.Module, optimizer: torch.optim.Optimizer, own: Sequence[Path]) -> bool:
-    """Whether code of the user's, under one of the folders `own`, writes to tensors by `.data`.
+    """Return True if user code under the folders `own` writes to tensors by `.data`.
 
-    Such a write counts no version up, so a copy that is made beside it cannot know that it is torn.
+    Such a write increments no version, so a lazy copy cannot detect that it is torn.
     """
     kinds = {type(module) for module in model.modules()} | {type(optimizer)}
     files = {own[0] / "definition.py", *(Path(file) for kind in kinds if (file := _file_of(kind)))}
@@ -140,7 +140,7 @@ def _file_of(kind: type) -> str | None:
 
 
 def _touches_data(tree: ast.AST) -> bool:
-    """Whether `.data` is read of anything but a module (`torch.utils.data`) or an object itself (`self.data`)."""
+    """Return True if `.data` is read of anything but a module (`torch.utils.data`) or an object itself."""
     uses = [node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "data"]
     return any(not _names(base, "utils") and not _names(base, "self") for base in uses)
 
@@ -150,8 +150,8 @@ def _names(base: ast.expr, name: str) -> bool:
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """What has changed since a checkpoint of what its bits depend on, as `torch 2.12 -> 2.13`; None where nothing."""
-    # Both backends sum in the same order; of other slots the service has told already.
+    """Describe numerics that changed since a checkpoint, as `torch 2.12 -> 2.13`; None if none did."""
+    # Both backends sum in the same order; the service has reported other slots already.
     names = [name for name in {**before, **now} if name not in ("backend", "slots")]
     changed = [
         f"{name} {before.get(name, 'unset')} -> {now.get(name, 'unset')}"
@@ -162,7 +162,7 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> str | None
 
 
 def hear_nondeterminism(tell: Callable[[str], None]) -> None:
-    """Call `tell` once for each operation that torch warns of having no deterministic implementation."""
+    """Call `tell` once for each operation that torch reports as lacking a deterministic implementation."""
     told: set[str] = set()
     show = warnings.showwarning
 

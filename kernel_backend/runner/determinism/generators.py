@@ -1,7 +1,7 @@
-"""Random generators that a dataset or a model keeps for itself: found, and seeded anew as the main ones are.
+"""Find random generators that a dataset or a model holds, and reseed them like the main ones.
 
-A generator that lives in an object goes on from draw to draw. After a kill it would stand elsewhere, and of two loader
-workers each has a copy, which draws the same. So before each sample and each step it is seeded from its place, too.
+A generator inside an object continues from draw to draw. After a kill its state would differ, and each loader worker
+has a copy that draws the same. So it is reseeded from its position before each sample and each step, too.
 """
 
 from __future__ import annotations
@@ -26,45 +26,45 @@ Seeder = Callable[[int], Any]
 
 
 class OwnGenerators:
-    """The random generators that some things keep for themselves."""
+    """Random generators that some objects hold."""
 
     def __init__(self, **things: Any) -> None:
-        """Look for them; a generator is known by the way to it, such as `model.noise`, in every process."""
+        """Find them; each is identified by a path such as `model.noise`, the same in every process."""
         self._things = things
         self._found: dict[str, Any] = {}
         self._seeders: dict[str, Seeder] = {}
         self.look()
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Return True if there are any."""
         return bool(self._found)
 
     @property
     def ways(self) -> list[str]:
-        """The way to each of them."""
+        """Return the paths of all generators."""
         return list(self._found)
 
     def look(self) -> bool:
-        """Look again; whether there are others than before."""
+        """Search again; return True if the generators have changed."""
         before, self._found = self._found, dict(_found_in(self._things))
         self._seeders = {way: _seeder(each) for way, each in self._found.items()}
         return {way: id(each) for way, each in before.items()} != {way: id(each) for way, each in self._found.items()}
 
     def seed(self, value: int) -> None:
-        """Seed each with a number of its own that follows from `value` and the way to it."""
+        """Seed each generator with a number that follows from `value` and its path."""
         for way, seeder in self._seeders.items():
             seeder(seeds.mix(value, way))
 
     def rows(self, seed: int, tag: str) -> list[tuple[Seeder, seeds.Numbers]]:
-        """What seeds each of them, and its numbers for every position of a row."""
+        """Return the seeder of each generator, and its seeds for every position."""
         return [(seeder, seeds.Numbers(seed, tag, way)) for way, seeder in self._seeders.items()]
 
 
 class GeneratorDraws:
-    """Random numbers of its own for every position of a row: in the main generators and in those that a thing keeps."""
+    """Seeds for every position, applied to the main generators and to those that an object holds."""
 
     def __init__(self, thing: Any, seed: int, tag: str) -> None:
-        """Those that it keeps are not known before the first `look`."""
+        """Set up the seeds; the object's generators are unknown before the first `look`."""
         self._thing, self._seed, self._tag = thing, seed, tag
         self._main = seeds.Draws(seed, tag)
         self._kept: OwnGenerators | None = None
@@ -73,11 +73,11 @@ class GeneratorDraws:
 
     @property
     def keeps(self) -> bool:
-        """Whether the thing keeps any, as far as it has been looked at."""
+        """Return True if the object is known to hold generators."""
         return bool(self._rows)
 
     def look(self) -> bool:
-        """Look for generators that the thing keeps; whether there are others than before."""
+        """Search for generators that the object holds; return True if they have changed."""
         if self._kept is None:
             self._kept = OwnGenerators(it=self._thing)
             changed = bool(self._kept)
@@ -94,20 +94,20 @@ class GeneratorDraws:
 
 
 def _found_in(things: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Each generator once. Numpy's are known by what holds their state, which two of them may share."""
+    """Yield each generator once; numpy's are identified by their state object, which two may share."""
     met, ways = _main_ones(), set[str]()
     for way, thing in held_by(things):
         one = _state_of(thing)
         if one is not None and id(one) not in met:
             met.add(id(one))
-            while way in ways:  # two members of a set, say
+            while way in ways:  # such as two members of a set
                 way += "'"
             ways.add(way)
             yield way, one
 
 
 def _main_ones() -> set[int]:
-    """Those that are seeded anyway."""
+    """Return the ids of the main generators, which are seeded anyway."""
     cuda = torch.cuda.default_generators if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
     main = [random.random.__self__, torch.default_generator, *cuda]  # type: ignore[attr-defined]
     if np is not None:
@@ -116,7 +116,7 @@ def _main_ones() -> set[int]:
 
 
 def _state_of(thing: Any) -> Any:
-    """The thing itself if it is a generator, of numpy's newer ones the part that has the state; else None."""
+    """Return the object if it is a generator (for numpy's newer ones, its bit generator), else None."""
     kind = type(thing)
     if issubclass(kind, random.Random):
         return None if issubclass(kind, random.SystemRandom) else thing
@@ -127,7 +127,7 @@ def _state_of(thing: Any) -> Any:
 
 
 def _seeder(generator: Any) -> Seeder:
-    """Seeds a generator in place, by a number below 2**63: about 3 us."""
+    """Return a function that seeds the generator in place by a number below 2**63, in about 3 us."""
     if isinstance(generator, torch.Generator):
         return generator.manual_seed
     if isinstance(generator, random.Random):
@@ -144,7 +144,7 @@ def _seed_legacy(generator: np.random.RandomState, value: int) -> None:
 
 
 def _seed_odd_legacy(generator: np.random.RandomState, value: int) -> None:
-    """One that was made over another generator than numpy's old one."""
+    """Seed a legacy RandomState over another bit generator than MT19937."""
     kind = generator.get_state(legacy=False)["bit_generator"]
     generator.set_state(getattr(np.random, kind)(value).state | {"has_gauss": 0, "gauss": 0.0})
 
@@ -154,7 +154,7 @@ def _seed_numpys(generator: np.random.BitGenerator, value: int) -> None:
 
 
 def _seed_pcg(generator: Any, value: int) -> None:
-    """A sixth of the time that numpy takes to make one of a seed; the increment must be odd (O'Neill 2014)."""
+    """Set the state directly, in a sixth of numpy's time; the increment must be odd (O'Neill 2014)."""
     bits = hashlib.blake2b(value.to_bytes(8, "little"), digest_size=32).digest()
     words = {"state": int.from_bytes(bits[:16], "little"), "inc": int.from_bytes(bits[16:], "little") | 1}
     generator.state = {"bit_generator": type(generator).__name__, "state": words, "has_uint32": 0, "uinteger": 0}

@@ -1,4 +1,4 @@
-"""The plain Python state that functions hold: counters, lists and attributes, as they were before a call."""
+"""Restore plain Python state that functions hold, such as counters, lists and attributes, after a call."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _CONTAINERS: tuple[Any, ...] = (list, dict, set, deque)
 
 
 def goes_on(things: Mapping[str, Any]) -> bool:
-    """Return whether they hold an iterator, whose place after a call cannot be restored."""
+    """Return whether they hold an iterator, whose position after a call cannot be restored."""
     return any(hasattr(type(each), "__next__") for _, each in held_by(things))
 
 
 @contextmanager
 def as_it_was(things: Mapping[str, Any]) -> Iterator[None]:
-    """Restore what the things hold when the block ends: items of containers, attributes, globals and closures.
+    """Restore what the objects hold when the block ends: items of containers, attributes, globals and closures.
 
     Tensors, and containers of more than a thousand items, are left as they are.
     """
@@ -71,7 +71,7 @@ def _remember_items(container: Any, restores: list[Callable[[], None]], seen: se
 
 
 def _remember_values(values: Mapping[Any, Any], restores: list[Callable[[], None]], seen: set[int]) -> None:
-    """Remember containers that are empty, too: what walks through objects passes them by."""
+    """Record empty containers, too, which the traversal of objects skips."""
     for value in values.values():
         if type(value) in _CONTAINERS and not value:
             _remember_items(value, restores, seen)

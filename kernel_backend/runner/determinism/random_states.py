@@ -1,4 +1,4 @@
-"""The random states of a rank, for trainings that draw from streams (`--rng stream`) and not from derived seeds."""
+"""Save and restore the random states of a rank, for `--rng stream` instead of derived seeds."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _END = object()
 
 
 class RandomStates:
-    """The main generators of this process: python's, numpy's and torch's."""
+    """Main generators of this process: Python's, numpy's and torch's."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Where each of them stands."""
+        """Return the state of each generator."""
         states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
         if np is not None:
             states["numpy"] = tuple(
@@ -35,7 +35,7 @@ class RandomStates:
         return states
 
     def load_state_dict(self, states: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Restore these states."""
         random.setstate(states["python"])
         torch.set_rng_state(states["torch"])
         if np is not None and "numpy" in states:
@@ -44,12 +44,12 @@ class RandomStates:
             torch.cuda.set_rng_state(states["cuda"])
 
     def begin(self, seed: int, rank: int, step: int) -> None:
-        """Give this rank streams of its own, for it has none yet."""
+        """Give a new rank streams of its own."""
         seeds.reseed(seeds.mix(seed, "stream", rank, step))
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Whatever is drawn within leaves the streams alone."""
+        """Restore the streams after the block, whatever it draws."""
         before = self.state_dict()
         try:
             yield
@@ -57,7 +57,10 @@ class RandomStates:
             self.load_state_dict(before)
 
     def apart(self, items: Iterator[T]) -> Iterator[T]:
-        """The same items; what making them draws (samples have seeds of their own) leaves the streams alone."""
+        """Iterate over the items; random draws while producing them leave the streams untouched.
+
+        Samples have seeds of their own.
+        """
         while True:
             with self.aside():
                 item = next(items, _END)

@@ -1,4 +1,4 @@
-"""The variables by which a launcher tells a rank its place and its devices: a definition cannot set them."""
+"""Protect the environment variables that give a rank its assignment and devices from the definition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OF_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 @contextmanager
 def protected_rank_variables(note: Callable[[str], None], also: Collection[str] = ()) -> Iterator[None]:
-    """Give variables of the launcher, and `also` others, their values again that are set within; say which were.
+    """Restore launcher variables, and `also` others, that the block sets; note which were changed.
 
     Notebooks that try torch.distributed set RANK=0 and WORLD_SIZE=1: each rank would train alone.
     """
@@ -26,7 +26,7 @@ def protected_rank_variables(note: Callable[[str], None], also: Collection[str] 
 
 
 def _of_rank(environment: Mapping[str, str], also: Collection[str]) -> dict[str, str]:
-    """The rank's own among these variables; what it was not started with is left to the user."""
+    """Return the rank's own variables; those absent at its start are left to the user."""
     return {
         name: value for name, value in environment.items() if OF_RANKS.fullmatch(name) or name in (*_OF_DEVICES, *also)
     }

@@ -1,4 +1,4 @@
-"""What an object holds: its attributes and items, and what its own code names. None of that code is called."""
+"""Traverse the objects that an object holds: attributes, items and names in its code, without calling that code."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Parts = Iterator[tuple[str, Any]]
 
 
 def held_by(things: Mapping[str, Any]) -> Parts:
-    """Each object that the things hold, once and with the way to it; the nearest first.
+    """Yield each reachable object once with its path, nearest first.
 
-    Also what a function closes over and, of code that is not a library's, what a class holds and which globals are
+    Included are the closures of functions and, of code outside libraries, what a class holds and which globals are
     named: a notebook keeps much at its top level. Tensors, modules and long containers are not entered.
     """
     waiting: deque[tuple[str, Any]] = deque(things.items())
@@ -59,7 +59,7 @@ def _is_plain(thing: Any) -> bool:
 
 
 def _parts(thing: Any, seen: dict[int, Any]) -> Parts:
-    """What a thing holds itself; and what its classes hold, of those that no other thing had."""
+    """Yield what an object holds itself, and what its classes hold unless they were visited before."""
     kind = type(thing)
     yield from ((f".{name}", getattr(thing, name)) for name in _WRAPPED.get(kind, ()))
     yield from _items(thing, kind)
@@ -109,7 +109,7 @@ def _of_function(function: FunctionType) -> Parts:
 
 
 def _globals(code: CodeType) -> Iterator[str]:
-    """The names that a function's code looks up outside of it, and those of functions within."""
+    """Yield the names that a function's code looks up outside of it, including those of inner functions."""
     yield from (each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
     for each in code.co_consts:
         if isinstance(each, CodeType):
@@ -117,7 +117,7 @@ def _globals(code: CodeType) -> Iterator[str]:
 
 
 def _of_class(kind: type) -> Parts:
-    """Methods and values that are written into a class; without `__init__`, whose work is done."""
+    """Yield methods and values written into a class, except `__init__`, whose work is done."""
     module = sys.modules.get(kind.__module__)
     file = getattr(module, "__file__", None)
     theirs = not file.startswith(_LIBRARIES) if file else module is None or kind.__module__ == "__main__"
@@ -126,7 +126,7 @@ def _of_class(kind: type) -> Parts:
 
 
 def _or_none(read: Callable[[], Any]) -> Any:
-    """What is read; None where it is empty, or a way of reading it that the user wrote fails."""
+    """Return the value read; None if it is empty or the user's accessor fails."""
     try:
         return read()
     except Exception:

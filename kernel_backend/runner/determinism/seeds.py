@@ -1,7 +1,7 @@
-"""Random numbers are derived, not stored: every draw follows from the experiment's seed and where it is drawn.
+"""Derive random numbers from the experiment's seed and the position, instead of storing states.
 
-Before a step, a sample or a function of the definition, the generators of python, numpy and torch are seeded anew
-from (seed, what, where). A resumed training so draws what an uninterrupted one would have drawn.
+Before a step, a sample or a function of the definition, the generators of Python, numpy and torch are seeded anew from
+(seed, kind, position). A resumed training so draws what an uninterrupted one would have drawn.
 
 The generators of numpy (seeded by a number) and of torch on the CPU are the same Mersenne Twister and read 32 bits of a
 seed: equal seeds would make them draw the same numbers, and of a million random seeds a hundred would be equal. So
@@ -27,7 +27,7 @@ _NUMPYS = 2**31
 
 
 def mix(seed: int, *parts: int | str) -> int:
-    """A number below 2**63 that follows from the seed and the parts, unlike that of any other parts.
+    """Return a number below 2**63 that follows from the seed and the parts, unlike that of any other parts.
 
     A chain of splitmix64 (Steele, Lea and Flood 2014: Fast splittable pseudorandom number generators).
     """
@@ -35,12 +35,12 @@ def mix(seed: int, *parts: int | str) -> int:
 
 
 def reseed(value: int) -> None:
-    """Seed the main generators of this process. About 10 us."""
+    """Seed the main generators of this process, in about 10 us."""
     _seed(value, value >> 32, value & _MASK31)
 
 
 class Draws:
-    """Random numbers of its own for every position of a row: those of each sample of a training, say.
+    """Seeds for every position of a sequence, such as the samples of a training.
 
     No two of the first 2**31 positions share a seed, in any of the three generators.
     """
@@ -50,35 +50,35 @@ class Draws:
         self._numpy, self._torch = mix(seed, tag, "numpy"), mix(seed, tag, "torch")
 
     def at(self, position: int) -> None:
-        """Seed the main generators of this process for what is at `position`. About 10 us."""
+        """Seed the main generators of this process for `position`, in about 10 us."""
         value = _splitmix64(self._start ^ position) >> 1
         _seed(value, _scatter(position, self._numpy), _scatter(position, self._torch))
 
 
 class Numbers:
-    """A seed for every position of a row: no two of the first 2**31 have the same last 31 bits."""
+    """Seeds for every position of a sequence; no two of the first 2**31 share their last 31 bits."""
 
     def __init__(self, seed: int, *parts: int | str) -> None:
         self._start, self._last = _chain(seed, *parts), mix(seed, *parts, "last bits")
 
     def at(self, position: int) -> int:
-        """The one at `position`, below 2**63."""
+        """Return the seed for `position`, below 2**63."""
         return _splitmix64(self._start ^ position) >> 33 << 32 | _scatter(position, self._last)
 
 
 def for_numpy(value: int) -> int:
-    """The 32 bits of a seed for numpy's old generator: never those of one for torch."""
+    """Return the 32 bits of a seed for numpy's legacy generator, never equal to those of a seed for torch."""
     return value & _MASK31 | _NUMPYS
 
 
 def first_draws() -> tuple[float, ...]:
-    """One number of each main generator on the host, by which one sees where they stand."""
+    """Draw one number from each main generator on the host, to compare their states."""
     of_numpy = (float(np.random.random_sample()),) if np is not None else ()
     return (random.random(), float(torch.rand((), dtype=torch.float64)), *of_numpy)
 
 
 def generator(value: int) -> torch.Generator:
-    """A generator of its own, which leaves the main ones alone."""
+    """Return a separate generator that leaves the main ones untouched."""
     return torch.Generator().manual_seed(value)
 
 
@@ -107,7 +107,7 @@ def _splitmix64(state: int) -> int:
 
 
 def _scatter(position: int, key: int) -> int:
-    """A number below 2**31: another one for each of 2**31 positions in a row (every line below can be undone)."""
+    """Return a number below 2**31, distinct for 2**31 consecutive positions (every line below is invertible)."""
     x = (position + key + (position >> 31) * (key >> 31)) & _MASK31
     x = ((x ^ (x >> 16)) * 0x45D9F3B) & _MASK31
     x = ((x ^ (x >> 15)) * 0x2C1B3C6D) & _MASK31

@@ -1,1 +1,1 @@
-"""Gradient reduction: overlapped sums over the ranks, and a fixed binary tree for equal bits at any world size."""
+"""Reduce gradients: overlapped sums over the ranks, or a fixed binary tree for equal bits at any world size."""

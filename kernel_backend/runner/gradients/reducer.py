@@ -1,12 +1,12 @@
-"""Gradients of all ranks, summed while they are still being computed, and the ranks' control word with them.
+"""Sum the gradients of all ranks while they are still being computed, together with the control word.
 
 A step is `begin`, an `add` for each share of the batch that this rank computes, and `finish`.
 
-Neither DistributedOptimizer nor DDP keeps sums the same from run to run: from three ranks on the order in which a ring
-sums an element depends on its place in a buffer, and both choose their buffers by timing. Here buckets are frozen
-before the first step: flat tensors of which the gradients are views, sent as soon as they are full, latest parameters
-first, each only after those before it. A share's loss is weighted by its part of the global batch's samples, before
-its gradients are computed, so that they and their sum are never larger than those of one process.
+Neither DistributedOptimizer nor DDP keeps sums the same from run to run. From three ranks on, the order in which a ring
+sums an element depends on its position in a buffer, and both choose their buffers by timing. Here buckets are frozen
+before the first step: flat tensors of which the gradients are views. They are sent as soon as they are full, latest
+parameters first, each only after those before it. A share's loss is weighted by its part of the global batch's samples
+before its gradients are computed, so that they and their sum are never larger than those of one process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BUCKET_BYTES = 25 << 20
 
 
 class ControlFlags(NamedTuple):
-    """What a rank asks of all: above zero on any rank means set for all."""
+    """Requests of one rank to all: above zero on any rank means set for all."""
 
     release: bool = False  # commit a checkpoint and leave
     checkpoint: bool = False
@@ -36,7 +36,7 @@ class ControlFlags(NamedTuple):
 
 
 class ControlWord(NamedTuple):
-    """What all ranks know of a step once its gradients are summed: the same on every rank."""
+    """Summary of a step after its gradients are summed, the same on every rank."""
 
     samples: int  # of the global batch
     loss: Tensor | float  # their mean loss
@@ -47,35 +47,35 @@ _HEAD = 2 + len(ControlFlags._fields)
 
 
 class Gradients(Protocol):
-    """Who computes and sums the gradients of a step."""
+    """Computes and sums the gradients of a step."""
 
     def begin(self) -> None:
-        """A new step; the gradients of the one before are gone."""
+        """Begin a step and discard the previous gradients."""
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute the gradients of one share: `loss` is its mean over so many `samples`, None for an empty share.
+        """Compute the gradients of one share: `loss` is its mean over `samples`, None for an empty share.
 
         The global batch has `total` samples.
         """
 
     def finish(self) -> ControlWord:
-        """Have the gradients of the global batch on every rank; raises the backend's error where a peer is gone.
+        """Return when every rank has the gradients of the global batch; raise the backend's error if a peer is lost.
 
-        A parameter that no rank used has no gradient, as in a plain loop. Raises InvalidDefinition where one has a
+        A parameter that no rank used has no gradient, as in a plain loop. Raises InvalidDefinition if one has a
         gradient that is not summed.
         """
 
 
 class OwnGradients:
-    """The gradients of a gang of one: the plain training step, bit for bit."""
+    """Gradients of a gang of one: the plain training step, bit for bit."""
 
     def __init__(self, model: nn.Module, scaler: GradScaler) -> None:
-        self._parameters = list(model.parameters())  # those too that are frozen now, and may be trained later
+        self._parameters = list(model.parameters())  # frozen ones included, as they may be trained later
         self._scaler = scaler
         self._word = ControlWord(0, 0.0, ControlFlags())
 
     def begin(self) -> None:
-        """Forget the gradients of the step before."""
+        """Discard the previous step's gradients."""
         for parameter in self._parameters:
             parameter.grad = None
 
@@ -86,24 +86,24 @@ class OwnGradients:
         self._word = ControlWord(samples, loss.detach(), flags)
 
     def finish(self) -> ControlWord:
-        """They are there already."""
+        """Return the control word; the gradients are complete already."""
         return self._word
 
 
 class Buckets:
-    """The gradients of a model as views of flat tensors, which exist from the start; the word is the last one's end.
+    """Gradients of a model as views of preallocated flat tensors; the control word ends the last one.
 
     Parameters frozen at the start stay out, and must not get a gradient later.
     """
 
     def __init__(self, model: nn.Module, scaler: GradScaler, multiple: int = 1) -> None:
-        """Every bucket's length is a multiple of `multiple`."""
+        """Lay out the buckets; every bucket's length is a multiple of `multiple`."""
         named = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
         self._names = [name for name, _ in named]
         self._parameters = [each for _, each in named]
         self._frozen = [(name, each) for name, each in model.named_parameters() if not each.requires_grad]
         for _, parameter in self._frozen:
-            parameter.grad = None  # what is left of a training before this one
+            parameter.grad = None  # left over from an earlier training
         self._scaler, self._multiple = scaler, multiple
         plan = buckets([(each.dtype, each.nbytes) for each in self._parameters])
         self._buckets = [self._bucket(indices, last=False) for indices in plan[:-1]]
@@ -120,7 +120,7 @@ class Buckets:
                 self._parameters[index].register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
     def _compute(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """The gradients of a share, weighted by its part of all samples, and its part of the word."""
+        """Compute a share's gradients and its part of the word, weighted by its part of all samples."""
         # Filled in place: a tensor brought from the host would make the host wait for a GPU.
         self._word[0].fill_(samples)
         for index, flag in enumerate(flags, start=2):
@@ -133,7 +133,7 @@ class Buckets:
             self._scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
 
     def _ready(self, bucket: _Bucket) -> None:
-        """Called in the backward pass when all gradients of a bucket are there."""
+        """Handle a bucket whose gradients are all computed; called in the backward pass."""
 
     @property
     def _word_size(self) -> int:
@@ -174,9 +174,9 @@ class Buckets:
         return ready
 
     def _open(self) -> None:
-        """All gradients zero, and views of the buckets again."""
+        """Zero all gradients and make them views of the buckets again."""
         for parameter, view in zip(self._parameters, self._views, strict=True):
-            if parameter.grad is not view:  # nobody used it in the step before, or the optimizer took it away
+            if parameter.grad is not view:  # no rank used it in the step before, or the optimizer replaced it
                 parameter.grad = view
         self._touched = [False] * len(self._touched)
         for bucket in self._buckets:
@@ -184,7 +184,7 @@ class Buckets:
             bucket.flat.zero_()
 
     def _mark_touched(self) -> None:
-        """Say in the word which parameters this share has used; before its bucket is sent."""
+        """Mark in the word which parameters this share has used; call before its bucket is sent."""
         start = _HEAD
         for touched, run in itertools.groupby(self._touched):
             stop = start + len(list(run))
@@ -202,7 +202,7 @@ class Buckets:
                 )
 
     def _read_word(self) -> ControlWord:
-        """What the summed word says. Takes away the gradients that no rank has."""
+        """Decode the summed word, and remove gradients that no rank has."""
         # The one wait for a GPU in a step: whether there is a gradient decides what the optimizer does next.
         samples, loss, *rest = self._word.tolist()
         flags, touched = rest[: len(ControlFlags._fields)], rest[len(ControlFlags._fields) :]
@@ -213,7 +213,7 @@ class Buckets:
 
 
 class SummedGradients(Buckets):
-    """The gradients of a gang, a share for each rank, summed by the backend's ring while they are computed."""
+    """Gradients of a gang, one share per rank, summed by the backend's ring while they are computed."""
 
     def __init__(self, model: nn.Module, scaler: GradScaler, ranks: Ranks) -> None:
         super().__init__(model, scaler)
@@ -226,11 +226,11 @@ class SummedGradients(Buckets):
         self._sent = []
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute this rank's one share; full buckets are on their way when this returns."""
+        """Compute this rank's one share; full buckets are being sent when this returns."""
         self._compute(loss, samples, total, flags)
 
     def finish(self) -> ControlWord:
-        """Send what is left, and wait for the sums."""
+        """Send the remaining buckets, and wait for the sums."""
         self._refuse_thawed()
         if len(self._sent) < len(self._buckets):
             self._mark_touched()
@@ -242,7 +242,7 @@ class SummedGradients(Buckets):
         return self._read_word()
 
     def _ready(self, bucket: _Bucket) -> None:
-        """Send every full bucket whose predecessors are on their way; the last one waits for the word."""
+        """Send every full bucket whose predecessors were sent; the last one waits for the word."""
         while len(self._sent) < len(self._buckets) and self._buckets[len(self._sent)].missing == 0:
             self._send()
 
@@ -252,9 +252,9 @@ class SummedGradients(Buckets):
 
 
 class _Bucket:
-    """Gradients of one dtype in `flat`, which are summed in `wide`: `flat` itself, unless that has 16 bits an element.
+    """Gradients of one dtype in `flat`, summed in `wide`: `flat` itself, or a float32 copy for 16-bit types.
 
-    Sums of 16 bits are coarse, each backend rounds them in its own way, and Horovod over Gloo knows no bfloat16.
+    Sums of 16 bits are coarse, each backend rounds them in its own way, and Horovod over Gloo has no bfloat16.
     """
 
     def __init__(self, indices: list[int], flat: Tensor, elements: int) -> None:
@@ -264,31 +264,31 @@ class _Bucket:
         self.wide = flat if dtype == flat.dtype else torch.empty_like(flat, dtype=dtype)
 
     def widen(self) -> Tensor:
-        """The gradients in the type of their sum; good until this is called again."""
+        """Return the gradients in the dtype of their sum; valid until the next call."""
         if self.wide is not self.flat:
             self.wide.copy_(self.flat)
         return self.wide
 
     def take(self, summed: Tensor) -> None:
-        """Let the gradients be what was summed."""
+        """Overwrite the gradients with the sum."""
         if summed is not self.flat:
             self.flat.copy_(summed)
 
 
 def view_like(parameter: Tensor, flat: Tensor) -> Tensor:
-    """The elements of a flat tensor with the parameter's shape, in memory in the parameter's order.
+    """Return a flat tensor's elements in the parameter's shape and memory order.
 
-    A fused optimizer takes both from memory side by side, whatever their strides: a `channels_last` model would be
-    trained by gradients of other weights. A parameter with gaps or overlaps has a contiguous gradient, as in torch.
+    A fused optimizer reads both in memory order, whatever their strides: a `channels_last` model would be trained with
+    gradients of other weights. A parameter with gaps or overlaps has a contiguous gradient, as in torch.
     """
     dense = torch.empty_like(parameter, device="meta").stride() == parameter.stride()
     return flat.as_strided(parameter.shape, parameter.stride()) if dense else flat.view(parameter.shape)
 
 
 def buckets(parameters: Sequence[tuple[torch.dtype, int]], limit: int = BUCKET_BYTES) -> list[list[int]]:
-    """Indices of parameters (dtype, bytes) in buckets of one dtype each, in the order in which they are sent.
+    """Return indices of parameters (dtype, bytes) in buckets of one dtype each, in sending order.
 
-    Latest parameters come first, for their gradients do; a bucket is full at `limit` bytes.
+    Latest parameters come first, as their gradients do; a bucket is full at `limit` bytes.
     """
     full: list[list[int]] = []
     filling: dict[torch.dtype, list[int]] = {}

@@ -1,8 +1,8 @@
-"""Gradients summed by a fixed binary tree over the logical ranks: equal bits however these lie on real ones.
+"""Sum gradients in a fixed binary tree over the logical ranks: equal bits on any number of real ranks.
 
 A ring of W ranks adds in an order that depends on W. Here the leaves are the V shares of the batch, fixed at submit,
-and a sum of two nodes is always taken from left to right. A rank first adds up what lies within its own shares; then
-each rank gets one slice of everyone's nodes, adds those up, and gives the slice to all: the bytes of a ring.
+and a sum of two nodes is always taken from left to right. A rank first sums the nodes within its own shares. Then each
+rank gets one slice of all ranks' nodes, sums those, and sends the slice to all: as many bytes as a ring.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 class Node(NamedTuple):
-    """The leaves `start` up to, and without, `stop`."""
+    """Tree node over the leaves `start` to `stop` (exclusive)."""
 
     start: int
     stop: int
 
     @property
     def children(self) -> tuple[Node, Node]:
-        """Its two halves; the left one has a power of two of leaves."""
+        """Return both halves; the left one has a power of two of leaves."""
         middle = self.start + (1 << ((self.stop - self.start - 1).bit_length() - 1))
         return Node(self.start, middle), Node(middle, self.stop)
 
 
 def cover(mine: range, node: Node) -> Iterator[Node]:
-    """The largest nodes under `node` that together are the leaves `mine`, from left to right."""
+    """Yield the largest nodes under `node` that together are the leaves `mine`, from left to right."""
     if node.stop <= mine.start or node.start >= mine.stop:
         return
     if mine.start <= node.start and node.stop <= mine.stop:
@@ -44,7 +44,7 @@ def cover(mine: range, node: Node) -> Iterator[Node]:
 
 
 def total(parts: Mapping[Node, Tensor], node: Node) -> Tensor:
-    """The sum of the leaves under `node`, of nodes that are there. Overwrites them."""
+    """Sum the leaves under `node` from the given nodes, overwriting them."""
     if node in parts:
         return parts[node]
     left, right = node.children
@@ -52,10 +52,10 @@ def total(parts: Mapping[Node, Tensor], node: Node) -> Tensor:
 
 
 class TreeGradients(Buckets):
-    """The gradients of V logical ranks, of which this one computes `mine`."""
+    """Gradients of V logical ranks, of which this one computes `mine`."""
 
     def __init__(self, model: nn.Module, scaler: GradScaler, ranks: Ranks, everyones: Sequence[range]) -> None:
-        """`everyones` has the logical ranks of each rank, in order."""
+        """Set up the tree; `everyones` holds the logical ranks of each rank, in order."""
         super().__init__(model, scaler, multiple=len(everyones))
         self._ranks, self._mine = ranks, everyones[ranks.rank]
         self._root = Node(0, everyones[-1].stop)
@@ -64,13 +64,13 @@ class TreeGradients(Buckets):
         self._done = 0  # shares of this step
 
     def begin(self) -> None:
-        """A new step."""
+        """Begin a step."""
         self._done = 0
         for sums in self._sums:
             sums.begin()
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute one share, in the order of the logical ranks, and add it up as far as the tree goes here."""
+        """Compute one share, in the order of the logical ranks, and sum it as far as this rank's nodes allow."""
         for sums in self._sums:
             sums.make_room()
         self._open()
@@ -101,9 +101,9 @@ class TreeGradients(Buckets):
 
 
 class _Sums:
-    """The nodes that this rank has of one bucket, in memory that every step uses again: new pages cost as much as sums.
+    """This rank's nodes of one bucket, in reused memory: new pages cost as much as sums.
 
-    Leaves come one after the other in one place, the bucket's own; one that is needed longer moves before the next.
+    Leaves arrive in the bucket's own memory one after the other; one that is needed longer is copied before the next.
     """
 
     def __init__(self, tops: Sequence[Node], leaf: Tensor) -> None:
@@ -112,19 +112,19 @@ class _Sums:
         self._free: list[Tensor] = []
 
     def begin(self) -> None:
-        """Forget the nodes of the step before."""
+        """Discard the previous step's nodes."""
         self._free += [each for each in self.nodes.values() if each is not self._leaf]
         self.nodes.clear()
 
     def make_room(self) -> None:
-        """Move the leaf before, if it is still needed."""
+        """Copy the previous leaf, if it is still needed."""
         for node, tensor in self.nodes.items():
             if tensor is self._leaf:
                 room = self._free.pop() if self._free else torch.empty_like(tensor)
                 self.nodes[node] = room.copy_(tensor)
 
     def add(self, leaf: int) -> None:
-        """Take in a leaf, and add up every node that ends with it and of which both halves are there."""
+        """Add a leaf, and sum every node that ends with it and has both halves."""
         self.nodes[Node(leaf, leaf + 1)] = self._leaf
         top = next(node for node in self._tops if node.start <= leaf < node.stop)
         for node in reversed(list(_ending_at(top, leaf + 1))):
@@ -135,7 +135,7 @@ class _Sums:
 
 
 def _ending_at(node: Node, stop: int) -> Iterator[Node]:
-    """The inner nodes under `node` whose last leaf is the one before `stop`, the largest first."""
+    """Yield the inner nodes under `node` whose last leaf is the one before `stop`, the largest first."""
     while node.stop - node.start > 1:
         if node.stop == stop:
             yield node
@@ -143,6 +143,6 @@ def _ending_at(node: Node, stop: int) -> Iterator[Node]:
 
 
 def shares_of(logical: int, size: int) -> list[range]:
-    """Which of `logical` ranks each of `size` ranks computes: consecutive ones, as equal as can be."""
+    """Assign `logical` ranks to `size` ranks: consecutive, and as equal as possible."""
     bounds = [rank * logical // size for rank in range(size + 1)]
     return [range(start, stop) for start, stop in itertools.pairwise(bounds)]

@@ -1,1 +1,1 @@
-"""The training loop: steps, losses, validation, reports and checkpoints."""
+"""Run the training loop: steps, losses, validation, reports and checkpoints."""

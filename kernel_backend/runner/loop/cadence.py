@@ -1,4 +1,4 @@
-"""When rank 0 wants a report or a checkpoint; the others learn it by the control word."""
+"""Decide on rank 0 when to report and when to save a checkpoint; the control word informs other ranks."""
 
 from __future__ import annotations
 
@@ -11,30 +11,33 @@ from kernel_backend.runner.checkpoint.saving import Cost
 REPORTS_PER_EPOCH = 50
 QUIET_S = 1.0  # a slow training reports at least this often, if its steps allow
 
-# Adaptive checkpoints: training may stand still for 1 % of the time, and keep the disk busy for half of it.
+# Adaptive checkpoints: training may stall for 1 % of the time, and keep the disk busy for half of it.
 STALLED, BUSY = 0.01, 0.5
 SOONEST_S, LATEST_S = 5.0, 60.0
 
 
 def interval(cost: Cost) -> float:
-    """Seconds between checkpoints that cost so much, where the person did not say: from 5 to 60."""
+    """Return the seconds between checkpoints of this cost, from 5 to 60, where the user set no interval."""
     return min(LATEST_S, max(SOONEST_S, cost.stall / STALLED, cost.write / BUSY))
 
 
 class CadenceTimer:
-    """Asked once before each step. The grid of reports depends on steps alone; the clock may only add to it."""
+    """Timer consulted once before each step; steps alone fix the grid of reports, the clock only adds to it."""
 
     def __init__(
         self, per_epoch: int | None, every: Cadence | None, cost: Callable[[], Cost], busy: Callable[[], bool]
     ) -> None:
-        """`cost` is that of the newest checkpoint, `busy` whether one is still on its way to the disk."""
+        """Set up the timer.
+
+        `cost` returns that of the newest checkpoint, `busy` whether one is still being written.
+        """
         self._per_epoch = per_epoch or 0
         self._grid = max(1, round(self._per_epoch / REPORTS_PER_EPOCH))
         self._every, self._cost, self._busy = every, cost, busy
         self._reported = self._saved = time.monotonic()
 
     def report(self, step: int) -> bool:
-        """Whether step `step` (counted from 1) is to be reported."""
+        """Return True if step `step` (from 1) is to be reported."""
         now = time.monotonic()
         due = self._on_grid(step) or now - self._reported >= QUIET_S
         if due:
@@ -42,26 +45,26 @@ class CadenceTimer:
         return due
 
     def checkpoint(self, step: int) -> bool:
-        """Whether a checkpoint is to follow step `step` (counted from 1)."""
+        """Return True if a checkpoint is to follow step `step` (from 1)."""
         since = time.monotonic() - self._saved
         if self._every is None:
             return since >= interval(self._cost()) and not self._busy()
         if self._every.steps is not None:
             return step % self._every.steps == 0
         if self._every.epochs is not None:
-            return False  # `after_epoch` says it
+            return False  # `after_epoch` decides
         return since >= (self._every.seconds or 0.0)
 
     def after_epoch(self, epochs: int) -> bool:
-        """Whether a checkpoint is to follow the end of epoch `epochs` (counted from 1); all ranks know it."""
+        """Return True if a checkpoint is to follow the end of epoch `epochs` (from 1); all ranks agree."""
         return self._every is not None and self._every.epochs is not None and epochs % self._every.epochs == 0
 
     def saved(self) -> None:
-        """A checkpoint was just begun: the interval begins anew."""
+        """Restart the interval after a checkpoint was begun."""
         self._saved = time.monotonic()
 
     def _on_grid(self, step: int) -> bool:
-        if not self._per_epoch:  # nobody knows how many there will be
+        if not self._per_epoch:  # the number of steps is unknown
             return step <= REPORTS_PER_EPOCH or step % REPORTS_PER_EPOCH == 0
         in_epoch = step % self._per_epoch
         return in_epoch % self._grid == 0

@@ -1,4 +1,4 @@
-"""Whether a loss is a mean over samples: compared once, the whole first batch against its shares."""
+"""Check once whether a loss is a mean over samples: compare the whole first batch with its shares."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _TOLERANCE, _OF_SIXTEEN_BITS = 1e-3, 3e-2
 
 
 def compares(run: Training) -> bool:
-    """Whether the losses of this step are to be compared: of the first, where shares have losses of their own.
+    """Return True if the losses of this step are to be compared: the first step, if shares have separate losses.
 
-    Not where generators that parts of the training keep go on from step to step: rank 0 alone would draw from them.
+    False if generators held by parts of the training continue from step to step: rank 0 alone would draw from them.
     """
     keeps = run.streams is not None and bool(run.generators)
     return run.step == 0 and run.logical.count > 1 and not gathers(run) and not keeps
 
 
 def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None:
-    """Say a warning where the loss of the whole batch is not the mean of its shares' losses; called by all ranks.
+    """Warn if the loss of the whole batch is not the mean of its shares' losses; called by all ranks.
 
-    `parts` are what the loss function was given for this rank's shares, `mean` is the weighted mean of what it
-    returned. Weights, buffers, random numbers and Python's own values are as before afterwards, and nothing is printed.
+    `parts` are the loss function's arguments for this rank's shares, `mean` is the weighted mean of its results.
+    Weights, buffers, random numbers and Python values are restored afterwards, and nothing is printed.
     """
     small = run.ranks.all_gather_object(sum(size_of(part.values) for part in parts) <= LIMIT // run.ranks.size)
     if not all(small) or not math.isfinite(mean):
@@ -63,7 +63,7 @@ def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None
 
 
 def _whole(run: Training, parts: list[MetricPart]) -> float | None:
-    """The loss of all parts as one batch; None where that cannot be had, or where it draws random numbers."""
+    """Return the loss of all parts as one batch; None if it cannot be computed or draws random numbers."""
     counts = [part.samples for part in parts]
     called = {"loss": run.loss}
     if goes_on(called):
@@ -83,7 +83,7 @@ def _whole(run: Training, parts: list[MetricPart]) -> float | None:
                 return None
             values = {name: join(counts, [part.values[name] for part in parts], name) for name in first}
             return _loss(run, moved(values, run.device), 0)
-        except Exception:  # it was written for shares, and what it says of anything else is no fault of the user's
+        except Exception:  # it was written for shares; an error on another input is not the user's
             return None
 
 
@@ -95,8 +95,8 @@ def _loss(run: Training, values: dict[str, Any], draw: int) -> float:
 
 @contextmanager
 def _as_before(modules: Any) -> Iterator[None]:
-    """Modules beside the model have the weights that they had, whatever the loss function writes to them."""
-    # By .data: a write that is taken back must not look like one to what checkpoints hold.
+    """Restore the weights of auxiliary modules after the block, whatever the loss function writes to them."""
+    # By .data: an undone write must not increment the version that checkpoints compare.
     weights: list[nn.Parameter] = [each for module in modules for each in module.parameters()]
     before = [(each, each._version, each.detach().clone()) for each in weights]
     try:

@@ -1,4 +1,4 @@
-"""A validation, right at any number of ranks: its loss and its metrics over all samples."""
+"""Validate exactly at any number of ranks: loss and metrics over all samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def validate(run: Training, data: Batches) -> dict[str, float]:
-    """The mean loss and metrics over the validation data, the same at any number of ranks."""
+    """Return the mean loss and metrics over the validation data, the same at any number of ranks."""
     run.logical.share(run.ranks)
     model = run.model
     if run.average is not None:
@@ -48,7 +48,7 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
 def _given(
     run: Training, model: nn.Module, number: int, shares: list[Batch], evaluation: Evaluation | None
 ) -> Iterator[MetricPart]:
-    """What the loss function is given for each share; the metrics are given it after that."""
+    """Yield the loss function's arguments for each share, then pass them to the metrics."""
     for rank, batch in zip(run.logical.mine, shares, strict=True):
         if run.streams is None:
             reseed(run, "validation", run.step, number, rank)
@@ -60,7 +60,7 @@ def _given(
 
 
 def finish_metrics(run: Training, evaluation: Evaluation) -> dict[str, float]:
-    """The metrics of all samples; what is drawn for them follows from the step, too."""
+    """Return the metrics of all samples; random draws for them follow from the step, too."""
     run.progress.tick("validation", run.step)
     if run.streams is None:
         reseed(run, "validation", run.step, "metrics")

@@ -1,4 +1,4 @@
-"""A loss that stays nan or infinite ends a training, with the step and the layer or parameter it came from."""
+"""End a training whose loss stays nan or infinite, with the step and the layer or parameter it came from."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 from kernel_backend.errors import NotFinite
 
-IN_A_ROW = 3  # steps: a gradient scaler that looks for its scale may lose one or two
+IN_A_ROW = 3  # steps: a gradient scaler in search of its scale may lose one or two
 
 
 class Finite:
-    """How many steps in a row have had a loss that is not finite."""
+    """Counter of consecutive steps with a non-finite loss."""
 
     def __init__(self, ends: bool, place: str) -> None:
-        """`ends` tells whether such a training is to end; `place` is where the loss function is written."""
+        """Set up the counter; `ends` makes it raise, and `place` is where the loss function is written."""
         self._ends, self._place = ends, place
         self._streak: Tensor | int = 0
         self._reason = ""
@@ -27,16 +27,16 @@ class Finite:
 
     @property
     def waits(self) -> bool:
-        """Whether it is on a GPU, and to be asked seldom: each look makes the host wait."""
+        """Return True if the count is on a GPU, where each read makes the host wait."""
         return isinstance(self._streak, Tensor)
 
     @property
     def broken(self) -> bool:
-        """Whether the newest loss is known not to be finite."""
+        """Return True if the newest loss is known not to be finite."""
         return self._ends and not self.waits and bool(self._streak)
 
     def take(self, loss: Tensor | float, find: Callable[[], str]) -> None:
-        """Take in a step's loss, before its update; `find` says what a first one that is not finite comes from."""
+        """Count a step's loss, before its update; `find` explains the first non-finite one."""
         if not self._ends:
             return
         self._loss = loss
@@ -49,7 +49,7 @@ class Finite:
         self._streak = 0 if finite else self._streak + 1
 
     def check(self, step: int, model: nn.Module, last: bool) -> None:
-        """Raise NotFinite after too many such losses in a row, or where the `last` step leaves weights like that."""
+        """Raise NotFinite after too many such losses in a row, or if the `last` step leaves non-finite weights."""
         streak = int(self._streak) if self._ends else 0
         if streak == 0 or (streak < IN_A_ROW and not (last and bad_parameter(model))):
             return
@@ -61,7 +61,7 @@ class Finite:
 
 
 def bad_parameter(model: nn.Module) -> str:
-    """Name the first parameter that is not finite; empty where all are."""
+    """Name the first parameter that is not finite; empty if all are."""
     for name, parameter in model.named_parameters():
         if not torch.isfinite(parameter).all():
             return f"parameter {name} is {_word_of(parameter)}"
@@ -69,7 +69,7 @@ def bad_parameter(model: nn.Module) -> str:
 
 
 def bad_value(name: str, value: Any) -> str:
-    """Say what of a batch is not finite; empty where all is."""
+    """Describe the part of a batch that is not finite; empty if all is."""
     if isinstance(value, Tensor):
         is_bad = value.is_floating_point() and not torch.isfinite(value).all()
         return f"the {name} of the batch has {_word_of(value)}" if is_bad else ""
@@ -79,7 +79,7 @@ def bad_value(name: str, value: Any) -> str:
 
 @contextmanager
 def first_bad_layer(model: nn.Module) -> Iterator[list[str]]:
-    """Collect the layers, in the order in which they end, whose output is not finite while the model runs within."""
+    """Collect the first layer whose output is not finite, in the order in which layers end, during the block."""
     found: list[str] = []
 
     def heard(name: str, module: nn.Module, output: Any) -> None:

@@ -1,4 +1,4 @@
-"""A share of a batch on its way through a model: to the device, with random numbers that follow from its place."""
+"""Run a share of a batch through a model: to the device, with random numbers seeded by position."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def forward(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict[str, Any]:
-    """Send a batch through a model: the loop values that `loss` and `metrics` may ask for."""
+    """Run a batch through a model and return the loop values that `loss` and `metrics` may take."""
     data = to_device(batch.data, run.device)
     inputs = run.rule.split(data)
     return {
@@ -29,19 +29,19 @@ def forward(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict[s
 
 
 def parts(run: Training, shares: list[Batch]) -> list[tuple[int, Batch]]:
-    """The logical ranks of this process that have samples, with their shares."""
+    """Return the logical ranks of this process that have samples, with their shares."""
     return [(rank, batch) for rank, batch in zip(run.logical.mine, shares, strict=True) if batch.samples]
 
 
 def reseed(run: Training, *where: int | str) -> None:
-    """Seed the main generators anew, and those that parts of the training keep for themselves."""
+    """Seed the main generators anew, and those that parts of the training hold."""
     value = seeds.mix(run.config.seed, *where)
     seeds.reseed(value)
     run.generators.seed(value)
 
 
 def to_device(data: Any, device: torch.device) -> Any:
-    """The batch with its tensors on the device; on a CPU it is there already."""
+    """Return the batch with its tensors on the device; on a CPU it is there already."""
     if device.type == "cpu":
         return data
     if isinstance(data, Tensor):

@@ -1,4 +1,4 @@
-"""The training loop, from top to bottom: steps, reports, validation, checkpoints, release."""
+"""Run the training loop: steps, reports, validation, checkpoints, release."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ FINISHED, RELEASED = 0, 85
 
 
 def train(run: Training) -> int:
-    """Train to the end, or until released; the exit code says which."""
+    """Train to the end, or until released, and return the exit code."""
     if run.over:
-        return FINISHED  # it was killed between its last checkpoint and its end
+        return FINISHED  # it was killed between its last checkpoint and its exit
     if not run.validated and end_epoch(run):
         save(run)
-    if run.target.reached(run.units):  # its slots, or the service, went away before it heard more
+    if run.target.reached(run.units):  # its slots, or the service, went away before a new target came
         report_again(run)
         if not run.target.moves_on(run.units, run.step):
             return RELEASED
@@ -63,7 +63,7 @@ def train(run: Training) -> int:
             if not run.target.moves_on(run.units, run.step):
                 return RELEASED
         elif run.finite.broken:
-            continue  # weights that may be lost are nothing to come back to
+            continue  # weights that may be broken are not worth restoring
         elif improved or word.flags.checkpoint or (ends and run.pace.after_epoch(shares[0].epoch + 1)):
             save(run)
     run.first_epoch.finish()
@@ -73,13 +73,13 @@ def train(run: Training) -> int:
 
 
 def batches(run: Training) -> Iterator[list[Batch]]:
-    """What this rank computes in each step that is left: a batch for each of its logical ranks."""
+    """Iterate over the remaining steps: a batch for each logical rank of this process."""
     left = run.train.steps(run.step, run.total_steps)
     return run.streams.apart(left) if run.streams else left
 
 
 def take_step(run: Training, shares: list[Batch]) -> tuple[ControlWord, Sums]:
-    """One step of the global batch: what all ranks know of it, and the values that the loss function gave to log."""
+    """Train on one global batch; return the control word, and the values that the loss function logged."""
     run.progress.tick("first step" if run.step == run.began else "step", run.step + 1)
     logged = Sums()
     flags = wishes(run)
@@ -102,7 +102,7 @@ def take_step(run: Training, shares: list[Batch]) -> tuple[ControlWord, Sums]:
 def each_loss(
     run: Training, shares: list[Batch], logged: Sums, compared: list[MetricPart] | None
 ) -> Iterator[Tensor | None]:
-    """The mean loss of one share after the other; the gradients of one are computed before the next."""
+    """Yield the mean loss of each share; gradients of one are computed before the next."""
     for rank, batch in zip(run.logical.mine, shares, strict=True):
         run.logical.take(rank)
         if run.streams is None:
@@ -113,9 +113,9 @@ def each_loss(
 def loss_of(
     run: Training, rank: int, batch: Batch, logged: Sums, compared: list[MetricPart] | None = None
 ) -> Tensor | None:
-    """The mean loss of one share, None where it is empty; values to log are added to `logged`.
+    """Return the mean loss of one share, None if it is empty; add values to log to `logged`.
 
-    A copy of what the loss function is given is added to `compared`.
+    A copy of the loss function's arguments is added to `compared`.
     """
     if not batch.samples:
         return None
@@ -132,7 +132,7 @@ def loss_of(
 
 @contextmanager
 def lone_sample_told(batch: Batch) -> Iterator[None]:
-    """Say what to do where BatchNorm refuses a share of one sample."""
+    """Explain what to do if BatchNorm refuses a share of one sample."""
     try:
         yield
     except ValueError as error:
@@ -145,7 +145,7 @@ def lone_sample_told(batch: Batch) -> Iterator[None]:
 
 
 def wishes(run: Training) -> ControlFlags:
-    """What this rank asks of all for the step that it takes; clocks are rank 0's alone."""
+    """Return this rank's requests for the current step; rank 0 alone reads clocks."""
     decides = run.ranks.rank == 0
     return ControlFlags(
         release=run.instructions.release,
@@ -156,7 +156,10 @@ def wishes(run: Training) -> ControlFlags:
 
 @contextmanager
 def drawing_alike(run: Training) -> Iterator[None]:
-    """An optimizer that draws (Langevin noise, stochastic rounding) draws the same on every rank."""
+    """Seed equally on every rank, so that an optimizer that draws does so equally on all.
+
+    Examples are Langevin noise and stochastic rounding.
+    """
     if run.streams is None:
         reseed(run, "update", run.step)
         yield
@@ -167,7 +170,7 @@ def drawing_alike(run: Training) -> Iterator[None]:
 
 
 def update(run: Training) -> None:
-    """Change the weights by the gradients, and everything else that a step changes."""
+    """Update the weights by the gradients, and everything else that a step changes."""
     if run.config.clip is not None:
         run.scaler.unscale_(run.optimizer)
         nn.utils.clip_grad_norm_(run.model.parameters(), run.config.clip)
@@ -181,14 +184,14 @@ def update(run: Training) -> None:
 
 
 def report(run: Training, word: ControlWord, logged: Sums) -> None:
-    """Say the loss of the global batch, and the values that the loss function gave to log."""
+    """Report the loss of the global batch and the values that the loss function logged."""
     metrics = logged.means(run.ranks) if word.flags.logged else {}
     metrics["loss"] = float(word.loss)
     run.spool.say(Report(kind="training", step=run.step, epoch=run.epoch, metrics=metrics))
 
 
 def end_epoch(run: Training) -> bool:
-    """Step a schedule that goes by epochs, and validate; whether this is the best model so far."""
+    """Step a per-epoch schedule, and validate; return True if this is the best model so far."""
     run.validated = True
     if run.schedule is not None and run.config.schedule_per == "epoch" and not by_metric(run.schedule):
         run.schedule.step()
@@ -196,9 +199,9 @@ def end_epoch(run: Training) -> bool:
 
 
 def check(run: Training, between: bool = False) -> bool:
-    """Validate, and say what came of it; whether this is the best model so far.
+    """Validate and report; return True if this is the best model so far.
 
-    One that a target asks for `between` epochs leaves no trace in the training.
+    A validation that a target requires `between` epochs leaves no trace in the training.
     """
     if run.validation is None:
         return False
@@ -214,15 +217,15 @@ def check(run: Training, between: bool = False) -> bool:
 
 
 def report_again(run: Training) -> None:
-    """Say what the validation at this step came to, where there was one; who has heard it takes no notice."""
+    """Report the validation at this step, if any; the service ignores duplicates."""
     if run.judged:
         run.spool.say(Report(kind="validation", step=run.step, epoch=run.epoch, metrics=run.judged))
 
 
 def judge(run: Training, between: bool) -> bool:
-    """Compare this validation with the best one; a schedule that goes by a metric hears of it too.
+    """Compare this validation with the best one, and step a schedule that goes by a metric.
 
-    Raises InvalidDefinition where a search has nothing to go by.
+    Returns True if it is the best so far. Raises InvalidDefinition if a search lacks its metric.
     """
     metric = run.config.metric
     if metric.name not in run.judged:
@@ -249,14 +252,14 @@ def save(run: Training) -> None:
 
 
 def commit(run: Training) -> None:
-    """Have a checkpoint in place before anything else happens."""
+    """Commit a checkpoint before continuing."""
     run.progress.tick("checkpoint", run.step)
     run.checkpoints.finish(moment(run))
     run.pace.saved()
 
 
 def moment(run: Training) -> Position:
-    """Where the training stands, for a checkpoint; called by all ranks."""
+    """Return the training's position for a checkpoint; called by all ranks."""
     facts = {
         "best": run.best,
         "validated": run.validated,
@@ -269,5 +272,5 @@ def moment(run: Training) -> Position:
 
 
 def by_metric(schedule: LRScheduler) -> bool:
-    """Whether a schedule is stepped by the validation's metric."""
+    """Return True if a schedule is stepped by the validation's metric."""
     return isinstance(schedule, ReduceLROnPlateau)

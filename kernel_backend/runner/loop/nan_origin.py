@@ -1,4 +1,4 @@
-"""Where a loss that is not finite comes from: a parameter, the batch, a layer, or the loss function itself."""
+"""Locate the origin of a non-finite loss: a parameter, the batch, a layer, or the loss function itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def nan_origin(run: Training, shares: list[Batch]) -> str:
-    """Say what made the loss of this step not finite, before its update; called by all ranks. Changes nothing."""
+    """Describe why the loss of this step is not finite, before its update; called by all ranks, changes nothing."""
     with torch.no_grad(), RandomStates().aside(), run.logical.aside():
         found = bad_parameter(run.model) or next(filter(None, (_whence(run, *each) for each in parts(run, shares))), "")
     everyones = run.ranks.all_gather_object(found)

@@ -1,7 +1,7 @@
-"""How far a training goes before it hears more: to the end of a unit, an epoch or, where steps are counted, a step.
+"""Hold the target of a training: the unit to stop at (an epoch or, if steps are counted, a step).
 
-At its target everything is said and committed first. Whoever is told to go on keeps all that is in memory; the
-others leave, and come back from the checkpoint when it is their turn.
+At its target everything is reported and committed first. A training that gets a further target keeps its state in
+memory. Others leave, and resume from the checkpoint when they are scheduled again.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from kernel_backend.runner.ipc import Instructions
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import Ranks
 
-ANSWER_S = 5.0  # what the service gets to decide; slots that nobody needs are worth more than a reload
+ANSWER_S = 5.0  # time for the service to decide; holding idle slots costs less than a reload
 
 
 class Target:
-    """The target of this moment, the same on every rank."""
+    """Current target, the same on every rank."""
 
     def __init__(self, until: int | None, ranks: Ranks, instructions: Instructions, progress: Progress) -> None:
-        """`until` is the unit's number, counted from 1; None: the training goes to its end unasked."""
+        """Set the target: `until` is a unit counted from 1, or None to train to the end."""
         self._until, self._ranks = until, ranks
         self._instructions, self._progress = instructions, progress
 
     def reached(self, units: int) -> bool:
-        """Whether it lies at the end of so many units, or before."""
+        """Return True if the target is within this many units."""
         return self._until is not None and units >= self._until
 
     def moves_on(self, units: int, step: int) -> bool:
-        """Wait for a target beyond these units, and take it; whether there is one. Called by all ranks."""
+        """Wait for a target beyond these units and take it; return True if one came. Called by all ranks."""
         self._progress.tick("waiting", step)
         told = self._instructions.beyond(units, ANSWER_S) if self._ranks.rank == 0 else None
         further: int | None = self._ranks.broadcast_object(told)

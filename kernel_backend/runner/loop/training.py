@@ -1,4 +1,4 @@
-"""The state of a training in one rank: its parts, its position, and what its newest validation said."""
+"""Hold the state of a training in one rank: its parts, position and newest validation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 @dataclass
 class Training:
-    """All that the loop needs. `step` counts the steps taken; it is the whole position."""
+    """State that the loop needs; `step` counts the steps taken and is the whole position."""
 
     config: Config
     model: nn.Module
@@ -63,32 +63,32 @@ class Training:
     instructions: Instructions
     target: Target
     step: int = 0
-    passes: int = 0  # epochs that have come to their end
+    passes: int = 0  # completed epochs
     current: int = 0  # the epoch of the newest step, from 0
     began: int = 0  # the step at which this attempt began
     best: float | None = None  # of the metric that `best` means
     validated: bool = True  # an epoch that has ended has had its validation
     over: bool = False  # all steps have been taken
-    judged: dict[str, float] = field(default_factory=dict)  # what the validation at this step said
+    judged: dict[str, float] = field(default_factory=dict)  # metrics of the validation at this step
 
     @property
     def total_steps(self) -> int | None:
-        """Steps of the whole training; None while the data's length is not known."""
+        """Return the steps of the whole training; None while the data's length is unknown."""
         if self.config.steps is not None:
             return self.config.steps
         return None if self.train.per_epoch is None else self.config.epochs * self.train.per_epoch
 
     @property
     def epochs(self) -> int | None:
-        """How often the data is gone through; None where steps are counted instead."""
+        """Return the passes over the data; None if steps are counted instead."""
         return self.config.epochs if self.config.steps is None else None
 
     @property
     def units(self) -> int:
-        """What has come to its end of that which targets count."""
+        """Return the completed units of the kind that targets count."""
         return self.passes if self.config.steps is None else self.step
 
     @property
     def epoch(self) -> float:
-        """Epochs taken, in fractions where the data's length is known."""
+        """Return the epochs taken, in fractions if the data's length is known."""
         return self.step / self.train.per_epoch if self.train.per_epoch else 0.0

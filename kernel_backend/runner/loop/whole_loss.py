@@ -1,8 +1,8 @@
-"""`--gather-loss`: the loss of a global batch as a whole, for losses that compare samples with one another.
+"""Compute the loss of a global batch as a whole (`--gather-loss`), for losses that compare samples.
 
-Every rank has the outputs of all, and computes the same loss of them. What the loss changes by an output goes back
-through the model on the rank that computed that output; what it changes by a parameter that the loss function itself
-uses is counted once.
+Every rank has the outputs of all, and computes the same loss of them. The gradient of an output goes back through the
+model on the rank that computed that output. The gradient of a parameter that the loss function itself uses is counted
+once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Whole(NamedTuple):
-    """The global batch on this rank: what the loss function is given, and where each share's rows are."""
+    """Global batch on this rank: the loss function's arguments, and the rows of each share."""
 
     values: dict[str, Any]
     leaves: list[Tensor]  # the outputs, of which the loss has gradients
@@ -36,15 +36,15 @@ class Whole(NamedTuple):
 
 
 def gathers(run: Training) -> bool:
-    """Return whether losses are computed over the whole batch, and not each share's by itself."""
+    """Return True if losses are computed over the whole batch, not per share."""
     return run.config.gather_loss and run.logical.count > 1
 
 
 def share_losses(run: Training, shares: list[Batch], logged: Sums) -> list[Tensor | None]:
-    """Return what stands for the loss of each share: the loss of all, with the share's part of its gradients.
+    """Return a substitute for each share's loss: the loss of all, with the share's part of its gradients.
 
-    Called by all ranks. None for an empty share. Values to log are added to `logged`. Raises InvalidDefinition where
-    outputs have no row for each sample.
+    Called by all ranks. None for an empty share. Values to log are added to `logged`. Raises InvalidDefinition if
+    outputs do not have a row for each sample.
     """
     outputs: dict[int, Any] = {}
     own: list[MetricPart] = []
@@ -73,7 +73,7 @@ def share_losses(run: Training, shares: list[Batch], logged: Sums) -> list[Tenso
 
 
 def validation_loss(run: Training, number: int, given: Iterable[MetricPart], sums: Sums) -> None:
-    """Add the loss of a whole validation batch to `sums`, on rank 0; called by all ranks with their shares of it."""
+    """Add the loss of a whole validation batch to `sums` on rank 0; called by all ranks with their shares."""
     own = [each._replace(values={name: host_copy(each.values[name]) for name in asked(run)}) for each in given]
     everyones = [part for each in gather_objects(own, run.ranks, run.device) for part in each]
     if run.ranks.rank == 0 and everyones:
@@ -112,7 +112,7 @@ def _joined(run: Training, everyones: list[MetricPart]) -> Whole:
 
 
 def _share_loss(whole: Whole, gradients: tuple[Tensor | None, ...], loss: Tensor, rank: int, output: Any) -> Tensor:
-    """A tensor whose value is the loss, and whose gradient, weighted by the share, is the share's part of it."""
+    """Return a tensor with the loss as its value and, weighted by the share, the share's part of its gradient."""
     outputs = floating(output)
     rows = whole.rows[rank]
     samples = rows.stop - rows.start

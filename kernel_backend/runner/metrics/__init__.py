@@ -1,1 +1,1 @@
-"""Validation metrics over the whole set, at any number of ranks."""
+"""Compute validation metrics over the whole set, at any number of ranks."""

@@ -1,4 +1,4 @@
-"""What the ranks of a validation tell one another about each batch, so that all of them refuse it, or none does."""
+"""Exchange each rank's view of a validation batch, so that all ranks refuse it or none does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 
 class _Report(NamedTuple):
-    """A rank's view of a batch."""
+    """Rank's view of a batch."""
 
     kind: Kind
     numbers: list[str]  # names of values that are no value per sample
@@ -34,7 +34,7 @@ class Agreement:
     def __init__(self, ranks: Ranks) -> None:
         self.joins = True  # no rank has found values per sample
         self.numbers: list[str] = []  # names of values that are no value per sample, over all ranks
-        self.difference: str | None = None  # the first of two row shapes, in words
+        self.difference: str | None = None  # the first difference between two row shapes, in words
         self._ranks = ranks
         self._shapes: list[dict[str, Shape]] = []  # of the batch under way
         self._first: dict[str, _Found] = {}
@@ -42,7 +42,7 @@ class Agreement:
 
     @property
     def refused(self) -> bool:
-        """Whether this rank has refused a share of the batch under way."""
+        """Return True if this rank has refused a share of the current batch."""
         return self._refusal is not None
 
     def refuse(self, error: InvalidDefinition) -> None:
@@ -50,7 +50,7 @@ class Agreement:
         self._refusal = error
 
     def add(self, values: Mapping[str, Any], samples: int) -> None:
-        """Take in the row shapes of a share."""
+        """Add the row shapes of a share."""
         self._shapes.append({k: shape for name in values for k, shape in row_shapes(values[name], samples, name)})
 
     def compare(self, batch: int, kind: Kind, numbers: list[str]) -> set[Kind]:

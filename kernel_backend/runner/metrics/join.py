@@ -1,4 +1,4 @@
-"""Batches joined to one: what a model gave for each of them, as if all samples had been one batch."""
+"""Join batches of model outputs and targets, as if all samples had been one batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_backend.errors import InvalidDefinition
 
 
 class NotJoined:
-    """Stands for a part of the batches that has no row per sample; raises InvalidDefinition when it is used."""
+    """Placeholder for values without a row per sample; raises InvalidDefinition when it is used."""
 
     def __init__(self, way: str, kind: str) -> None:
         self._said = f"{way} ({kind}) has no row for each sample, so the batches' cannot be joined"
@@ -42,7 +42,7 @@ def moved(value: Any, device: torch.device) -> Any:
 
 
 def floating(value: Any) -> list[Tensor]:
-    """Return the tensors of fractions that a batch's value has, in order."""
+    """Return the floating-point tensors of a batch's value, in order."""
     found: list[Tensor] = []
 
     def seen(tensor: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
 
 
 def size_of(value: Any) -> int:
-    """Return about how many bytes a value takes."""
+    """Return the approximate size of a value in bytes."""
     if isinstance(value, Tensor) or _is_array(value):
         return int(value.nbytes)
     if isinstance(value, Mapping) or _is_dataclass(value):
@@ -79,7 +79,7 @@ def size_of(value: Any) -> int:
 
 
 def row_shapes(value: Any, count: int, way: str) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the shape of each tensor of a batch that has a row per sample, with the name that messages give it.
+    """Yield the shape of each tensor of a batch that has a row per sample, with its name for messages.
 
     A list with as many entries as there are samples is left out: it may hold an entry per sample, of any shape.
     """
@@ -94,10 +94,10 @@ def row_shapes(value: Any, count: int, way: str) -> Iterator[tuple[str, tuple[in
 
 
 def join(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
-    """Return the values of batches of so many samples as the value of one batch; `way` names them in messages.
+    """Join the values of batches of these sample counts; `way` names them in messages.
 
-    Tensors with a row per sample are put one after the other; a number of each batch becomes their mean, weighted by
-    samples. Raises InvalidDefinition where rows differ in shape.
+    Tensors with a row per sample are concatenated; a number of each batch becomes their mean, weighted by samples.
+    Raises InvalidDefinition if rows differ in shape.
     """
     first = values[0]
     if all(isinstance(each, Tensor) for each in values):
@@ -134,7 +134,7 @@ def _tensors(counts: Sequence[int], values: Sequence[Tensor], way: str) -> Any:
 
 
 def _lists(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
-    """Columns of a batch are joined one by one; a list with an entry per sample is put behind the one before."""
+    """Join columns of a batch one by one; concatenate lists with an entry per sample."""
     first = values[0]
     pairs = list(zip(values, counts, strict=True))
     of_rows = all(_has_rows(part, count) for each, count in pairs for part in each)
@@ -166,7 +166,7 @@ def _fields(value: Any) -> dict[Any, Any]:
 
 
 def _rebuilt(value: Any, fields: dict[Any, Any]) -> Any:
-    """The fields as an object of the value's class; of a mapping with a constructor of its own, as a dict."""
+    """Return the fields as an object of the value's class; a mapping becomes a dict."""
     return type(value)(**fields) if _is_dataclass(value) else fields
 
 

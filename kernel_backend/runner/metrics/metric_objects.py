@@ -1,4 +1,4 @@
-"""Objects with `update`, `compute` and `reset`, as torchmetrics has them: recognised, merged over ranks, read."""
+"""Recognise, merge over ranks and read objects with `update`, `compute` and `reset`, as in torchmetrics."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.metrics.join import host_copy
 from kernel_backend.runner.metrics.sums import number
 
-States = list[tuple[dict[str, Any], int]]  # of each part of a metric its states, and how often it was updated
+States = list[tuple[dict[str, Any], int]]  # for each part of a metric: its states, and how often it was updated
 
 
 def mapping(found: Any) -> dict[str, Any]:
-    """Return what `metrics` returned with arrays as tensors; raises InvalidDefinition unless it is a dict."""
+    """Return the result of `metrics` with arrays as tensors; raise InvalidDefinition unless it is a dict."""
     if not isinstance(found, Mapping):
         raise InvalidDefinition(
             f"metrics() returned a {type(found).__name__}; it must return a dict such as "
@@ -31,13 +31,13 @@ def mapping(found: Any) -> dict[str, Any]:
 
 
 def is_metric(value: Any) -> bool:
-    """Return whether the value is an object that is updated batch by batch and then computes."""
-    kind = type(value)  # a class has no such methods for its objects' sake
+    """Return True if the value is an object that is updated batch by batch and then computes."""
+    kind = type(value)  # on the class: a metric class itself is not a metric
     return all(callable(getattr(kind, name, None)) for name in ("update", "compute", "reset"))
 
 
 def named_metrics(found: Any) -> dict[str, Any]:
-    """Return metric objects and numbers by name, of a collection its parts; raises InvalidDefinition."""
+    """Return metric objects and numbers by name, with collections expanded; raise InvalidDefinition."""
     if is_metric(found) and not callable(getattr(found, "items", None)):
         return {type(found).__name__: found}
     named: dict[str, Any] = {}
@@ -50,18 +50,18 @@ def named_metrics(found: Any) -> dict[str, Any]:
 
 
 def _with_states(metric: Any) -> list[Any]:
-    """The parts of a metric of torchmetrics that have states of their own, itself among them."""
+    """Return the parts of a torchmetrics metric that have states, possibly including itself."""
     modules: Iterable[Any] = metric.modules() if isinstance(metric, nn.Module) else ()
     return [each for each in modules if hasattr(each, "_reductions") and hasattr(each, "metric_state")]
 
 
 def states_of(metric: Any) -> States:
-    """Return copies of a metric's states on the host; none where it is not one of torchmetrics."""
+    """Return copies of a metric's states on the host; empty unless it is one of torchmetrics."""
     return [(host_copy(dict(each.metric_state)), each._update_count) for each in _with_states(metric)]
 
 
 def _reduced(values: list[Any], reduce: Callable[[Tensor], Tensor] | None) -> Any:
-    """States of several ranks as one, as torchmetrics reduces them."""
+    """Reduce the states of several ranks to one, as torchmetrics does."""
     if isinstance(values[0], list):
         return [each for value in values for each in value]
     if len(values) == 1:
@@ -71,7 +71,7 @@ def _reduced(values: list[Any], reduce: Callable[[Tensor], Tensor] | None) -> An
 
 
 def keep_to_itself(metric: Any) -> None:
-    """Have a metric of torchmetrics compute what it was given here; it would wait for ranks that do not compute."""
+    """Make a torchmetrics metric compute from local states only; it would wait for ranks that do not compute."""
     for each in _with_states(metric):
         each.distributed_available_fn = _never
 
@@ -81,7 +81,7 @@ def _never() -> bool:
 
 
 def computed(name: str, metric: Any) -> dict[str, float]:
-    """Return what a metric computes, by its name or by those that it gives; raises InvalidDefinition for no number."""
+    """Return a metric's results under its own name or the names it returns; raise InvalidDefinition for non-numbers."""
     found = metric.compute()
     if isinstance(found, Mapping):
         return {str(own): number(own, each) for own, each in found.items()}
@@ -89,7 +89,7 @@ def computed(name: str, metric: Any) -> dict[str, float]:
 
 
 def merge(metric: Any, everyones: list[States], move: Callable[[Any], Any]) -> None:
-    """Give a metric the states of all ranks as one; `move` brings them to its device."""
+    """Set a metric to the merged states of all ranks; `move` brings them to its device."""
     if len(everyones) == 1:
         return
     for module, states in zip(_with_states(metric), zip(*everyones, strict=True), strict=True):

@@ -1,4 +1,4 @@
-"""Validation, right at any number of ranks: sums of per-sample values over the true count, in float64."""
+"""Sum per-sample validation values over the true sample count in float64, at any number of ranks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 class Sums:
-    """Sums of values and how many samples they stand for, by logical rank and name."""
+    """Sums of values and their sample counts, by logical rank and name."""
 
     def __init__(self) -> None:
-        # Sums of a GPU's values stay there until somebody asks: each look would make it wait.
+        # Sums of a GPU's values stay there until they are read: each read would make the host wait.
         self._sums: dict[int, dict[str, tuple[Tensor | float, int]]] = {}
 
     def add(self, name: str, value: Any, count: int, logical: int = 0) -> None:
-        """Take in a value of `count` samples: a tensor with one value a sample, or a number that is their mean.
+        """Add a value of `count` samples: a tensor with one value per sample, or a number that is their mean.
 
         Raises InvalidDefinition for a tensor of another length.
         """
@@ -31,13 +31,13 @@ class Sums:
         mine[name] = total + _sum(name, value, count), samples + count
 
     def __bool__(self) -> bool:
-        """Whether any value was taken in."""
+        """Return True if any value was added."""
         return bool(self._sums)
 
     def means(self, ranks: Ranks) -> dict[str, float]:
-        """The mean of each value over all samples of all ranks; called by all.
+        """Return the mean of each value over all samples of all ranks; called by all.
 
-        Added up in the order of the logical ranks, so that it is the same wherever these are.
+        Values are added in the order of the logical ranks, so that the result is the same on any placement.
         """
         merged: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
         mine = {
@@ -53,7 +53,7 @@ class Sums:
 
 @contextmanager
 def evaluating(*models: nn.Module) -> Iterator[None]:
-    """These models in evaluation mode; afterwards each module has its own mode again."""
+    """Put these models in evaluation mode for the block, then restore each module's own mode."""
     modes = [(module, module.training) for model in models for module in model.modules()]
     for model in models:
         model.eval()
@@ -66,7 +66,7 @@ def evaluating(*models: nn.Module) -> Iterator[None]:
 
 
 def share(tensors: Sequence[Tensor], ranks: Ranks) -> None:
-    """Overwrite tensors of any dtype by those of rank 0, in one broadcast."""
+    """Overwrite tensors of any dtype with those of rank 0, in one broadcast."""
     if ranks.size == 1 or not tensors:
         return
     with torch.no_grad():
@@ -81,7 +81,7 @@ def share(tensors: Sequence[Tensor], ranks: Ranks) -> None:
 
 
 def number(name: str, value: Any) -> float:
-    """Return a metric's value as a number; raises InvalidDefinition where it is none."""
+    """Return a metric's value as a number; raise InvalidDefinition if it is none."""
     if isinstance(value, Tensor):
         if value.numel() == 1:
             return float(value.detach())

@@ -1,8 +1,8 @@
-"""The `metrics` role over a validation: the value of the whole set, at any number of ranks.
+"""Compute the `metrics` role over the whole validation set, at any number of ranks.
 
 Values of which there is one per sample are summed batch by batch. A number, such as an F1 or an RMSE, is no mean over
 batches: outputs and targets are collected, and `metrics` is called once with those of all samples. Objects with
-`update`, `compute` and `reset`, as torchmetrics has, are updated batch by batch.
+`update`, `compute` and `reset`, as in torchmetrics, are updated batch by batch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _INSTEAD = (
 
 
 class MetricPart(NamedTuple):
-    """What is kept of a share: its place in the validation, its samples, and the values that `metrics` asks for."""
+    """Share of a validation: its position, sample count, and the values that `metrics` takes."""
 
     number: int  # of the batch
     logical: int
@@ -50,20 +50,20 @@ class MetricPart(NamedTuple):
 
 
 class Evaluation(Protocol):
-    """The metrics of one validation."""
+    """Metrics of one validation."""
 
     def add(self, part: MetricPart) -> None:
-        """Take in a share; raises InvalidDefinition, and whatever the user's function does."""
+        """Add a share; raise InvalidDefinition, and whatever the user's function raises."""
 
     def end_batch(self, number: int) -> None:
-        """Compare notes about a batch with the other ranks; called by all, so that what is refused is so on all."""
+        """Compare a batch with the other ranks; called by all, so that all refuse it or none does."""
 
     def finish(self) -> dict[str, float]:
         """Return the values over all samples of all ranks; called by all."""
 
 
 class Metrics:
-    """The `metrics` role."""
+    """Runner for the `metrics` role."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Metrics:
         device: torch.device,
         limit: int = LIMIT,
     ) -> None:
-        """`asked` are the loop values that the function takes; `limit` is in bytes of all ranks."""
+        """Set up the role; `asked` are the loop values that it takes, `limit` is in bytes over all ranks."""
         self._function, self._asked, self._ranks = function, asked, ranks
         self.device, self._limit = device, limit
         self._objects = [each for _, each in held_by({"metrics": function}) if is_metric(each)]
@@ -81,32 +81,32 @@ class Metrics:
             keep_to_itself(each)
 
     def begin(self, epoch: int) -> Evaluation:
-        """Return the evaluation of a validation that begins."""
+        """Return the evaluation for a new validation."""
         if self._asked & _OF_SAMPLES:
             return WholeSet(self, self._function, self._asked, self._ranks, self._limit)
         return OfObjects(self, self._function(epoch=epoch), self._ranks, self._limit)
 
     def reset(self) -> None:
-        """Reset the metric objects that the function uses: what it returns must be of the samples of one call."""
+        """Reset the metric objects that the function uses: its result must cover the samples of one call only."""
         for each in self._objects:
             each.reset()
 
     def gather(self, parts: list[MetricPart]) -> list[MetricPart]:
-        """Return everyone's parts in the order of the samples, on rank 0; empty elsewhere. Called by all ranks."""
+        """Return all ranks' parts in sample order on rank 0, an empty list elsewhere; called by all."""
         everyones = gather_objects(parts, self._ranks, self.device)
         return sorted((part for each in everyones for part in each), key=lambda part: part[:2])
 
     def gather_states(self, states: dict[str, States]) -> list[dict[str, States]]:
-        """Return everyone's states of metric objects on rank 0. Called by all ranks."""
+        """Return all ranks' states of metric objects on rank 0; called by all ranks."""
         return gather_objects(states, self._ranks, self.device)
 
     def move(self, values: Any) -> Any:
-        """Bring values that were collected to the device of the training."""
+        """Move collected values to the device of the training."""
         return moved(values, self.device)
 
 
 class Collected:
-    """Parts that are kept for one call with all samples, up to a limit for all ranks together."""
+    """Parts collected for one call with all samples, up to a limit for all ranks together."""
 
     def __init__(self, ranks: Ranks, limit: int) -> None:
         self._ranks, self.limit = ranks, limit
@@ -115,16 +115,16 @@ class Collected:
 
     @property
     def too_large(self) -> bool:
-        """Whether the ranks together hold more than the limit."""
+        """Return True if the ranks together hold more than the limit."""
         return self._bytes * self._ranks.size > self.limit
 
     def add(self, part: MetricPart) -> None:
-        """Keep a copy of the part on the host."""
+        """Store a copy of the part on the host."""
         self.parts.append(part._replace(values=host_copy(part.values)))
         self._bytes += size_of(part.values)
 
     def clear(self) -> None:
-        """Forget them."""
+        """Discard the parts."""
         self.parts, self._bytes = [], 0
 
 
@@ -138,13 +138,13 @@ class WholeSet:
         self._ranks, self._collected = ranks, Collected(ranks, limit)
         self._kind: Kind = "unknown"
         self._sums = Sums()
-        self._numbers: list[str] = []  # names of values that are no value per sample, as far as known
+        self._numbers: list[str] = []  # names of values that are not one per sample, as far as known
         self._error: Exception | None = None  # of a batch that was too small for it, perhaps: one class, no AUC
         self._agreement = Agreement(ranks)
         metrics.reset()
 
     def add(self, part: MetricPart) -> None:
-        """Add per-sample values; of anything else keep what the call with the whole set will need."""
+        """Add per-sample values; collect the arguments of anything else for the call with the whole set."""
         values = {name: part.values[name] for name in sorted(self._asked)}  # in one order on all ranks
         if self._agreement.refused:
             return
@@ -161,14 +161,14 @@ class WholeSet:
             self._agreement.add(values, part.samples)
 
     def end_batch(self, number: int) -> None:
-        """Raise what any rank refuses about the batch, on all ranks; so too where rows differ that will be joined."""
+        """Raise on all ranks what any rank refuses about the batch, including differing rows that must be joined."""
         if self._agreement.joins:
             kinds = self._agreement.compare(number, self._kind, self._numbers)
             if "whole" in kinds and self._agreement.difference is not None:
                 raise self._not_joined(self._agreement.difference)
 
     def finish(self) -> dict[str, float]:
-        """Return sums over counts, or what the one call with everything gives."""
+        """Return sums over counts, or the results of the one call with all samples."""
         if "per sample" in self._agreement.compare(-1, self._kind, self._numbers):
             if self._error is not None:
                 raise self._error
@@ -187,7 +187,7 @@ class WholeSet:
         return dict(found)
 
     def _try(self, part: MetricPart, values: dict[str, Any]) -> None:
-        """See what `metrics` returns for one share."""
+        """Call `metrics` on one share and learn the kind of its values."""
         try:
             found = self._function(**values)
         except Exception as error:
@@ -252,10 +252,10 @@ class WholeSet:
 
 
 class OfObjects:
-    """Metrics that are objects, as torchmetrics has them: the states of all ranks are merged at the end."""
+    """Metric objects as in torchmetrics; the states of all ranks are merged at the end."""
 
     def __init__(self, metrics: Metrics, found: Any, ranks: Ranks, limit: int) -> None:
-        """`found` is what `metrics` returned; numbers among it are taken as they are."""
+        """Set up the objects in `found`, the result of `metrics`; numbers in it are taken as they are."""
         self._metrics, self._ranks, self._collected = metrics, ranks, Collected(ranks, limit)
         values = named_metrics(found)
         self._objects = {name: each for name, each in values.items() if is_metric(each)}
@@ -269,7 +269,7 @@ class OfObjects:
                 to(metrics.device)
 
     def add(self, part: MetricPart) -> None:
-        """Update what can be merged; the others need the outputs and targets of all ranks in one place."""
+        """Update mergeable metrics; collect outputs and targets for the others, to be computed on one rank."""
         values = {name: part.values[name] for name in ("output", "target")}
         for each in self._mergeable.values():
             each.update(values["output"], values["target"])
@@ -285,7 +285,7 @@ class OfObjects:
         """Do nothing: batches are never joined."""
 
     def finish(self) -> dict[str, float]:
-        """Return what each computes over all samples."""
+        """Return each metric's value over all samples."""
         everyones = self._metrics.gather_states({name: states_of(each) for name, each in self._mergeable.items()})
         parts = self._metrics.gather(self._collected.parts)
         found: dict[str, float] = {}
@@ -308,9 +308,9 @@ def _kind(value: Any, samples: int) -> Literal["per sample", "number"]:
 
 
 def _of_all(name: str, value: Any, samples: int, values: Mapping[str, Any]) -> dict[str, float]:
-    """What a value of the one call with all samples comes to."""
+    """Return the numbers for a value of the one call with all samples."""
     if is_metric(value):
-        if getattr(value, "_update_count", 1) == 0:  # torchmetrics: it was made, and not given anything
+        if getattr(value, "_update_count", 1) == 0:  # torchmetrics: it was created, but never updated
             value.update(values["output"], values["target"])
         return computed(name, value)
     if isinstance(value, Tensor) and value.dim() and len(value) == samples:

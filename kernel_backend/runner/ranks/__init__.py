@@ -1,1 +1,1 @@
-"""Communication between ranks: Horovod, torch.distributed, or a single process."""
+"""Communicate between ranks: Horovod, torch.distributed, or a single process."""

@@ -1,4 +1,4 @@
-"""How the ranks of an attempt talk: one small object, with Horovod or torch.distributed behind it, or nobody."""
+"""Wrap Horovod, torch.distributed or a single process as one small interface for collective operations."""
 
 from __future__ import annotations
 
@@ -16,58 +16,58 @@ from kernel_backend.model.experiment import BackendChoice
 
 
 class Handle(Protocol):
-    """A sum on its way."""
+    """Asynchronous sum in progress."""
 
     def wait(self) -> None:
-        """Return when the tensor holds the sum; raises the backend's error where a peer is gone."""
+        """Return when the tensor holds the sum; raise the backend's error if a peer is lost."""
 
 
 class Ranks(Protocol):
-    """The ranks of a gang as one of them sees it. Every call but `allreduce_async` blocks until all have made it."""
+    """Ranks of a gang as seen by one of them; every call but `allreduce_async` blocks until all have made it."""
 
     rank: int
     size: int
     local_rank: int
 
     def allreduce_async(self, tensor: Tensor, name: str) -> Handle:
-        """Begin to sum a tensor over all ranks, in place; the name is the same on every rank, and free."""
+        """Begin to sum a tensor over all ranks, in place; the name is unused and the same on every rank."""
 
     def allreduce_sum(self, tensor: Tensor, name: str) -> Tensor:
         """Sum a tensor over all ranks, in place."""
 
     def all_to_all(self, tensor: Tensor, sends: Sequence[int], receives: Sequence[int], name: str) -> Tensor:
-        """Send consecutive pieces of a flat tensor, so many elements to each rank; the pieces of all, in order."""
+        """Send `sends[r]` elements of a flat tensor to each rank r; return the received pieces in order of rank."""
 
     def all_gather(self, tensor: Tensor, name: str) -> Tensor:
-        """The flat tensors of all ranks, of equal length, one after the other."""
+        """Return the flat tensors of all ranks, of equal length, concatenated."""
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> Tensor:
-        """Overwrite the tensor by that of rank `root`, in place."""
+        """Overwrite the tensor with that of rank `root`, in place."""
 
     def broadcast_object(self, value: Any, root: int = 0) -> Any:
-        """The value that rank `root` gave; those of other ranks are ignored."""
+        """Return the value of rank `root`; those of other ranks are ignored."""
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """What every rank gave, in order of rank."""
+        """Return the values of all ranks, in order of rank."""
 
     def barrier(self) -> None:
-        """Return when all ranks have come here."""
+        """Return when all ranks have called this."""
 
     def close(self) -> None:
-        """Take leave of the others."""
+        """Disconnect from the other ranks."""
 
 
 class Choice(NamedTuple):
-    """The backend, and a sentence that says why."""
+    """Chosen backend, and a sentence that says why."""
 
     name: str
     reason: str
 
 
 def choose(backend: BackendChoice, kind: str) -> Choice:
-    """The backend for devices of `kind`: Horovod where it is built for them, else torch.
+    """Return the backend for devices of `kind`: Horovod if it is built for them, else torch.
 
-    Raises InvalidRequest where Horovod was asked for and cannot be had.
+    Raises InvalidRequest if Horovod was requested and is not available.
     """
     if backend == "torch":
         return Choice("torch", "asked for")
@@ -84,7 +84,7 @@ def choose(backend: BackendChoice, kind: str) -> Choice:
 
 
 def horovod_problem(kind: str) -> str | None:
-    """Why Horovod cannot serve devices of `kind` here; None where it can."""
+    """Return why Horovod cannot serve devices of `kind` here; None if it can."""
     try:
         import horovod.torch as hvd
     except ImportError as error:
@@ -100,9 +100,9 @@ def horovod_problem(kind: str) -> str | None:
 
 
 def connect(choice: Choice, kind: str, patience: float) -> Ranks:
-    """This process among its peers, by the variables that its launcher has set. One rank alone connects to nobody.
+    """Connect this process to its peers by the launcher's variables; a single rank connects to none.
 
-    `patience` is how many seconds a peer may be silent; a launcher sees a dead or hung one long before.
+    `patience` is how many seconds a peer may be silent; the launcher notices a dead or hung one long before.
     """
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
@@ -114,43 +114,43 @@ def connect(choice: Choice, kind: str, patience: float) -> Ranks:
 
 
 class SingleRank:
-    """A gang of one: there is nobody to talk to."""
+    """Gang of one, whose collective operations are no-ops."""
 
     rank, size, local_rank = 0, 1, 0
 
     def allreduce_async(self, tensor: Tensor, name: str) -> Handle:
-        """A handle that has nothing to wait for."""
+        """Return a handle that is done."""
         return _Done()
 
     def allreduce_sum(self, tensor: Tensor, name: str) -> Tensor:
-        """The tensor as it is."""
+        """Return the tensor unchanged."""
         return tensor
 
     def all_to_all(self, tensor: Tensor, sends: Sequence[int], receives: Sequence[int], name: str) -> Tensor:
-        """The tensor as it is."""
+        """Return the tensor unchanged."""
         return tensor
 
     def all_gather(self, tensor: Tensor, name: str) -> Tensor:
-        """The tensor as it is."""
+        """Return the tensor unchanged."""
         return tensor
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> Tensor:
-        """The tensor as it is."""
+        """Return the tensor unchanged."""
         return tensor
 
     def broadcast_object(self, value: Any, root: int = 0) -> Any:
-        """The value as it is."""
+        """Return the value unchanged."""
         return value
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """A list of one."""
+        """Return a list of one."""
         return [value]
 
     def barrier(self) -> None:
-        """Nobody to wait for."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nobody to take leave of."""
+        """Do nothing."""
 
 
 class _Done:
@@ -158,7 +158,7 @@ class _Done:
 
 
 class HorovodRanks:
-    """Ranks over Horovod; fusion is off, for our buckets are the fusion and Horovod's depends on timing."""
+    """Ranks over Horovod, with fusion off: our buckets are the fusion, and Horovod's depends on timing."""
 
     def __init__(self, patience: float) -> None:
         os.environ["HOROVOD_GLOO_TIMEOUT_SECONDS"] = str(math.ceil(patience))
@@ -185,24 +185,24 @@ class HorovodRanks:
         return cast("Tensor", got)
 
     def all_gather(self, tensor: Tensor, name: str) -> Tensor:
-        """Join pieces."""
+        """Concatenate the tensors of all ranks."""
         return cast("Tensor", self._hvd.allgather(tensor, name=f"{name}.join"))
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> Tensor:
-        """Overwrite by the tensor of rank `root`."""
+        """Overwrite with the tensor of rank `root`."""
         self._hvd.broadcast_(tensor, root, name="broadcast")
         return tensor
 
     def broadcast_object(self, value: Any, root: int = 0) -> Any:
-        """The value of rank `root`."""
+        """Return the value of rank `root`."""
         return self._hvd.broadcast_object(value, root, name="object")
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """What every rank gave."""
+        """Return the values of all ranks."""
         return list(self._hvd.allgather_object(value, name="objects"))
 
     def barrier(self) -> None:
-        """Wait for all."""
+        """Wait for all ranks."""
         self._hvd.barrier()
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ class _HorovodHandle:
         self._hvd, self._handle = hvd, handle
 
     def wait(self) -> None:
-        # Horovod looks once a millisecond; asking more often by `poll` makes it slower, not faster.
+        # Horovod checks once a millisecond; polling more often by `poll` makes it slower, not faster.
         self._hvd.synchronize(self._handle)
 
 
@@ -246,30 +246,30 @@ class TorchRanks:
         return got
 
     def all_gather(self, tensor: Tensor, name: str) -> Tensor:
-        """Join pieces."""
+        """Concatenate the tensors of all ranks."""
         joined = tensor.new_empty(tensor.numel() * self.size)
         self._dist.all_gather(list(joined.chunk(self.size)), tensor)
         return joined
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> Tensor:
-        """Overwrite by the tensor of rank `root`."""
+        """Overwrite with the tensor of rank `root`."""
         self._dist.broadcast(tensor, root)
         return tensor
 
     def broadcast_object(self, value: Any, root: int = 0) -> Any:
-        """The value of rank `root`."""
+        """Return the value of rank `root`."""
         box = [value]
         self._dist.broadcast_object_list(box, root)
         return box[0]
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """What every rank gave."""
+        """Return the values of all ranks."""
         values: list[Any] = [None] * self.size
         self._dist.all_gather_object(values, value)
         return values
 
     def barrier(self) -> None:
-        """Wait for all."""
+        """Wait for all ranks."""
         # Not dist.barrier: with nccl it guesses a device.
         self.allreduce_sum(torch.zeros(1, device=self._device()), "barrier")
         if self._dist.get_backend() == "nccl":

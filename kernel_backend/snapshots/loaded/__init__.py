@@ -1,7 +1,7 @@
-"""Definitions as modules, `kernel_backend.snapshots.loaded.s_<snapshot>`, in every process that has the same home.
+"""Import definitions as modules `kernel_backend.snapshots.loaded.s_<snapshot>`, in every process of a home.
 
-What `job.load()` returns is of their classes, so that it can be pickled, and read tomorrow. With a captured value the
-definitions of its classes travel, since the job may have another home.
+Objects that `job.load()` returns are of their classes, so that they can be pickled, and unpickled later. With a
+captured value the definitions of its classes travel, since the job may have another home.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _imported: dict[Path, None] = {}  # the folders of the definitions that this pro
 
 
 def loaded(id: str, archive: Callable[[], bytes]) -> ModuleType:
-    """The definition of snapshot `id` as a module, run once in a process; `archive` is asked for at the first time.
+    """Return the definition of snapshot `id` as a module, run once in a process; `archive` is called at first use.
 
     Its local modules are those of the snapshot, unless this process has imported others of their names before.
     """
@@ -54,13 +54,16 @@ def definition_of(module: str) -> Path | None:
 
 
 def travelling(folder: Path) -> dict[str, bytes]:
-    """Return the files of a loaded definition as members of an archive that a value of its classes is captured in."""
+    """Return the files of a loaded definition as archive members, for a captured value of its classes."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
     return {f"{TRAVELLED}/{path.relative_to(folder.parent)}": path.read_bytes() for path in files}
 
 
 def take_travelled(code: Path) -> None:
-    """Import the definitions that travelled with an unpacked snapshot from there, and their modules where none are."""
+    """Import definitions that travelled with an unpacked snapshot from there.
+
+    Their modules are appended to the module path.
+    """
     root = code / TRAVELLED
     if root in _travelled or not root.is_dir():
         return
@@ -75,12 +78,12 @@ def _home() -> Path:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the definitions that travelled here, or that this home has."""
+    """Finder for definitions that travelled here, or that this home has."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module's file; raises ModuleNotFoundError with what to do where a definition is not there any more."""
+        """Return the module's file; raise ModuleNotFoundError with advice if a definition is gone."""
         package, _, name = fullname.rpartition(".")
         if package != __name__ or not name.startswith("s_"):
             return None
@@ -96,10 +99,10 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(SourceFileLoader):
-    """Runs a definition with the modules that travelled with it in front of others."""
+    """Loader that runs a definition with its own shipped modules first on the path."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run it."""
+        """Run the module."""
         code, before = Path(self.path).parent, list(sys.path)
         _imported[code] = None
         snapshot = versions.read(Snapshot, (code / DESCRIPTION).read_bytes())

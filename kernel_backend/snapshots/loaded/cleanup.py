@@ -1,4 +1,4 @@
-"""How long a home keeps the definitions of loaded models: the last used ones always, others for a month."""
+"""Remove definitions of loaded models that were unused for a month, except the most recently used."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-KEPT = 100  # definitions: so many stay, however long ago they were used
+KEPT = 100  # definitions: this many stay, however long ago they were used
 UNUSED_S = 30 * 86_400.0  # seconds since the last use, after which the others may go
 UNFINISHED_S = 86_400.0  # and after which a folder is what a killed process has left
 
 
 def in_use(folder: Path) -> bool:
-    """Return whether a definition is there, and note that it is used now: nobody removes it for a month."""
+    """Return whether a definition exists, and mark it as used now, which protects it for a month."""
     with _locked(folder.parent, fcntl.LOCK_SH):
         if not folder.is_dir():
             return False
-        with suppress(OSError):  # another's home may only be read
+        with suppress(OSError):  # another user's home may be read-only
             os.utime(folder)
         return True
 
 
 def remove_unused(root: Path) -> None:
-    """Remove the definitions that nobody has used for a month, but the last used hundred; and unfinished folders."""
+    """Remove definitions unused for a month, except the last used hundred; and unfinished folders."""
     with _locked(root, fcntl.LOCK_EX):
         gone = [_set_aside(each) for each in _unused(root)]
     for each in gone:
@@ -42,13 +42,13 @@ def _unused(root: Path) -> Iterator[Path]:
 
 
 def _set_aside(folder: Path) -> Path:
-    """Give a folder another name, so that nobody finds half of it."""
+    """Rename a folder, so that it is never seen half deleted."""
     return folder.rename(folder.with_name(f"old-{folder.name}-{os.getpid()}"))
 
 
 @contextmanager
 def _locked(root: Path, how: int) -> Iterator[None]:
-    """Hold the lock of a folder of definitions; without one where the folder cannot be written to."""
+    """Hold the lock of a folder of definitions; no lock if the folder is not writable."""
     opened = -1
     with suppress(OSError):
         opened = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
