@@ -35,7 +35,7 @@ class Slice:
         *,
         alone: bool = False,
     ) -> None:
-        """Compute the slice.
+        """Find the earlier statements that the statements from `start` on, and the names in `also`, depend on.
 
         `captured` names travel as values: statements that make or change them are not needed.
         `alone` leaves out process-wide settings that affect any statement.

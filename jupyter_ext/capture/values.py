@@ -22,7 +22,7 @@ from kernel_backend.text import size
 
 @dataclass
 class Values:
-    """Captured values as files, by name, and the problems of the others."""
+    """Captured values as files, by name, and for each that could not be captured the reason."""
 
     written: dict[str, WrittenValue] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Values:
         return own | {name: data for each in definitions for name, data in travelling(each).items()}
 
     def line(self, name: str, function: str) -> str:
-        """Return the line that reads a value in the definition."""
+        """Return the line of Python by which the submitted module reads a value from its file."""
         about = f"{self.kinds[name]}, {size(len(self.written[name].data))}, from the notebook"
         return f'{name} = {function}("{name}")  # {about}'
 

@@ -18,7 +18,7 @@ GOING_AWAY = 1001
 
 
 class Relay(WebSocketMixin, WebSocketHandler, Handler):
-    """Websocket of one browser that watches."""
+    """Websocket that forwards an experiment's messages from the service to one browser."""
 
     max_message_size = 2**16  # watchers send nothing
 

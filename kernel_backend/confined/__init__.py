@@ -116,7 +116,7 @@ class _Child:
             return False
 
     def ask(self, question: bytes, seconds: float) -> bytes | None:
-        """Return its answer; None if it died during the call, or was killed on timeout."""
+        """Send a question to the process and return its answer; None if it died or was killed after `seconds`."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None

@@ -69,7 +69,7 @@ def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: s
 
 
 def _moved(value: Value, paths: Sequence[str], place: str) -> Value:
-    """Translate a hyperparameter that is one of these paths, or below it, to `place`."""
+    """Return `place` for a value that is one of `paths`, the path below `place` for one below it, else the value."""
     if not isinstance(value, str):
         return value
     for path in (each.rstrip("/") for each in paths):

@@ -77,7 +77,7 @@ class BaseSearcher(ABC, Generic[P]):
     def _waiting(self) -> list[int]:
         """Return chosen trials that are paused: they resume first.
 
-        One that trains continues at its target without a new slot.
+        A chosen trial that still trains is not among them: it goes on with the slots that it holds.
         """
         return [trial for trial in self._chosen if trial in self._resting]
 

@@ -24,7 +24,7 @@ class Forecast(NamedTuple):
 
 
 def forecast(settings: Settings, space: Space, gangs: int) -> Forecast | None:
-    """Return how much a search trains and how long it takes on so many gangs, or None.
+    """Return the total training and the duration of a search on `gangs` parallel gangs.
 
     None where it ends by a budget, or as its own class decides. How far trials train depends on their ranks alone: a
     model that proposes better ones does not change it.

@@ -81,7 +81,7 @@ def _likeness(cwd: Path, data_at: Mapping[str, Path], others: Mapping[str, Path]
 
 
 def _changed(cwd: Path, others: Mapping[str, Path]) -> str:
-    """Format `scale.json has changed since it was submitted`."""
+    """Return a sentence that names the files that changed, or are gone, since the submission."""
     named = ", ".join(sorted(others)[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
     gone = not any((cwd / name).exists() for name in others)
     return f"{named} {'is gone' if gone else 'has changed'} since it was submitted"

@@ -58,7 +58,7 @@ def take_in(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord], at:
 def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRecord]:
     """Return the records after those that were stored before; raises InvalidRequest where they are out of order.
 
-    A number may be missing: a record that a full disk tore is lost, and must not keep those after it out for ever.
+    Gaps are allowed: a record may be lost on a full disk, and later records must still be accepted.
     """
     if not all(0 < before.number < after.number for before, after in pairwise(records)):
         raise InvalidRequest(f"attempt {attempt.id} sent records out of order: send them by number, from 1 up")

@@ -29,7 +29,7 @@ class _Found(NamedTuple):
 
 
 class Agreement:
-    """Refusals, kinds of values and row shapes, compared over batches and ranks until no rank joins batches."""
+    """Compare row shapes, kinds of values and refusals of all batches on all ranks, so that all ranks end alike."""
 
     def __init__(self, ranks: Ranks) -> None:
         self.joins = True  # no rank has found values per sample

@@ -115,7 +115,7 @@ class Loop:
         return wanted and known and status is not None and status.phase != "ended"
 
     async def _is_own(self, attempt: Attempt, status: GangStatus) -> bool:
-        """Return whether a gang is this very attempt's, and not one from a database that was lost."""
+        """Return whether a gang was started for this attempt: after a lost database, numbers may repeat."""
         if not status.token_digest or attempt.id in self._own:
             return True
         if status.token_digest != await asyncio.to_thread(self._store.token_digest, attempt.id):
