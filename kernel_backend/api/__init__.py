@@ -1,1 +1,1 @@
-"""The service over HTTP: thin handlers that parse, call one verb and reply."""
+"""HTTP API of the service: handlers that parse a request, call one service method and reply."""

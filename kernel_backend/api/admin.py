@@ -1,4 +1,4 @@
-"""The service itself."""
+"""Report the service's health."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kernel_backend.api.base import ApiHandler
 
 
 class HealthHandler(ApiHandler):
-    """Is it there, and which is it?"""
+    """Health endpoint of the service."""
 
     async def get(self) -> None:
-        """Tell the service's version and process, and what an admin should know of it."""
+        """Return the service's version and process, and warnings for admins."""
         busy, note = await self.service.busy(), self.service.numbering.note
         notes = [note] if note else []
         self.reply({"version": __version__, "numerics": NUMERICS, "pid": os.getpid(), "busy": busy, "notes": notes})

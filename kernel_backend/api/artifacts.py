@@ -1,4 +1,4 @@
-"""Artifacts: list them, and read one. What a training has kept is a stranger's file to the pages of this origin."""
+"""List and read artifacts. Their content is untrusted by the pages of this origin."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ HARMLESS = PICTURES | {"text/plain", "text/csv", "application/json", "applicatio
 
 
 class ArtifactsHandler(ApiHandler):
-    """What was kept."""
+    """Artifacts of an experiment."""
 
     async def get(self, number: str) -> None:
-        """List what the trials of an experiment have kept."""
+        """List the artifacts that the trials of an experiment have kept."""
         self.reply({"artifacts": await self.service.artifacts.listed(self.user, int(number))})
 
 
 class ArtifactHandler(ApiHandler):
-    """One of them."""
+    """A single artifact."""
 
     async def get(self, number: str, trial: str, name: str) -> None:
-        """Read the bytes of an artifact: pictures to be shown, everything else to be saved."""
+        """Read the bytes of an artifact: images are displayed, everything else is downloaded."""
         found = await self.service.artifacts.read(self.user, int(number), int(trial), name)
         media = found.artifact.media if found.artifact.media in HARMLESS else UNKNOWN
         how = "inline" if media in PICTURES else "attachment"

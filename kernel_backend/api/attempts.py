@@ -1,4 +1,4 @@
-"""What launchers say: an attempt's records, in exchange for an instruction."""
+"""Receive an attempt's records from its launcher, and answer with an instruction."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kernel_backend.model.reports import Delivery
 
 
 class RecordsHandler(ApiHandler):
-    """The records of one attempt."""
+    """Records of one attempt."""
 
     async def authenticate(self) -> None:
-        """No person: the attempt's own token lets it in."""
+        """Return no user: the attempt's own token authenticates the request."""
         if not self.bearer:
             raise Unauthenticated("no valid token: send the attempt's own as Authorization: Bearer")
         await self.service.check_attempt(parse_attempt(self.path_args[0]), self.bearer)

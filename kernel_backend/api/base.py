@@ -1,4 +1,4 @@
-"""What all handlers share: nobody comes in without a token, and every error becomes JSON here, once."""
+"""Base classes of all handlers: authenticate every request, and turn every error into JSON."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ _Record = TypeVar("_Record", bound=Record)
 
 
 class MethodNotAllowed(DaylightError):
-    """The path is right, the method is not."""
+    """Report that the path exists but the method is not allowed."""
 
     http_status = 405
 
 
 @dataclass
 class Activity:
-    """When somebody last asked for something, and who listens: what an idle service is judged by; and who is nobody."""
+    """Activity of the service: last request and open listeners, for the idle check, and unauthenticated connections."""
 
     last: float = field(default_factory=time.monotonic)
     streams: set[WebSocketHandler] = field(default_factory=set)
     strangers: UnauthenticatedConnections = field(default_factory=UnauthenticatedConnections)
 
     def idle(self) -> float:
-        """Seconds since the last request; 0 while somebody listens."""
+        """Return seconds since the last request; 0 while a listener is connected."""
         return 0.0 if self.streams else time.monotonic() - self.last
 
 
 class AuthenticatedHandler(RequestHandler):
-    """A handler that answers only to a known token, REST and websocket alike."""
+    """Handler base class that requires a valid token, for REST and websocket."""
 
     who: Person | None = None
     known = False  # whether it was let in
@@ -61,24 +61,24 @@ class AuthenticatedHandler(RequestHandler):
 
     @property
     def service(self) -> Service:
-        """The verbs."""
+        """Return the service."""
         found: Service = self.settings["service"]
         return found
 
     @property
     def user(self) -> Person:
-        """Who asks."""
+        """Return the user who makes the request."""
         assert self.who is not None, "prepare() has let no person in"
         return self.who
 
     @property
     def bearer(self) -> str:
-        """The token of the Authorization header; empty where there is none."""
+        """Return the token of the Authorization header; empty if there is none."""
         scheme, _, token = self.request.headers.get("Authorization", "").partition(" ")
         return token.strip() if scheme.lower() == "bearer" else ""
 
     async def authenticate(self) -> Person | None:
-        """Whoever asks; None for who is no person (a launcher has a token of its own).
+        """Return the user who makes the request; None for a launcher, which has a token of its own.
 
         Raises Unauthenticated, and what an Identity raises.
         """
@@ -95,14 +95,14 @@ class AuthenticatedHandler(RequestHandler):
         return person
 
     async def still(self) -> Person | None:
-        """Who asks, looked up once more; None where the token is nobody's any more. Raises what an Identity raises."""
+        """Look the user up again; None if the token is no longer valid. Raises what an Identity raises."""
         identity: Identity = self.settings["identity"]
         browsers: Browsers | None = self.settings["browsers"]
         token = self.bearer or (browsers.token(self) if browsers is not None else "")
         return await identity.who(token, remembered=True)
 
     async def prepare(self) -> None:
-        """Let nobody in without a token."""
+        """Refuse requests without a valid token."""
         self.who = await self.authenticate()
         self.known = True
         use: Activity = self.settings["use"]
@@ -110,14 +110,14 @@ class AuthenticatedHandler(RequestHandler):
         use.strangers.known(getattr(self.request.connection, "stream", None))
 
     def set_default_headers(self) -> None:
-        """Nothing of the service is cached, framed or sniffed."""
+        """Set headers so that no response is cached, framed or content-sniffed."""
         self.set_header("Cache-Control", "no-store")
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header(VERSION, __version__)
         self.clear_header("Server")
 
     def integer(self, name: str, default: int, least: int = 0, most: int = 2**53) -> int:
-        """A whole number of the query; raises InvalidRequest with the value and its limits."""
+        """Return an integer of the query; raises InvalidRequest with the value and its limits."""
         text = self.get_query_argument(name, None)
         if text is None:
             return default
@@ -126,12 +126,12 @@ class AuthenticatedHandler(RequestHandler):
         return int(text)
 
     def maybe_integer(self, name: str, least: int = 0) -> int | None:
-        """The same, or None where it was not given."""
+        """Return an integer of the query, or None if it was not given; raises as `integer` does."""
         given = self.get_query_argument(name, None) is not None
         return self.integer(name, 0, least) if given else None
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """The JSON of a DaylightError, with its status."""
+        """Write a DaylightError as JSON, with its status."""
         error = self.as_ours(status_code, kwargs.get("exc_info", (None, None, None))[1])
         self.set_status(error.http_status)
         if not self.prepared:  # tornado will not read on after this: the client must not send more here
@@ -145,12 +145,12 @@ class AuthenticatedHandler(RequestHandler):
 
     @classmethod
     def methods(cls) -> list[str]:
-        """The methods that are possible here."""
+        """Return the methods that this path allows."""
         own = ((method, getattr(cls, method.lower(), None)) for method in RequestHandler.SUPPORTED_METHODS)
         return [method for method, act in own if act is not None and act is not RequestHandler._unimplemented_method]
 
     def as_ours(self, status: int, error: BaseException | None) -> DaylightError:
-        """What went wrong, as one of our errors; a stranger learns no more than that he is one."""
+        """Convert an error to one of ours. Unauthenticated clients learn only that they are unauthenticated."""
         if isinstance(error, DaylightError):
             return error
         if not self.known:  # whatever is wrong with it, a stranger hears only this
@@ -169,7 +169,7 @@ class AuthenticatedHandler(RequestHandler):
         value: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        """Only our own mistakes with a traceback."""
+        """Log a traceback for our own errors only."""
         if isinstance(value, DaylightError) and value.http_status in (503, *range(500)):  # 503: what is away comes back
             _log.debug("%s %s: %s", self.request.method, self.request.path, value.message)
         else:
@@ -178,16 +178,16 @@ class AuthenticatedHandler(RequestHandler):
 
 @stream_request_body
 class ApiHandler(AuthenticatedHandler):
-    """A REST handler: its body is read only after the token was seen, and up to a limit."""
+    """REST handler base class: read the body only after authentication, and up to a limit."""
 
     body_limit = BODY_LIMIT
 
     def initialize(self) -> None:
-        """Begin without a body."""
+        """Start with an empty body."""
         self._body = bytearray()
 
     async def prepare(self) -> None:
-        """Let nobody in without a token, and nothing beyond the limit."""
+        """Refuse requests without a valid token, and bodies beyond the limit."""
         await super().prepare()
         length = self.request.headers.get("Content-Length", "0")
         if length.isdigit() and int(length) > self.body_limit:
@@ -195,21 +195,21 @@ class ApiHandler(AuthenticatedHandler):
         self.prepared = True
 
     def data_received(self, chunk: bytes) -> None:
-        """Take a piece of the body; a chunked one names no length before, so what is too much is let go."""
+        """Collect the body; a chunked one announces no length, so what exceeds the limit is dropped."""
         if len(self._body) <= self.body_limit:
             self._body += chunk
 
     @property
     def body(self) -> bytes:
-        """The whole body; raises TooLarge."""
+        """Return the whole body; raises TooLarge."""
         if len(self._body) > self.body_limit:
             raise self._too_large()
         return bytes(self._body)
 
     def parse(self, kind: type[_Record], may_go: versions.MayGo | None = None) -> _Record:
-        """The body as a record; raises InvalidRequest naming each field and value that is wrong.
+        """Parse the body as a record; raises InvalidRequest naming each field and value that is wrong.
 
-        Fields that only a newer client knows are left out where `may_go` says so: by default where they change nothing.
+        Unknown fields of a newer client are dropped where `may_go` allows it: by default where they change nothing.
         """
         defaults = frozenset(self.request.headers.get(DEFAULTS, "").split(","))
         try:
@@ -224,7 +224,7 @@ class ApiHandler(AuthenticatedHandler):
             raise InvalidRequest(problem_text(error)) from None
 
     def reply(self, answer: Record | dict[str, Any]) -> None:
-        """Answer with JSON; records within are spelled out."""
+        """Reply with JSON; records within are converted."""
         self.set_header("Content-Type", "application/json; charset=utf-8")
         self.finish(json.dumps(answer, default=_plain, allow_nan=False))
 
@@ -233,7 +233,7 @@ class ApiHandler(AuthenticatedHandler):
 
 
 class UnknownRouteHandler(ApiHandler):
-    """Every path that is no route; a stranger does not even learn that there is nothing."""
+    """Fallback for unknown paths. It authenticates first, so that unauthenticated clients learn nothing."""
 
     def _missing(self) -> None:
         raise NotFound(f"there is nothing at {self.request.path[:200]}: GET /api/openapi.json lists what there is")

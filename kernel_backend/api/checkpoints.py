@@ -1,4 +1,4 @@
-"""Checkpoints: list them, read their files, verify, delete and pin one, and have the rules applied to all."""
+"""List, read, verify, delete and pin checkpoints, and apply the retention rules to all."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from kernel_backend.model.checkpoints import GarbageRequest
 
 
 class CheckpointsHandler(ApiHandler):
-    """What was committed."""
+    """Committed checkpoints of an experiment."""
 
     async def get(self, number: str) -> None:
-        """List the committed checkpoints of an experiment, and why each is kept."""
+        """List the committed checkpoints of an experiment, and why each is retained."""
         self.reply({"checkpoints": await self.service.checkpoints.listed(self.user, int(number))})
 
 
 class CheckpointHandler(ApiHandler):
-    """One of them."""
+    """A single checkpoint."""
 
     async def get(self, number: str, trial: str, checkpoint: str) -> None:
-        """Read a checkpoint's manifest: its parts with their sizes and digests, and what surrounds them."""
+        """Read a checkpoint's manifest: its parts with sizes and digests, and its metadata."""
         data = await self.service.checkpoints.manifest(self.user, int(number), int(trial), checkpoint)
         self.set_header("Content-Type", "application/json; charset=utf-8")
         self.finish(data)
 
     async def delete(self, number: str, trial: str, checkpoint: str) -> None:
-        """Delete a checkpoint for good; what is pinned, or may be needed to go on, is refused."""
+        """Delete a checkpoint for good. Refused if it is pinned or may be needed to resume."""
         await self.service.checkpoints.delete(self.user, int(number), int(trial), checkpoint)
         self.set_status(204)
 
 
 class PartHandler(ApiHandler):
-    """A file of one."""
+    """A file of a checkpoint."""
 
     async def get(self, number: str, trial: str, checkpoint: str, part: str) -> None:
         """Read the bytes of a part from an offset on; the manifest has their digest."""
@@ -46,34 +46,37 @@ class PartHandler(ApiHandler):
 
 
 class VerifyHandler(ApiHandler):
-    """A look at every byte."""
+    """Verification of every byte of a checkpoint."""
 
     async def post(self, number: str, trial: str, checkpoint: str) -> None:
-        """Read every byte of a checkpoint and tell what was found."""
+        """Read every byte of a checkpoint and return the findings."""
         self.reply(await self.service.checkpoints.verify(self.user, int(number), int(trial), checkpoint))
 
 
 class PinHandler(ApiHandler):
-    """A wish to keep it."""
+    """Pin on a checkpoint."""
 
     async def post(self, number: str, trial: str, checkpoint: str) -> None:
-        """Keep a checkpoint whatever the rules say."""
+        """Pin a checkpoint: keep it whatever the retention rules say."""
         self.reply(await self.service.checkpoints.pin(self.user, int(number), int(trial), checkpoint, True))
 
 
 class UnpinHandler(ApiHandler):
-    """No such wish any more."""
+    """Removal of a checkpoint's pin."""
 
     async def post(self, number: str, trial: str, checkpoint: str) -> None:
-        """Let the rules decide about a checkpoint again."""
+        """Unpin a checkpoint: let the retention rules decide again."""
         self.reply(await self.service.checkpoints.pin(self.user, int(number), int(trial), checkpoint, False))
 
 
 class CollectHandler(ApiHandler):
-    """The rules, applied."""
+    """Garbage collection by the retention rules."""
 
     async def post(self) -> None:
-        """Delete what the rules let go, of one experiment or of all; a dry run says what that would be."""
+        """Delete checkpoints that the rules no longer retain, of one experiment or all.
+
+        A dry run only lists them.
+        """
         self.reply(await self.service.checkpoints.collect(self.user, self.parse(GarbageRequest)))
 
 

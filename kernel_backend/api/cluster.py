@@ -1,4 +1,4 @@
-"""A shared cluster: who may have what, who waits, on what, and what admins have done."""
+"""Manage a shared cluster: quotas, usage, queue, nodes, pools and audit log."""
 
 from __future__ import annotations
 
@@ -17,114 +17,114 @@ DEEDS, MOST_DEEDS = 100, 1000
 
 
 class MeHandler(ApiHandler):
-    """Who asks."""
+    """The current user."""
 
     async def get(self) -> None:
-        """Tell who asks, and what is theirs and their groups'."""
+        """Return the current user, and the quotas and usage of them and their groups."""
         self.reply(await self.service.sharing.me(self.user))
 
 
 class AccountsHandler(ApiHandler):
-    """Users and groups."""
+    """Accounts: users and groups."""
 
     async def get(self) -> None:
-        """List users and groups with their quotas and use: for admins all, for others their own."""
+        """List accounts with quotas and usage: all for admins, their own for other users."""
         self.reply({"accounts": await self.service.sharing.accounts(self.user)})
 
 
 class AccountQuotaHandler(ApiHandler):
-    """What a user or a group may have."""
+    """Quota of an account."""
 
     async def put(self, kind: str, name: str) -> None:
-        """Set some numbers of a quota; null has one be the hub's again. For admins."""
+        """Set numbers of a quota; null restores the hub's value. For admins."""
         given = _object(self.body)
         self.reply(await self.service.sharing.set_quota(self.user, cast(AccountKind, kind), name, given))
 
     async def delete(self, kind: str, name: str) -> None:
-        """Have all numbers of a quota be the hub's again. For admins."""
+        """Restore all numbers of a quota to the hub's. For admins."""
         self.reply(await self.service.sharing.clear_quota(self.user, cast(AccountKind, kind), name))
 
 
 class AccountUseHandler(ApiHandler):
-    """What a user or a group has held."""
+    """Usage of an account over time."""
 
     async def get(self, kind: str, name: str) -> None:
-        """Tell how many slots were held over time, of the last week unless another time is named."""
+        """Return the number of slots held over time, by default of the last week."""
         since, until = self.maybe_integer("since"), self.maybe_integer("until")
         points = self.integer("points", POINTS, least=1, most=MOST_POINTS)
         self.reply(await self.service.sharing.use(self.user, cast(AccountKind, kind), name, since, until, points))
 
 
 class QueueHandler(ApiHandler):
-    """Who waits."""
+    """Queued requests."""
 
     async def get(self) -> None:
-        """List what waits, in the order of the turns, pool by pool; of what is not one's own only that it does."""
+        """List queued requests of each pool in scheduling order. Those of other users are anonymous."""
         limit = self.integer("limit", ROWS, least=1, most=MOST_ROWS)
         self.reply({"queue": await self.service.cluster.queue(self.user, limit)})
 
 
 class QueuePriorityHandler(ApiHandler):
-    """Another turn."""
+    """Priority of an experiment."""
 
     async def post(self, number: str) -> None:
-        """Give an experiment another priority: an admin any, its owner one that quotas allow."""
+        """Set the priority of an experiment. An admin may set any, its owner one that quotas allow."""
         asked = self.parse(Priority)
         self.reply(await self.service.cluster.priority(self.user, int(number), asked.priority))
 
 
 class QueueFirstHandler(ApiHandler):
-    """The next turn."""
+    """Move to the head of the queue."""
 
     async def post(self, number: str) -> None:
-        """Put an experiment ahead of everything that waits. For admins."""
+        """Move an experiment ahead of all queued requests. For admins."""
         self.reply(await self.service.cluster.first(self.user, int(number)))
 
 
 class NodesHandler(ApiHandler):
-    """Where gangs run."""
+    """Nodes on which gangs run."""
 
     async def get(self) -> None:
-        """List the nodes, and what holds how many of their slots."""
+        """List the nodes and what holds their slots."""
         self.reply({"nodes": await self.service.cluster.nodes(self.user)})
 
 
 class DrainHandler(ApiHandler):
-    """A node that is to be empty."""
+    """Drain of a node."""
 
     async def post(self, name: str) -> None:
-        """Start nothing more on a node; what runs there goes on. For admins."""
+        """Drain a node: start no new gangs on it. Running gangs continue. For admins."""
         self.reply(await self.service.cluster.drain(self.user, name))
 
 
 class UndrainHandler(ApiHandler):
-    """A node that is used again."""
+    """End of a node's drain."""
 
     async def post(self, name: str) -> None:
-        """Start gangs on a node again. For admins."""
+        """Undrain a node: start gangs on it again. For admins."""
         self.reply(await self.service.cluster.drain(self.user, name, drained=False))
 
 
 class PoolsHandler(ApiHandler):
-    """Nodes with a queue of their own."""
+    """Pools: nodes with a queue of their own."""
 
     async def get(self) -> None:
-        """List the pools: what they have, what of it is in use, and how many wait for it."""
+        """List the pools with their slots, the slots in use, and the number of queued requests."""
         self.reply({"pools": await self.service.cluster.pools()})
 
 
 class AuditHandler(ApiHandler):
-    """What admins have done."""
+    """Audit log."""
 
     async def get(self) -> None:
-        """List what was done to what is not one's own or what all share, newest first. For admins."""
+        """List actions on shared settings and on other users' objects, newest first. For admins."""
         limit = self.integer("limit", DEEDS, least=1, most=MOST_DEEDS)
         before, search = self.maybe_integer("before"), self.get_query_argument("search", "")
         self.reply({"audit": await self.service.sharing.audit(self.user, before, limit, search)})
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    """The body as a JSON object; raises InvalidRequest."""
+    """Return the body as a JSON object; raises InvalidRequest."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The page at the service's root: a document of a few lines, and the bundle that draws it."""
+"""Serve the cluster page at the service's root: a short document, and the bundle that renders it."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ DOCUMENT = """<!doctype html>
 
 
 class ClusterHandler(Page):
-    """The document. What it shows it asks the API for, so it is the same for everybody."""
+    """HTML document of the page. Its data comes from the API, so it is the same for all users."""
 
     async def prepare(self) -> None:
-        """Let in who has signed in; where nobody signs in, the page's own requests carry a token."""
+        """Require sign-in where the service has it; elsewhere the page's own requests carry a token."""
         if self.settings["browsers"] is None:
             self.prepared = self.known = True
         else:
             await super().prepare()
 
     def get(self) -> None:
-        """Name the bundle that was built last, so that an update shows at the next look."""
+        """Return the document, naming the newest bundle, so that an update shows at the next load."""
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.finish(DOCUMENT.format(icon=ICON, style=_built(".css"), script=_built(".js")))
 
 
 class BundleHandler(Page):
-    """Its script and its style, which are for everybody: a browser asks for a module as no page is asked for."""
+    """Script and style of the page. They need no sign-in: browsers do not request modules as they do pages."""
 
     async def prepare(self) -> None:
-        """Let all in."""
+        """Allow all requests."""
         self.prepared = self.known = True
 
     def get(self, name: str) -> None:
-        """A file that never changes: another one has another name."""
+        """Return a file of the bundle. It never changes: another version has another name."""
         if name not in {path.name for path in BUNDLE.glob("main-*")}:
             raise NotFound(f"there is no {name}: the page has become a newer one, load it again")
         self.set_header("Cache-Control", f"public, max-age={YEAR_S}, immutable")
@@ -68,10 +68,10 @@ class BundleHandler(Page):
 
 
 class SlashHandler(Page):
-    """The address as people type it: what the page loads is below it."""
+    """Redirect for the address without a trailing slash: the page's files lie below it."""
 
     def get(self) -> None:
-        """Lead to the page."""
+        """Redirect to the page."""
         self.redirect(f"{self.request.path}/")
 
 

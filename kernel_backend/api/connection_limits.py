@@ -1,4 +1,4 @@
-"""The HTTP server's door: who has not shown a token yet is given little time, and no more room than there is."""
+"""Limit unauthenticated connections of the HTTP server, in time and in number."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def raise_file_limit() -> None:
-    """Allow this process as many open files as it may have: the usual 1,024 are soon taken by connections."""
+    """Raise this process's limit of open files to the maximum: connections soon exhaust the usual 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -37,10 +37,10 @@ def raise_file_limit() -> None:
 
 
 class UnauthenticatedConnections:
-    """Connections over which no token has come yet, oldest first; there are never more than `most`.
+    """Unauthenticated connections, oldest first; never more than `most`.
 
-    Where more come, the oldest of the user, or the machine, with most of them are closed: whoever opens a thousand
-    takes only their own room.
+    Beyond that, close the oldest connections of the user, or the machine, with most of them: a peer that opens a
+    thousand loses only its own.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -53,7 +53,7 @@ class UnauthenticatedConnections:
         return len(self._open)
 
     def add(self, stream: IOStream) -> None:
-        """Count a connection until it is known, or closed."""
+        """Count a connection until it is authenticated or closed."""
         self._open[stream] = None
         if len(self._open) > self._most:
             self._forget_closed()
@@ -61,11 +61,11 @@ class UnauthenticatedConnections:
             self.make_room()
 
     def known(self, stream: IOStream | None) -> None:
-        """A token has come over it."""
+        """Stop counting a connection: a token has come over it."""
         self._open.pop(stream, None)  # type: ignore[arg-type]  # None is none of them
 
     def make_room(self) -> int:
-        """Close a quarter of what there may be, of whoever has most; how many were closed."""
+        """Close a quarter of the allowed number, of the peer with most connections. Returns the number closed."""
         self._forget_closed()
         peers: defaultdict[Hashable, list[IOStream]] = defaultdict(list)
         for stream in self._open:
@@ -82,10 +82,10 @@ class UnauthenticatedConnections:
 
 
 class LimitedServer(HTTPServer):
-    """An HTTPServer that keeps count of strangers, and stays calm when there are no more files to be had."""
+    """HTTPServer that counts unauthenticated connections and survives running out of file descriptors."""
 
     def initialize(self, app: Application, strangers: UnauthenticatedConnections, **options: Any) -> None:  # type: ignore[override]
-        """Serve `app`; its handlers tell `strangers` who is none any more."""
+        """Serve `app`, whose handlers tell `strangers` which connections are authenticated."""
         self._strangers = strangers
         super().initialize(app, idle_connection_timeout=HEADER_S, **options)
 
@@ -96,7 +96,7 @@ class LimitedServer(HTTPServer):
             self._handlers[each.fileno()] = self._accepting(each)
 
     def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
-        """Begin with a connection."""
+        """Start serving a connection."""
         self._strangers.add(stream)
         super().handle_stream(stream, address)
 
@@ -143,7 +143,7 @@ class LimitedServer(HTTPServer):
 
 
 def _peer(stream: IOStream) -> Hashable:
-    """Whose connection it is: a Unix user's of this machine, or another machine's."""
+    """Return the peer of a connection: a Unix user of this machine, or another machine."""
     try:
         user = user_of(stream.socket)
         return user if user is not None else stream.socket.getpeername()[0]

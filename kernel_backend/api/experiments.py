@@ -1,4 +1,4 @@
-"""Experiments: submit, look, act; their reports, curves, logs, source, archive and picture."""
+"""Submit, list, control and label experiments; read their reports, curves, logs, source, archive and plot."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ LARGEST_TAIL = 2**20  # bytes of a log
 
 
 class ExperimentsHandler(ApiHandler):
-    """All of them that a person may see."""
+    """Experiments that the user may see."""
 
     async def get(self) -> None:
-        """List experiments, newest first: one's own, or an owner's or a group's; with `group=` all that one may see.
+        """List experiments, newest first: the user's own, or an owner's or a group's.
 
-        `tag=a,b` lists those that have all of these tags.
+        `group=` lists all that the user may see. `tag=a,b` lists those that have all of these tags.
         """
         state, search, owner, group = (
             self.get_query_argument(name, None) for name in ("state", "search", "owner", "group")
@@ -40,14 +40,17 @@ class ExperimentsHandler(ApiHandler):
         self.reply({"experiments": await self.service.overviews(self.user, state, search, limit, owner, group, tags)})
 
     async def post(self) -> None:
-        """Submit an experiment whose snapshot has been stored; 200 with the one that goes on, if it is the same."""
+        """Submit an experiment whose snapshot has been stored.
+
+        Returns 200 with the experiment that continues, if it is the same.
+        """
         answer, new = await self.service.submit_once(self.user, self.parse(Submission))
         self.set_status(201 if new else 200)
         self.reply(answer)
 
 
 class ExperimentHandler(ApiHandler):
-    """One of them."""
+    """A single experiment."""
 
     async def get(self, number: str) -> None:
         """Show an experiment: its record, trials, newest attempts, and why it waits."""
@@ -55,7 +58,7 @@ class ExperimentHandler(ApiHandler):
 
 
 class Label(ApiHandler):
-    """Its name, note and tags."""
+    """Name, note and tags of an experiment."""
 
     async def post(self, number: str) -> None:
         """Change an experiment's name, note or tags, at any time."""
@@ -63,7 +66,7 @@ class Label(ApiHandler):
 
 
 class StopHandler(ApiHandler):
-    """The end for good."""
+    """Stop of an experiment."""
 
     async def post(self, number: str) -> None:
         """Stop an experiment for good."""
@@ -71,27 +74,27 @@ class StopHandler(ApiHandler):
 
 
 class PauseHandler(ApiHandler):
-    """A step aside."""
+    """Pause of an experiment."""
 
     async def post(self, number: str) -> None:
-        """Pause an experiment: it commits a checkpoint and gives its slots back."""
+        """Pause an experiment: it commits a checkpoint and releases its slots."""
         self.reply(await self.service.pause(self.user, int(number)))
 
 
 class ResumeHandler(ApiHandler):
-    """A step back in."""
+    """Resume of an experiment."""
 
     async def post(self, number: str) -> None:
-        """Resume a paused experiment, with another number of slots where the body names one."""
+        """Resume a paused experiment, with another number of slots if the body names one."""
         asked = self.parse(Resumption) if self.body else Resumption()
         self.reply(await self.service.resume(self.user, int(number), asked.slots))
 
 
 class RerunHandler(ApiHandler):
-    """The same once more."""
+    """Rerun of an experiment."""
 
     async def post(self, number: str) -> None:
-        """Train an experiment's snapshot again, with what the body says to be other than it was."""
+        """Train an experiment's snapshot again, with the changes in the body."""
         asked = self.parse(RerunAsked) if self.body else RerunAsked()
         answer = await self.service.rerun(self.user, int(number), asked)
         self.set_status(201)
@@ -99,10 +102,10 @@ class RerunHandler(ApiHandler):
 
 
 class VerifyHandler(ApiHandler):
-    """Its first steps once more."""
+    """Repeat of an experiment's first steps."""
 
     async def post(self, number: str) -> None:
-        """Train the steps from an experiment's first checkpoint to its next again; `diff` then compares the two."""
+        """Train the steps between an experiment's first two checkpoints again; `diff` then compares the two."""
         asked = self.parse(RerunAsked) if self.body else RerunAsked()
         answer = await self.service.verify(self.user, int(number), asked)
         self.set_status(201)
@@ -110,10 +113,10 @@ class VerifyHandler(ApiHandler):
 
 
 class DiffHandler(ApiHandler):
-    """Two of them side by side."""
+    """Comparison of two experiments."""
 
     async def get(self, number: str) -> None:
-        """Compare an experiment with another: what differs, the likeliest cause first, and what came of it."""
+        """Compare an experiment with another: differences, the likeliest cause first, and their results."""
         other = self.integer("other", 0, least=1)
         if not other:
             raise InvalidRequest("other is missing: write ?other=97, the number of the experiment to compare with")
@@ -121,17 +124,17 @@ class DiffHandler(ApiHandler):
 
 
 class HistoryHandler(ApiHandler):
-    """What has changed from one to the next."""
+    """History of changes between experiments."""
 
     async def get(self) -> None:
-        """List experiments, newest first, each with what has changed since the one before it."""
+        """List experiments, newest first, each with its changes since the previous one."""
         search = self.get_query_argument("search", None)
         limit = self.integer("limit", 20, least=1, most=200)
         self.reply({"history": await self.service.compare.history(self.user, search, limit)})
 
 
 class ReportsHandler(ApiHandler):
-    """What rank 0 said."""
+    """Reports of rank 0."""
 
     async def get(self, number: str) -> None:
         """List a trial's reports after a sequence number."""
@@ -143,7 +146,7 @@ class ReportsHandler(ApiHandler):
 
 
 class FactsHandler(ApiHandler):
-    """What a result depends on and only a training finds out."""
+    """Facts: inputs of a result that only the training itself can record."""
 
     async def get(self, number: str) -> None:
         """List a trial's facts: samples delivered, files read, weights at step 0, the runtime."""
@@ -152,19 +155,19 @@ class FactsHandler(ApiHandler):
 
 
 class CurvesHandler(ApiHandler):
-    """The reports, thinned to what a screen can show."""
+    """Reports, downsampled for display."""
 
     async def get(self, number: str) -> None:
-        """Read a trial's curves, of at most so many points each."""
+        """Read a trial's curves, of at most the given number of points each."""
         trial, points = self.integer("trial", 1, least=1), self.integer("points", POINTS, least=10, most=2000)
         self.reply(await self.service.curves(self.user, int(number), trial, points))
 
 
 class LogsHandler(ApiHandler):
-    """What ranks printed."""
+    """Logs of the ranks."""
 
     async def get(self, number: str) -> None:
-        """Read a rank's log from a byte offset on, or its last bytes from the beginning of a line on."""
+        """Read a rank's log from a byte offset on, or its last bytes from the start of a line."""
         trial, offset = self.integer("trial", 1, least=1), self.maybe_integer("offset")
         attempt, rank = self.maybe_integer("attempt", least=1), self.maybe_integer("rank")
         tail = self.integer("tail", 0, least=1, most=LARGEST_TAIL) or None
@@ -174,7 +177,7 @@ class LogsHandler(ApiHandler):
 
 
 class SourceHandler(ApiHandler):
-    """What was submitted."""
+    """Submitted source code."""
 
     async def get(self, number: str) -> None:
         """Read the definition and the description of its snapshot."""
@@ -183,15 +186,15 @@ class SourceHandler(ApiHandler):
 
 
 class EnvironmentHandler(ApiHandler):
-    """What it ran with."""
+    """Environment that an experiment ran with."""
 
     async def get(self, number: str) -> None:
-        """Read the environment that was recorded, its lock, and what could not be locked."""
+        """Read the recorded environment, its lock, and what could not be locked."""
         self.reply(await self.service.environment(self.user, int(number)))
 
 
 class ArchiveHandler(ApiHandler):
-    """The whole of what was submitted."""
+    """Archive of a submission."""
 
     async def get(self, number: str) -> None:
         """Read the snapshot's archive: definition, project files, description."""
@@ -201,10 +204,10 @@ class ArchiveHandler(ApiHandler):
 
 
 class PictureHandler(ApiHandler):
-    """The curves, drawn."""
+    """Curves as an image."""
 
     async def get(self, number: str) -> None:
-        """Draw the curves of an experiment as a PNG, of a search its best by when and its rungs."""
+        """Draw an experiment's curves as a PNG; for a search, its best over time and its rungs."""
         dark = self.integer("dark", 0, most=1) == 1
         overview = await self.service.overview(self.user, int(number))
         if overview.experiment.config.search is None:

@@ -1,4 +1,4 @@
-"""The API's own description, made from the table of routes and the records' schemas."""
+"""Generate the OpenAPI document from the table of routes and the records' schemas."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _ERROR = {
 
 
 class OpenApiHandler(ApiHandler):
-    """The document itself."""
+    """OpenAPI document of the service."""
 
     async def get(self) -> None:
-        """Describe every route."""
+        """Return the OpenAPI document of every route."""
         self.reply(document(self.settings["routes"]))
 
 
@@ -66,7 +66,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 class _Schemas(GenerateJsonSchema):
-    """Describe the numbers of an answer that JSON has none for: they travel as text. Fields have no titles."""
+    """JSON schemas of records. In answers NaN and infinity are strings; fields have no titles."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -80,7 +80,7 @@ class _Schemas(GenerateJsonSchema):
 
 
 def _answers(operations: Iterable[Operation]) -> Iterator[object]:
-    """Yield what is answered, and what a Message of the stream holds."""
+    """Yield the answers of operations, and the data records of a Message of the stream."""
     for operation in operations:
         answers = operation.answer.values() if isinstance(operation.answer, Mapping) else [operation.answer]
         yield from answers
@@ -89,7 +89,7 @@ def _answers(operations: Iterable[Operation]) -> Iterator[object]:
 
 
 def _schemas_of(described: Iterable[object], mode: JsonSchemaMode) -> tuple[Refs, dict[str, Any]]:
-    """Return the schemas of the records among these by name, and how each record is referred to."""
+    """Return the schemas of these records by name, and a reference to each record."""
     records = {each for each in described if isinstance(each, type) and issubclass(each, Record)}
     ordered = [(each, mode) for each in sorted(records, key=lambda each: each.__name__)]
     suffix = _SUFFIX[mode]
@@ -99,13 +99,13 @@ def _schemas_of(described: Iterable[object], mode: JsonSchemaMode) -> tuple[Refs
 
 
 def _summarised(schema: JsonSchemaValue) -> JsonSchemaValue:
-    """Return the schema of a record without the sections of its docstring, which are for users of Python."""
+    """Return a record's schema without its docstring's sections, which are for users of Python."""
     text, _, sections = schema.get("description", "").partition("\n\nParameters\n")
     return {**schema, "description": text} if sections else schema
 
 
 def _messages(plain: Mapping[str, Any], refs: Refs) -> dict[str, Any]:
-    """Return the schema of each type of Message, and that of Message, which is one of them."""
+    """Return the schema of each type of Message, and that of Message, their union."""
     found = {}
     for kind, record in DATA.items():
         own = {"type": {"const": kind, "type": "string"}, "data": refs[record, _OUT]}

@@ -1,4 +1,4 @@
-"""What all pages share: whoever has not signed in is sent to do so, and nothing foreign runs in them."""
+"""Base class of pages: require sign-in, and set a content security policy."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ POLICY = (
 
 
 class Page(AuthenticatedHandler):
-    """A page for a browser. What it then asks of `/api/` carries its cookies, and `_xsrf` in X-XSRFToken too."""
+    """A page for a browser.
+
+    Its requests to `/api/` carry its cookies, and `_xsrf` in X-XSRFToken too.
+    """
 
     @property
     def person(self) -> Person:
-        """Who looks at it."""
+        """Return the signed-in user."""
         return self.user
 
     async def prepare(self) -> None:
-        """Let in who has signed in, and send others to the page of sign-in."""
+        """Allow signed-in users, and redirect others to the sign-in page."""
         try:
             await super().prepare()
         except Unauthenticated:
@@ -36,13 +39,13 @@ class Page(AuthenticatedHandler):
         self.prepared = True
 
     def set_default_headers(self) -> None:
-        """As all of the service's, with a policy of what a page may load."""
+        """Set the service's headers, and a policy of what a page may load."""
         super().set_default_headers()
         self.set_header("Content-Security-Policy", POLICY)
         self.set_header("Referrer-Policy", "same-origin")
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """A sentence for people."""
+        """Write the error as a sentence for users."""
         error = self.as_ours(status_code, kwargs.get("exc_info", (None, None, None))[1])
         self.set_status(error.http_status)
         self.set_header("Content-Type", "text/plain; charset=utf-8")

@@ -1,7 +1,7 @@
-"""An experiment's curves as a PNG: what stays in a saved notebook where no live view can be.
+"""Draw an experiment's curves as a PNG, for saved notebooks where no live view can be.
 
-Slow to import (matplotlib), so whoever draws imports it when there is something to draw. No pyplot: figures are
-plain objects here, so that threads may draw at once and nothing is left behind.
+Slow to import (matplotlib), so import it only to draw. Figures are plain objects without pyplot, so that threads may
+draw concurrently and no global state is left.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ DARK = Palette(
 
 
 def draw(overview: Overview, curves: Sequence[Curve], dark: bool = False) -> bytes:
-    """A PNG of 1800 x 600 pixels: losses on the left, up to three validation metrics on the right."""
+    """Return a PNG of 1800 x 600 pixels: losses left, up to three validation metrics right."""
     palette = DARK if dark else LIGHT
     figure = Figure(figsize=INCHES, dpi=DPI, facecolor=palette.paper)
     FigureCanvasAgg(figure)
@@ -84,7 +84,7 @@ def _epochs(overview: Overview) -> str:
 
 
 def title(figure: Figure, overview: Overview, palette: Palette, progress: str) -> None:
-    """Number, name, state and `progress` in the upper left corner."""
+    """Draw number, name, state and `progress` in the upper left corner."""
     experiment, state = overview.experiment, overview.state
     words = [
         (f"#{experiment.number} {_shown(experiment.name, _NAME)}", palette.ink, "bold"),
@@ -97,7 +97,7 @@ def title(figure: Figure, overview: Overview, palette: Palette, progress: str) -
 
 
 def line(host: Figure | Axes, words: Sequence[tuple[str, str, str]], place: tuple[float, float], size: float) -> None:
-    """Words of several colours and weights in a row, from their upper left corner on."""
+    """Draw words of several colours and weights in a row, from their upper left corner on."""
     areas = [
         TextArea(text, textprops={"color": color, "fontweight": weight, "fontsize": size, "parse_math": False})
         for text, color, weight in words
@@ -117,7 +117,7 @@ def line(host: Figure | Axes, words: Sequence[tuple[str, str, str]], place: tupl
 
 
 def _shown(text: str, most: int) -> str:
-    """The text on one line, cut where it is too long."""
+    """Return the text on one line, cut if it is too long."""
     line = "".join(char if char.isprintable() else " " for char in text)
     return line if len(line) <= most else line[: most - 1] + "…"
 
@@ -181,7 +181,7 @@ def _plot(axes: Axes, curve: Curve, color: str, palette: Palette) -> None:
 
 
 def dress(axes: Axes, values: Sequence[float], palette: Palette) -> None:
-    """A light grid and quiet numbers."""
+    """Draw a light grid and unobtrusive tick labels."""
     axes.set_facecolor(palette.paper)
     axes.grid(color=palette.grid, linewidth=0.8)
     axes.set_axisbelow(True)

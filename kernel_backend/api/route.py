@@ -1,4 +1,4 @@
-"""A route: an endpoint and the class that handles it."""
+"""Map an endpoint to the class that handles it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernel_backend.routes import PARTS, Operation
 
 @dataclass(frozen=True)
 class Route:
-    """A path such as `/api/experiments/{number}`, and what its methods do."""
+    """A path such as `/api/experiments/{number}`, and the operations of its methods."""
 
     path: str
     handler: type[RequestHandler]
@@ -21,10 +21,10 @@ class Route:
 
     @property
     def pattern(self) -> str:
-        """The path as the regular expression that tornado matches."""
+        """Return the path as the regular expression that tornado matches."""
         return re.sub(r"{(\w+)}", lambda part: f"({PARTS[part[1]]})", self.path.replace(".", r"\."))
 
     @property
     def parts(self) -> list[str]:
-        """The names within braces."""
+        """Return the names within braces."""
         return re.findall(r"{(\w+)}", self.path)

@@ -1,4 +1,4 @@
-"""All routes with their handlers: what the application serves, the OpenAPI document says, and the tests walk."""
+"""List all routes with their handlers, for the application, the OpenAPI document and the tests."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def application(
     secret: str | None = None,
     pages: Iterable[tuple[str, type[RequestHandler]]] = (),
 ) -> Application:
-    """The tornado application over a service; `use` is told of every request.
+    """Return the tornado application of a service; `use` is told of every request.
 
-    Where people come by browser, `browsers` knows them, and cookies are signed with `secret`. Pages (a pattern and its
-    handler) are below the prefix, as all routes are.
+    Where users come by browser, `browsers` identifies them, and cookies are signed with `secret`. Pages (a pattern and
+    its handler) are below the prefix, as all routes are.
     """
     below = re.escape(prefix)
     return Application(

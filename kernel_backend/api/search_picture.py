@@ -1,4 +1,7 @@
-"""A search as a PNG: who was the best by when, and the rungs. Slow to import, as `picture.py` is."""
+"""Draw a search as a PNG: the best over time, and the rungs.
+
+Slow to import, as `picture.py` is.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _SPREAD = 0.3  # of a rung's width
 
 
 def draw_search(overview: Overview, standing: SearchStatus, dark: bool = False) -> bytes:
-    """A PNG of 1800 x 600 pixels: the best so far on the left, the first ladder of rungs on the right."""
+    """Return a PNG of 1800 x 600 pixels: best so far left, first bracket's rungs right."""
     palette = DARK if dark else LIGHT
     figure = Figure(figsize=INCHES, dpi=DPI, facecolor=palette.paper)
     FigureCanvasAgg(figure)
@@ -79,7 +82,7 @@ def _eta(standing: SearchStatus) -> str:
 
 
 def _scale(axes: Axes, values: Sequence[float], mode: str) -> None:
-    """A logarithmic axis where values lie far apart, with numbers as they are written elsewhere."""
+    """Set a logarithmic axis if values lie far apart, with numbers formatted as elsewhere."""
     positive = [value for value in values if value > 0 and math.isfinite(value)]
     if mode == "min" and positive and len(positive) == len(values) and max(positive) > _WIDE * min(positive):
         axes.set_yscale("log")

@@ -1,4 +1,4 @@
-"""Searches: how they stand, and steering them by hand."""
+"""Show searches and control them by hand."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ POINTS, MOST_POINTS = 60, 100_000  # of each
 
 
 class Methods(ApiHandler):
-    """The methods of searching."""
+    """Available search methods."""
 
     async def get(self) -> None:
-        """List the search methods, those of other packages too, and what keeps packages from adding theirs."""
+        """List the search methods, including those of other packages, and errors of packages that provide them."""
         self.reply(await self.service.search.methods())
 
 
 class SearchHandler(ApiHandler):
-    """The search of an experiment."""
+    """Search of an experiment."""
 
     async def get(self, number: str) -> None:
-        """Show how a search stands: its rungs, its best by when, and a page of its trials."""
+        """Show the state of a search: its rungs, its best over time, and a page of its trials."""
         sort = self.get_query_argument("sort", "best")
         limit, offset = self.integer("limit", ROWS, least=0, most=MOST_ROWS), self.integer("offset", 0)
         self.reply(await self.service.search.standing(self.user, int(number), sort, limit, offset))
 
 
 class CurvesHandler(ApiHandler):
-    """What its trials have learnt."""
+    """Learning curves of a search's trials."""
 
     async def get(self, number: str) -> None:
         """Read the metric of many trials over their units, the best first."""
@@ -41,36 +41,36 @@ class CurvesHandler(ApiHandler):
 
 
 class ImportanceHandler(ApiHandler):
-    """What makes the difference."""
+    """Importance of hyperparameters."""
 
     async def get(self, number: str) -> None:
-        """Tell how much each hyperparameter makes of the difference between good trials and poor ones."""
+        """Return each hyperparameter's share of the difference between good and poor trials."""
         self.reply(await self.service.search.importance(self.user, int(number)))
 
 
 class ExtendHandler(ApiHandler):
-    """More of it."""
+    """Extension of a search."""
 
     async def post(self, number: str) -> None:
-        """Let a search have more trials, slot time or time; one that has completed is open again."""
+        """Extend a search by trials, slot time or time. A completed search is reopened."""
         await self.service.search.extend(self.user, int(number), self.parse(Extension))
         self.reply(await self.service.overview(self.user, int(number)))
 
 
 class PromoteHandler(ApiHandler):
-    """A person's favour."""
+    """Promotion of a trial by a user."""
 
     async def post(self, number: str, trial: str) -> None:
-        """Let a trial go on next, whatever its rank."""
+        """Promote a trial to its next rung, whatever its rank."""
         await self.service.search.promote(self.user, int(number), int(trial))
         self.reply(await self.service.overview(self.user, int(number)))
 
 
 class PruneHandler(ApiHandler):
-    """A person's verdict."""
+    """Pruning of a trial by a user."""
 
     async def post(self, number: str, trial: str) -> None:
-        """Give a trial up for good."""
+        """Prune a trial."""
         await self.service.search.prune(self.user, int(number), int(trial))
         self.reply(await self.service.overview(self.user, int(number)))
 

@@ -1,4 +1,4 @@
-"""Snapshots: archives by their sha256."""
+"""Store snapshots: archives by their sha256."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kernel_backend.errors import NotFound
 
 
 class SnapshotsHandler(ApiHandler):
-    """One archive."""
+    """A snapshot's archive."""
 
     body_limit = SNAPSHOT_LIMIT
 
     async def head(self, id: str) -> None:
-        """Ask whether a snapshot is stored: 204, or 404."""
+        """Return whether a snapshot is stored: 204, or 404."""
         if not await self.service.has_snapshot(id):
             raise NotFound(f"snapshot {id[:12]} is not stored")
         self.set_status(204)

@@ -1,4 +1,4 @@
-"""The websocket: every message after a sequence number, one a frame."""
+"""Stream messages over a websocket: every message after a sequence number, one per frame."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _log = logging.getLogger(__name__)
 
 
 class StreamHandler(AuthenticatedHandler, WebSocketHandler):
-    """One watcher. Pages of other hosts are refused by tornado's own check of the Origin header."""
+    """Websocket of one client. Tornado's check of the Origin header refuses pages of other hosts."""
 
     _tasks: tuple[asyncio.Task[None], ...] = ()
 
     async def prepare(self) -> None:
-        """Refuse what is wrong while the answer can still be plain HTTP with a JSON body."""
+        """Refuse invalid requests while the answer can still be plain HTTP with a JSON body."""
         await super().prepare()
         self.after = self.integer("after", 0)
         self.experiment = self.maybe_integer("experiment")
@@ -35,7 +35,7 @@ class StreamHandler(AuthenticatedHandler, WebSocketHandler):
             await self.service.overview(self.user, self.experiment)
 
     def open(self, *args: str, **kwargs: str) -> None:
-        """Begin to speak."""
+        """Start sending messages."""
         self._use.streams.add(self)
         self._tasks = (
             asyncio.create_task(self._speak(), name=f"stream after {self.after}"),
@@ -43,14 +43,14 @@ class StreamHandler(AuthenticatedHandler, WebSocketHandler):
         )
 
     async def get(self, *args: str, **kwargs: str) -> None:
-        """Watch: every message after a sequence number, one a websocket frame."""
+        """Stream every message after a sequence number, one per websocket frame."""
         await super().get(*args, **kwargs)
 
     def on_message(self, message: str | bytes) -> None:
-        """Watchers have nothing to say."""
+        """Ignore messages: clients have nothing to send."""
 
     def on_close(self) -> None:
-        """Stop speaking."""
+        """Stop sending messages."""
         self._use.streams.discard(self)
         self._use.last = time.monotonic()
         for task in self._tasks:
@@ -62,7 +62,10 @@ class StreamHandler(AuthenticatedHandler, WebSocketHandler):
         return found
 
     async def _look_again(self) -> None:
-        """Let go of a watcher who may not watch any more; of one whose groups have changed too, who then comes back."""
+        """Close the connection of a client who may no longer watch.
+
+        A client whose groups have changed is closed too, and reconnects.
+        """
         while True:
             await asyncio.sleep(LOOK_AGAIN_S)
             try:

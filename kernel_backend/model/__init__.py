@@ -1,1 +1,1 @@
-"""The words: records, states, events and the contract of a definition. Standard library and pydantic only."""
+"""Data model: records, states, events and the contract of a definition. Standard library and pydantic only."""

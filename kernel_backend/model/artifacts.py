@@ -1,4 +1,4 @@
-"""What a training keeps beside its checkpoints, for people to look at: a picture, a table, a folder as a zip."""
+"""Describe artifacts: files that a training stores for users next to its checkpoints, such as images and tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TYPES = mimetypes.MimeTypes()  # Python's own table: the same on every machine
 
 
 class Artifact(Record):
-    """A file that a trial has kept under a name; kept again, it is the newer one."""
+    """A file that a trial has kept under a name; a later one of the same name replaces it."""
 
     trial: int
     name: str
@@ -34,7 +34,7 @@ class Artifact(Record):
 
 
 def check_name(name: str) -> str:
-    """The name, where it can be a file's and an address's everywhere; raises InvalidRequest."""
+    """Return the name if it is valid as a file name and in URLs; raises InvalidRequest."""
     if not isinstance(name, str) or re.fullmatch(NAME, name) is None:
         raise InvalidRequest(
             f"{str(name)[:120]!r} is no name of an artifact: write up to 100 letters (a to z), digits, spaces "
@@ -44,12 +44,12 @@ def check_name(name: str) -> str:
 
 
 def file_of(name: str, path: PurePath) -> str:
-    """What to call an artifact where names need a suffix: `architecture.png` of `architecture` from `net.png`."""
+    """Return an artifact's file name with a suffix: `architecture.png` of `architecture` from `net.png`."""
     known = _SUFFIX.fullmatch(path.suffix) is None or name.lower().endswith(path.suffix.lower())
     return name if known else name + path.suffix
 
 
 def media_of(file: str) -> str:
-    """The media type of a file by its name; what is packed or unknown is bytes."""
+    """Return the media type of a file by its name; compressed or unknown files are bytes."""
     media, packed = _TYPES.guess_type(file, strict=False)
     return media if media and not packed else UNKNOWN

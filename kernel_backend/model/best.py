@@ -1,4 +1,4 @@
-"""What is best: the best value that a trial has had, and the best of many trials. Whoever says `best` asks here."""
+"""Compare results: the best value of a trial, and the best of many trials."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.model.trial import Best
 
 
 def better(best: Best | None, report: Report | StoredReport, metric: Metric) -> Best | None:
-    """The best so far after one more validation, in whatever order they are told: of equal ones the earlier step."""
+    """Return the best after one more validation, in any order of arrival. Ties go to the earlier step."""
     value = report.metrics.get(metric.name)
     if value is None or not metric.better(value, None):
         return best
@@ -20,5 +20,5 @@ def better(best: Best | None, report: Report | StoredReport, metric: Metric) -> 
 
 
 def best_first(trials: Iterable[tuple[int, Best | None]], metric: Metric) -> list[int]:
-    """The indices of the trials that have a best value; of equal ones the lower index goes first."""
+    """Return the indices of trials that have a best value, best first. Ties go to the lower index."""
     return [index for _, index in sorted((metric.lower(best.value), index) for index, best in trials if best)]

@@ -1,4 +1,4 @@
-"""Which checkpoint a person means, and what the rules say of all of them."""
+"""Select a checkpoint by a user's criterion, and describe the decisions of the retention rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_backend.model.views.overview import CheckpointInfo
 
 
 class CheckpointSelector(NamedTuple):
-    """Exactly one of: the newest, the best by the experiment's metric, the one of a step."""
+    """Selector of a checkpoint: the newest, the best by the experiment's metric, or a step. Exactly one is given."""
 
     latest: bool = False
     best: bool = False
@@ -22,12 +22,12 @@ class CheckpointSelector(NamedTuple):
 
     @property
     def given(self) -> int:
-        """How many of the three are said."""
+        """Return how many of the three criteria are given."""
         return self.latest + self.best + (self.step is not None)
 
 
 class CheckpointDecision(Record):
-    """A checkpoint of trial `experiment.trial` under the rules."""
+    """Decision of the retention rules about a checkpoint of trial `experiment.trial`."""
 
     experiment: int
     trial: int
@@ -37,26 +37,26 @@ class CheckpointDecision(Record):
 
 
 class GarbageReport(Record):
-    """What the rules say of an experiment's checkpoints; unless it was a dry run, what goes has gone."""
+    """Retention decisions for an experiment's checkpoints. Unless it was a dry run, those not retained are deleted."""
 
     goes: tuple[CheckpointDecision, ...] = ()
     stays: tuple[CheckpointDecision, ...] = ()
-    running: tuple[str, ...] = ()  # trials that were left alone: whoever trains them applies the rules
+    running: tuple[str, ...] = ()  # trials that were left alone: their attempts apply the rules
     problems: tuple[str, ...] = ()  # what should have gone and is still there, and why
 
 
 class GarbageRequest(Record):
-    """The body of `POST /api/gc`: of which experiment (None: of all), and whether to look only."""
+    """Body of `POST /api/gc`: the experiment (None: all), and whether it is a dry run."""
 
     experiment: int | None = None
     dry_run: bool = False
 
 
 def candidates(found: Sequence[CheckpointInfo], metric: Metric, which: CheckpointSelector) -> list[CheckpointInfo]:
-    """Those that `which` may mean, the first choice first: what is damaged falls back to the next.
+    """Return the checkpoints that `which` may select, the first choice first; damaged ones fall back to the next.
 
-    Raises InvalidRequest unless exactly one thing is said, and where several trials are meant by `latest` or `step`;
-    NotFound where there is none.
+    Raises InvalidRequest unless exactly one criterion is given, and if several trials match `latest` or `step`;
+    NotFound if there is none.
     """
     if which.given != 1:
         raise InvalidRequest("say which checkpoint: one of --latest, --best or --step S")
@@ -71,14 +71,14 @@ def candidates(found: Sequence[CheckpointInfo], metric: Metric, which: Checkpoin
 
 
 def choose(found: Sequence[CheckpointInfo], metric: Metric, which: CheckpointSelector) -> CheckpointInfo:
-    """The one that is meant; raises as `candidates` does."""
+    """Return the selected checkpoint; raises as `candidates` does."""
     return candidates(found, metric, which)[0]
 
 
 def _best_first(found: Sequence[CheckpointInfo], metric: Metric) -> list[CheckpointInfo]:
-    """By the metric, of equal ones the lower trial's and the earlier first, as a trial's `best` is chosen.
+    """Sort by the metric; ties go to the lower trial and the earlier step, as for a trial's `best`.
 
-    One without a value, or with one that is not finite, is never best.
+    A checkpoint without a value, or with one that is not finite, is never best.
     """
     valued = [(each.metrics.get(metric.name, math.nan), each) for each in found]
     ranked = sorted(

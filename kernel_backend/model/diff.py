@@ -1,4 +1,4 @@
-"""What differs between two experiments, and what came of it: the likeliest cause first."""
+"""Compare two experiments: what differs, the likeliest cause first, and the results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DifferenceKind = Literal[
 
 
 class Difference(Record):
-    """One thing that is not as it was: a sentence with the first experiment's value before the second's."""
+    """A difference: a sentence with the first experiment's value before the second's."""
 
     kind: DifferenceKind
     name: str  # of what differs: a file, a hyperparameter, `delivered`, `packages`, `threads`
@@ -26,7 +26,7 @@ class Difference(Record):
 
 
 class Results(Record):
-    """How far two trainings went the same way."""
+    """Agreement of two trainings: how far they went the same way."""
 
     identical: bool | None  # None: not enough is known
     text: str
@@ -36,7 +36,7 @@ class Results(Record):
 
 
 class Diff(Record):
-    """Experiment `b` beside experiment `a`."""
+    """Comparison of experiment `a` with experiment `b`."""
 
     a: int
     b: int
@@ -46,7 +46,7 @@ class Diff(Record):
 
 
 class AttributionRow(Record):
-    """A training of the story: as it was, as found, or with causes put back."""
+    """A training of the attribution: as it was, as found, or with causes restored."""
 
     label: str
     experiment: int | None  # None: it could not be trained
@@ -57,18 +57,18 @@ class AttributionRow(Record):
 
 
 class Attribution(Record):
-    """How much of the difference between two experiments each group of causes makes."""
+    """Share of each group of causes in the difference between two experiments."""
 
     a: int
     b: int
     metric: str
     rows: tuple[AttributionRow, ...]
-    beyond: tuple[str, ...]  # what could not be put back
-    results: Results | None  # the last row beside the baseline
+    beyond: tuple[str, ...]  # what could not be restored
+    results: Results | None  # the last row compared with the baseline
 
 
 class HistoryEntry(Record):
-    """An experiment, and what has changed since the one before it of the same notebook or name."""
+    """An experiment, and its changes since the previous one of the same notebook or name."""
 
     number: int
     name: str
@@ -80,7 +80,7 @@ class HistoryEntry(Record):
 
 
 class Rerun(Record):
-    """The body of `POST /api/experiments/N/rerun`: what shall be other than it was."""
+    """Body of `POST /api/experiments/N/rerun`: the changes to the configuration."""
 
     trial: int | None = Field(None, description="of a search, the trial that is trained alone")
     params: GivenParams = {}
@@ -91,5 +91,5 @@ class Rerun(Record):
     trust: str | None = Field(None, description="whose code it is, where it is not that of whoever asks")
 
     def applied(self, config: Config) -> Config:
-        """The configuration with what is asked for; raises ValidationError."""
+        """Return the configuration with the requested changes; raises ValidationError."""
         return Config.model_validate({**config.model_dump(), **self.config})

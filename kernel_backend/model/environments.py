@@ -1,4 +1,4 @@
-"""What experiments ran with, as people look at it: recorded, locked, built; and how two of them differ."""
+"""Describe and compare the environments of experiments: recorded, locked and built."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kind = Literal["package", "python", "variable", "machine"]
 
 
 class EnvironmentInfo(Record):
-    """The answer of `GET /api/experiments/12/environment`."""
+    """Answer of `GET /api/experiments/12/environment`."""
 
     id: str
     recorded: Environment
@@ -26,7 +26,7 @@ class EnvironmentInfo(Record):
 
 
 class Change(Record):
-    """One thing that is not as it was; None where there is none of it."""
+    """A changed entry of an environment; None on the side that does not have it."""
 
     kind: Kind
     name: str
@@ -34,14 +34,14 @@ class Change(Record):
     present: str | None
 
     def __str__(self) -> str:
-        """As a person reads it: `torch 2.12.0 -> 2.13.0`."""
+        """Format the change for users: `torch 2.12.0 -> 2.13.0`."""
         return f"{self.name} {self.recorded or 'missing'} -> {self.present or 'missing'}"
 
 
 def changes(recorded: Environment, present: Environment) -> list[Change]:
-    """What differs, sorted: torch, NumPy, Horovod and Daylight, other packages, Python, variables, machine.
+    """Return the changes, sorted: torch, NumPy, Horovod and Daylight, other packages, Python, variables, machine.
 
-    Where git stands is no part of it: that is code.
+    The state of git is not part of it: that is code.
     """
     before, now = _facts(recorded), _facts(present)
     found = [
@@ -53,7 +53,7 @@ def changes(recorded: Environment, present: Environment) -> list[Change]:
 
 
 def packages(recorded: Environment, present: Environment) -> list[Change]:
-    """Those of `changes` that another environment on this machine would put right."""
+    """Return those of `changes` that another environment on this machine would fix."""
     return [each for each in changes(recorded, present) if each.kind in ("package", "python")]
 
 
@@ -64,7 +64,7 @@ def _rank(difference: Change) -> tuple[int, int, str]:
 
 
 def _facts(environment: Environment) -> dict[tuple[Kind, str], str]:
-    """The environment as a flat table of texts."""
+    """Return the environment as a flat table of texts."""
     tables: list[tuple[Kind, str, Mapping[str, str | None]]] = [
         ("package", "", environment.distributions),
         ("package", " (origin)", environment.origins),

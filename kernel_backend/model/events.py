@@ -1,4 +1,4 @@
-"""What can happen to a trial, an attempt and an experiment. `states.py` says where each event leads."""
+"""Events of trials, attempts and experiments. `states.py` has the transitions."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened; its fields, where it has some, are the guards of the table's choices."""
+    """Base of all events. Fields of an event are the guards of the table's choices."""
 
 
 @dataclass(frozen=True)
 class Placed(Event):
-    """A gang was granted."""
+    """The gang was granted its slots."""
 
 
 @dataclass(frozen=True)
 class Started(Event):
-    """The ranks are wired and train."""
+    """The ranks are connected and train."""
 
 
 @dataclass(frozen=True)
 class Finished(Event):
-    """All ranks came to the end of their work."""
+    """All ranks completed their work."""
 
 
 @dataclass(frozen=True)
 class Lost(Event):
-    """The gang is gone through no fault of the user: node, launcher, engine."""
+    """The gang was lost through no fault of the user: node, launcher or engine."""
 
     held: bool = False
 
@@ -41,17 +41,17 @@ class Errored(Event):
 
 @dataclass(frozen=True)
 class Invalid(Event):
-    """The definition said that these hyperparameters make no model."""
+    """The definition rejected these hyperparameters: they make no model."""
 
 
 @dataclass(frozen=True)
 class Release(Event):
-    """The gang is asked to checkpoint and step aside."""
+    """The gang is to commit a checkpoint and release its slots."""
 
 
 @dataclass(frozen=True)
 class Released(Event):
-    """The gang has committed a checkpoint and gone."""
+    """The gang has committed a checkpoint and ended."""
 
     held: bool
 
@@ -68,29 +68,29 @@ class Lifted(Event):
 
 @dataclass(frozen=True)
 class Stop(Event):
-    """Someone wants it ended for good."""
+    """It is to be stopped for good."""
 
 
 @dataclass(frozen=True)
 class Prune(Event):
-    """The search gives this trial up."""
+    """The search prunes this trial."""
 
 
 @dataclass(frozen=True)
 class Ended(Event):
-    """The gang of a stopping trial is gone."""
+    """The gang of a stopping trial has ended."""
 
     pruned: bool = False
 
 
 @dataclass(frozen=True)
 class Extended(Event):
-    """A completed trial or experiment gets more to do."""
+    """A completed trial or experiment is extended."""
 
 
 @dataclass(frozen=True)
 class Ending(Event):
-    """The ranks of an attempt are on their way out."""
+    """The ranks of an attempt are exiting."""
 
 
 @dataclass(frozen=True)

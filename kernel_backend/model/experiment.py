@@ -1,4 +1,4 @@
-"""An experiment, what a person asked for it, and how a request for one looks on the wire."""
+"""Experiments, their configuration, and the body of a submission."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Cadence(Record):
-    """How often: exactly one of the three is set."""
+    """A cadence: exactly one of the three fields is set."""
 
     seconds: float | None = None
     epochs: int | None = None
@@ -39,7 +39,7 @@ class Cadence(Record):
 
 
 def parse_cadence(text: str) -> Cadence:
-    """Read `60s`, `10m`, `1epoch` or `500steps`; raises InvalidRequest with the text."""
+    """Read a cadence: `60s`, `10m`, `1epoch` or `500steps`; raises InvalidRequest with the text."""
     found = _CADENCE.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
         raise InvalidRequest(f"{text!r} is no interval: write 60s, 10m, 1epoch or 500steps")
@@ -52,7 +52,7 @@ def parse_cadence(text: str) -> Cadence:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of `30s`, `10m` or `1h`; a bare number counts seconds. Raises InvalidRequest with the text."""
+    """Read seconds of `30s`, `10m` or `1h`; a bare number counts seconds. Raises InvalidRequest with the text."""
     found = _DURATION.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
         raise InvalidRequest(f"{text!r} is no length of time: write 30s, 10m or 1h")
@@ -60,7 +60,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_slot_time(text: str) -> float:
-    """Seconds of one slot in `20gpuh`, `2slot-h` or `30m`; raises InvalidRequest with the text."""
+    """Read seconds of one slot from `20gpuh`, `2slot-h` or `30m`; raises InvalidRequest with the text."""
     found = _SLOT_TIME.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
         raise InvalidRequest(f"{text!r} is no time of slots: write 20gpuh, 2slot-h or 30m")
@@ -68,7 +68,7 @@ def parse_slot_time(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `200MB`, `1.5GB` or `500000`, in powers of 1000; raises InvalidRequest with the text."""
+    """Read bytes of `200MB`, `1.5GB` or `500000`, in powers of 1000; raises InvalidRequest with the text."""
     found = _SIZE.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
         raise InvalidRequest(f"{text!r} is no size: write 200MB or 1GB")
@@ -79,7 +79,7 @@ def parse_size(text: str) -> int:
 
 
 class Keep(Record):
-    """Which checkpoints of a trial are kept: the union of these rules. `best_overall` counts over all trials."""
+    """Retention rules of a trial's checkpoints: their union is retained. `best_overall` counts over all trials."""
 
     best: int = Field(1, ge=0)
     latest: int = Field(2, ge=0)
@@ -87,7 +87,7 @@ class Keep(Record):
 
 
 def parse_keep(text: str) -> Keep:
-    """Read `best:1,latest:2` or `best_overall:3`; a rule that is not named keeps none.
+    """Read `best:1,latest:2` or `best_overall:3`; a rule that is not named retains none.
 
     Raises InvalidRequest with the text.
     """
@@ -103,17 +103,17 @@ def parse_keep(text: str) -> Keep:
 
 
 class Metric(Record):
-    """The validation value by which one checkpoint is better than another."""
+    """The validation metric that ranks checkpoints."""
 
     name: str = "loss"
     mode: Literal["min", "max"] = "min"
 
     def lower(self, value: float) -> float:
-        """A value as values are compared: the lower is the better one."""
+        """Return the value negated where higher is better, so that lower is always better."""
         return -value if self.mode == "max" else value
 
     def better(self, value: float, than: float | None) -> bool:
-        """Whether `value` is better than the best so far (None: there is none yet); NaN and infinity never are."""
+        """Return whether `value` beats the best so far (None: there is none yet); NaN and infinity never do."""
         return math.isfinite(value) and (than is None or self.lower(value) < self.lower(than))
 
 
@@ -126,7 +126,7 @@ def parse_metric(text: str) -> Metric:
 
 
 class LogPolicy(Record):
-    """What to do when a line of a failed attempt's log has `pattern` (a regular expression) in it."""
+    """Action for a failed attempt whose log has a line that matches `pattern` (a regular expression)."""
 
     pattern: str
     action: LogAction
@@ -139,7 +139,7 @@ LOG_POLICIES = (
 
 
 class Config(Record):
-    """What the platform owns about a training: given by flags, never by the user's code."""
+    """Configuration of a training that the platform owns: set by flags, never by the user's code."""
 
     form: Literal["functions"] = "functions"
     slots: int = Field(1, ge=1)
@@ -179,7 +179,7 @@ class Config(Record):
 
 
 class Submission(Record):
-    """The body of `POST /api/experiments`: a stored snapshot and what to do with it."""
+    """Body of `POST /api/experiments`: a stored snapshot and its configuration."""
 
     snapshot: str  # sha256 of the archive, uploaded before
     config: Config = Config()
@@ -212,7 +212,7 @@ class Submission(Record):
 
 
 class ScheduledExperiment(Record):
-    """The part of an experiment that the scheduler reads; times are seconds since the epoch (UTC)."""
+    """Fields of an experiment that the scheduler reads; times are seconds since the epoch (UTC)."""
 
     number: int
     state: ExperimentState
@@ -226,7 +226,7 @@ class ScheduledExperiment(Record):
 
 
 class Experiment(ScheduledExperiment):
-    """What one submission created."""
+    """An experiment: all that one submission created."""
 
     name: str
     params: dict[str, Value]  # all but those of the space; of one that does not always count its default

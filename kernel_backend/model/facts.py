@@ -1,4 +1,4 @@
-"""What a training finds out about what its result depends on: it cannot be known before it runs."""
+"""Facts: inputs of a result that are recorded during training, as they cannot be known before."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ FactName = Literal["runtime", "delivered", "observed", "weights"]
 
 
 class Delivered(Record):
-    """What the loader gave to the training in the first epoch, whatever its source.
+    """Samples that the loader delivered in the first epoch, whatever its source.
 
-    Samples that are augmented follow from seed and code: digests are compared only where these and the coverage agree.
+    Augmented samples follow from seed and code: digests are compared only where these and the coverage agree.
     """
 
     samples: int
@@ -26,7 +26,7 @@ class Delivered(Record):
 
 
 class ObservedFile(Record):
-    """A file that was opened for reading while samples and the model were made."""
+    """A file that was opened for reading while the samples and the model were made."""
 
     path: str  # absolute
     size: int
@@ -42,14 +42,14 @@ class Observed(Record):
 
 
 class Weights(Record):
-    """The model at step 0, before anything was trained."""
+    """Weights of the model at step 0, before any training."""
 
     digest: str  # of all of it
     tensors: dict[str, str]  # name -> xxh3-128 of kind, shape and bytes
 
 
 class StoredFact(Record):
-    """A fact as it is read back."""
+    """A fact as it is read from the store."""
 
     attempt: int
     name: FactName
@@ -58,9 +58,9 @@ class StoredFact(Record):
 
 
 def known(facts: Iterable[StoredFact]) -> dict[FactName, dict[str, Any]]:
-    """What is known of a trial: of each name what the newest attempt has said.
+    """Return the facts of a trial: for each name, the value that the newest attempt has reported.
 
-    Where attempts ran on different machines, `runtime` has what each of them saw: `Xeon, then EPYC`.
+    If attempts ran on different machines, `runtime` has the values of each: `Xeon, then EPYC`.
     """
     found: dict[FactName, dict[str, Any]] = {}
     for fact in sorted(facts, key=lambda fact: fact.attempt):

@@ -1,4 +1,4 @@
-"""Which lines of a stack are the user's own, and where their author knows them from."""
+"""Find the user's own frames in a stack, and name them by cell or file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OURS = Path(kernel_backend.__file__).parent
 
 
 class Call(NamedTuple):
-    """A line of a stack."""
+    """A frame of a stack."""
 
     file: str
     line: int
@@ -24,7 +24,7 @@ class Call(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """Where the user's code lies: `code` holds the definition, `cwd` is where relative paths of the cell lead."""
+    """Locations of the user's code: `code` holds the definition; relative paths of the cell start at `cwd`."""
 
     code: Path
     cwd: Path
@@ -32,7 +32,7 @@ class Sources(NamedTuple):
 
 
 def users_frame(call: Call, sources: Sources) -> Frame | None:
-    """The line by its cell or file; None for one that the user did not write."""
+    """Return the frame by its cell or file; None if the user did not write it."""
     if call.file.startswith("<"):  # <frozen importlib>, <string>
         return None
     path = Path(os.path.abspath(call.file))
@@ -50,7 +50,7 @@ def users_frame(call: Call, sources: Sources) -> Frame | None:
 
 
 def _name(path: Path, sources: Sources) -> str | None:
-    """The file's name as its author knows it; None for what they did not write."""
+    """Return the file's name as the user knows it; None if they did not write it."""
     installed = "site-packages" in path.parts or path.is_relative_to(sys.prefix) or path.is_relative_to(OURS)
     for folder in (sources.code, sources.cwd):
         if path.is_relative_to(folder) and not installed:

@@ -1,4 +1,4 @@
-"""How things are called: experiment `12`, its trial `12.3`, that trial's second attempt `12.3-2`."""
+"""Identifiers: experiment `12`, its trial `12.3`, that trial's second attempt `12.3-2`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _REFERENCE = re.compile(r"#?(\d{1,9})(?:\.(\d{1,9})(?:-(\d{1,9}))?)?")
 
 
 class AttemptId(NamedTuple):
-    """One execution of a trial; its text is the key that engines know a gang by."""
+    """Identifier of an attempt; its text is the key of the gang for engines."""
 
     experiment: int
     trial: int
@@ -22,7 +22,7 @@ class AttemptId(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """What a person typed: an experiment, and perhaps a trial and an attempt of it."""
+    """A typed reference to an experiment, optionally with a trial and an attempt."""
 
     experiment: int
     trial: int | None = None
@@ -42,7 +42,7 @@ def parse_reference(text: str) -> Reference:
 
 
 def parse_attempt(key: str) -> AttemptId:
-    """The attempt that a key such as `12.3-2` names; raises InvalidRequest."""
+    """Read the attempt of a key such as `12.3-2`; raises InvalidRequest."""
     reference = parse_reference(key)
     if reference.trial is None or reference.attempt is None:
         raise InvalidRequest(f"{key!r} names no attempt: an attempt's key looks like 12.3-2")
@@ -50,7 +50,7 @@ def parse_attempt(key: str) -> AttemptId:
 
 
 def whole(reference: Reference) -> int:
-    """The number of an experiment that is meant as a whole; raises InvalidRequest where a later trial was named."""
+    """Return the number of a whole experiment; raises InvalidRequest if a later trial was named."""
     if reference.trial not in (None, 1):
         raise InvalidRequest(f"{reference.experiment}.{reference.trial}: name the experiment, {reference.experiment}")
     return reference.experiment

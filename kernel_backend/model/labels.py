@@ -1,4 +1,4 @@
-"""Labels of an experiment that may change at any time: its name, its note and its tags."""
+"""Labels of an experiment: name, note and tags. They may change at any time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _TAG = re.compile(r"\w[\w.:/+@=#-]{0,49}")
 
 
 class LabelEdit(Record):
-    """The body of `POST /api/experiments/{number}/label`: None and empty lists change nothing, an empty text clears."""
+    """Body of `POST /api/experiments/{number}/label`.
+
+    None and empty lists change nothing; an empty text clears.
+    """
 
     name: str | None = Field(None, max_length=LONGEST_NAME)
     note: str | None = Field(None, max_length=LONGEST_NOTE)
@@ -27,7 +30,7 @@ class LabelEdit(Record):
 
 
 def apply_edit(before: Experiment, edit: LabelEdit) -> dict[str, Any]:
-    """Return the fields that differ after an edit; raises InvalidRequest for a tag that cannot be, or too many."""
+    """Return the fields that an edit changes; raises InvalidRequest for an invalid tag, or too many."""
     tags = _edited_tags(before.tags, edit.add_tags, edit.remove_tags)
     after = {
         "name": before.name if edit.name is None else edit.name.strip(),
@@ -52,7 +55,7 @@ def edit_text(before: Experiment, changes: dict[str, Any]) -> str:
 
 
 def check_tag(text: str) -> str:
-    """Return a tag; raises InvalidRequest for one that cannot be."""
+    """Return a valid tag; raises InvalidRequest for an invalid one."""
     if not _TAG.fullmatch(text):
         raise InvalidRequest(
             f"{text[:60]!r} is no tag: up to 50 letters, digits and any of . : / + @ = # - _, a letter or digit first"
@@ -61,12 +64,12 @@ def check_tag(text: str) -> str:
 
 
 def split_tags(text: str) -> list[str]:
-    """Return the tags of `baseline,good`; raises InvalidRequest for one that cannot be."""
+    """Split `baseline,good` into tags; raises InvalidRequest for an invalid one."""
     return [check_tag(tag.strip()) for tag in text.split(",") if tag.strip()]
 
 
 def _edited_tags(before: Sequence[str], add: Iterable[str], remove: Iterable[str]) -> tuple[str, ...]:
-    """Return the tags in the order in which they were added, each once whatever its case."""
+    """Return the tags in the order in which they were added, without duplicates regardless of case."""
     gone = {check_tag(tag).casefold() for tag in remove}
     found = {tag.casefold(): tag for tag in before if tag.casefold() not in gone}
     for tag in add:

@@ -1,4 +1,4 @@
-"""What every word is made of: a frozen, checked record that is the same in Python, SQL and JSON."""
+"""Base class of records: frozen, validated, and the same in Python, SQL and JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def to_wire(value: Any) -> Any:
-    """Return a value as JSON can hold it: infinity is `{"float": "inf"}`, which no text is taken for."""
+    """Convert a value to JSON: infinity becomes `{"float": "inf"}`, which is never confused with a text."""
     if isinstance(value, float) and not math.isfinite(value):
         return {FLOAT: str(value)}
     if isinstance(value, dict):
@@ -35,14 +35,14 @@ def to_wire(value: Any) -> Any:
 
 
 def from_wire(value: Any) -> Any:
-    """Return the value that `to_wire` was given."""
+    """Return the value that was given to `to_wire`."""
     if isinstance(value, dict):
         return not_finite(value) or {key: from_wire(item) for key, item in value.items()}
     return [from_wire(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def not_finite(value: dict[str, Any]) -> float | None:
-    """Return the number that an object such as `{"float": "inf"}` stands for; None for any other object."""
+    """Return the number of an object such as `{"float": "inf"}`; None for any other object."""
     text = value.get(FLOAT) if len(value) == 1 else None
     return _NOT_FINITE.get(text) if isinstance(text, str) else None
 
@@ -51,7 +51,7 @@ _Wire = PlainSerializer(to_wire, when_used="json")
 
 
 def _sent_as(**schema: Any) -> WithJsonSchema:
-    """Describe what `to_wire` makes of a value, which a serializer alone does not tell."""
+    """Describe the output of `to_wire` in the schema, which a serializer alone does not tell."""
     return WithJsonSchema(schema, mode="serialization")
 
 
@@ -68,7 +68,7 @@ Value = (
 
 
 def _as_spelled(value: Any, info: ValidationInfo) -> Any:
-    """Refuse a number of a JSON text that is read as infinity and is written otherwise: 1e309."""
+    """Refuse a JSON number that overflows to infinity but is written otherwise, such as 1e309."""
     if info.mode == "json" and _holds_infinity(value):
         raise ValueError('a number is beyond 1.8e308; infinity is written {"float": "inf"}')
     return value
@@ -80,12 +80,12 @@ def _holds_infinity(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-# Hyperparameters as somebody asks for them.
+# Hyperparameters as a user requests them.
 GivenParams = Annotated[dict[str, Value], BeforeValidator(_as_spelled)]
 
 
 class Record(BaseModel):
-    """Immutable; unknown fields are refused; NaN and infinity travel as JSON strings."""
+    """Immutable record. Unknown fields are refused; NaN and infinity are JSON strings."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -95,13 +95,13 @@ class Record(BaseModel):
     )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values (`json.dumps` takes it as it is)."""
+        """Return plain JSON values, ready for `json.dumps`."""
         # Not `model_dump(mode="json")`: that leaves NaN and infinity as floats, which strict JSON refuses.
         return dict(json.loads(self.model_dump_json()))
 
 
 def checked(kind: type[_Record], **fields: Any) -> _Record:
-    """Return a record of these fields; raises InvalidRequest that names each field and value that cannot be."""
+    """Return a record of these fields; raises InvalidRequest that names each invalid field and value."""
     try:
         return kind(**fields)
     except ValidationError as error:

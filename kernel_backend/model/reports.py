@@ -1,6 +1,6 @@
-"""What rank 0 says: numbered records in a spool, delivered in batches, each accepted once.
+"""Records of rank 0: numbered, spooled, delivered in batches, each accepted once.
 
-Delivery key: (attempt, number). Meaning key of a report: (trial, kind, step); the first word wins, so an
+Delivery key: (attempt, number). Meaning key of a report: (trial, kind, step). The first report of a key wins, so an
 attempt that trains the same steps again changes nothing.
 """
 
@@ -22,7 +22,7 @@ Count = Annotated[int, Field(ge=0, le=LARGEST)]
 
 
 class Started(Record):
-    """The ranks are wired and the first step is about to be taken."""
+    """The ranks are connected and the first step is about to be taken."""
 
     type: Literal["started"] = "started"
     number: Count = 0
@@ -51,7 +51,7 @@ class Report(Record):
 
 
 class Committed(Record):
-    """A checkpoint whose manifest is in place."""
+    """A committed checkpoint: its manifest has been written."""
 
     type: Literal["checkpoint"] = "checkpoint"
     number: Count = 0
@@ -65,7 +65,7 @@ class Committed(Record):
 
 
 class Note(Record):
-    """A sentence for the person: a checkpoint that found the disk full, one that was damaged."""
+    """A note for the user, such as a full disk at a checkpoint, or a damaged checkpoint."""
 
     type: Literal["note"] = "note"
     number: Count = 0
@@ -75,7 +75,7 @@ class Note(Record):
 
 
 class Fact(Record):
-    """Something that the result depends on: `value` is the record of that name in `model/facts.py`, as JSON."""
+    """A fact that the result depends on: `value` is the record of that name in `model/facts.py`, as JSON."""
 
     type: Literal["fact"] = "fact"
     number: Count = 0
@@ -85,7 +85,7 @@ class Fact(Record):
 
 
 class ArtifactSaved(Record):
-    """An artifact that is in its place; `step` is the one that was being taken. Fields as in `model/artifacts.py`."""
+    """An artifact that has been stored; `step` is the current one. Fields as in `model/artifacts.py`."""
 
     type: Literal["kept"] = "kept"
     number: Count = 0
@@ -102,14 +102,14 @@ SpoolRecord = Annotated[Started | Report | Committed | Note | Fact | ArtifactSav
 
 
 class SpoolPosition(Record):
-    """How far a spool has been read."""
+    """Read position in a spool."""
 
     offset: Count = 0  # in bytes
     number: Count = 0  # the largest of a record before it
 
 
 class SpoolPage(Record):
-    """A bounded piece of a spool: its records by ascending number, and where the next piece begins."""
+    """A page of a spool: its records by ascending number, and where the next page begins."""
 
     records: tuple[SpoolRecord, ...]
     end: SpoolPosition
@@ -119,14 +119,14 @@ class SpoolPage(Record):
 
 
 class Delivery(Record):
-    """The body of `POST /api/attempts/KEY/records`; an empty list is a heartbeat."""
+    """Body of `POST /api/attempts/KEY/records`; an empty list is a heartbeat."""
 
     records: tuple[SpoolRecord, ...] = ()
     notes: tuple[Annotated[str, Field(max_length=2000)], ...] = Field((), max_length=10)  # the launcher's own warnings
 
 
 class Instruction(Record):
-    """The answer to a delivery: how far it was taken, and what the ranks shall do."""
+    """Answer to a delivery: the last accepted record, and an instruction for the ranks."""
 
     accepted: int
     instruct: Literal["continue", "release", "stop"] = "continue"
@@ -134,7 +134,7 @@ class Instruction(Record):
 
 
 class LogMatch(Record):
-    """The first line of a rank's log that a policy asked to look for."""
+    """The first line of a rank's log that matches a policy."""
 
     pattern: str
     action: LogAction
@@ -143,7 +143,7 @@ class LogMatch(Record):
 
 
 class AttemptResult(Record):
-    """The launcher's own record of an end (`outcome.json`), beside which an engine's word may stand."""
+    """The launcher's record of an attempt's end (`outcome.json`). The engine may report an outcome too."""
 
     outcome: Literal["ok", "released", "failed", "lost"]
     exit_codes: tuple[int | None, ...]  # a rank each; negative: the signal
@@ -154,7 +154,7 @@ class AttemptResult(Record):
 
 
 class StoredReport(Record):
-    """A report as it is read back: with the sequence number that `after=` resumes from."""
+    """A stored report, with the sequence number from which `after=` resumes."""
 
     seq: int
     trial: int

@@ -1,4 +1,4 @@
-"""Nodes, slots and the gangs that are placed on them."""
+"""Nodes, slots, and the gangs that are placed on them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ LOCAL = "local"  # the pool of a service that was told of no other
 
 
 class Node(Record):
-    """A machine of a pool. A slot is one device of `kind`, or one share of the CPU where there is none."""
+    """A node of a pool.
+
+    A slot is one device of `kind`, or one share of the CPU if there is none.
+    """
 
     name: str
     kind: str  # cuda, rocm, cpu, ...
@@ -24,12 +27,12 @@ class Node(Record):
 
     @property
     def threads_per_slot(self) -> int:
-        """The node's cores shared by its slots, at least 1."""
+        """Return the node's cores divided by its slots, at least 1."""
         return max(1, self.cores // max(1, self.slots))
 
 
 class Share(Record):
-    """The slots of one node that a gang holds."""
+    """Slots of one node that a gang holds."""
 
     node: str
     kind: str
@@ -41,6 +44,6 @@ Placement = tuple[Share, ...]
 
 
 def node_of(placement: Placement, rank: int) -> str:
-    """The node that a rank of a gang runs on: ranks are counted node by node."""
+    """Return the node of a rank of a gang: ranks are counted node by node."""
     owners = [share.node for share in placement for _ in share.slots]
     return owners[rank]

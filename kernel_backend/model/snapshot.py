@@ -1,4 +1,4 @@
-"""A snapshot's own description: what is in the archive besides the definition itself."""
+"""Describe a snapshot: the contents of its archive besides the definition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GIT_DIFF = "git.diff"
 
 
 class Piece(Record):
-    """Consecutive lines of `definition.py` that came from one cell (or file); all lines count from 1."""
+    """Consecutive lines of `definition.py` from one cell (or file); all line numbers start at 1."""
 
     cell: int | None  # execution count; None for a file
     file: str | None = None
@@ -27,7 +27,7 @@ class Piece(Record):
 
 
 class Origin(NamedTuple):
-    """A line as the person knows it: of a cell, or of a file."""
+    """Origin of a line for the user: a cell, or a file."""
 
     cell: int | None
     file: str | None
@@ -35,7 +35,7 @@ class Origin(NamedTuple):
 
 
 class Environment(Record):
-    """What the code ran with, recorded without being asked."""
+    """Environment that the code ran with, recorded automatically."""
 
     python: str  # 3.11.7
     implementation: str  # CPython
@@ -55,7 +55,7 @@ class Environment(Record):
 
     @property
     def id(self) -> str:
-        """Digest of what a lock follows from: Python, kind of system, every distribution, and Daylight's own files."""
+        """Return a digest of a lock's inputs: Python, kind of system, every distribution, and Daylight's own files."""
         system, *_ = parts = self.platform.split("-")  # Linux-6.1.0-x86_64-with-glibc2.36: not the kernel's release
         tables = [sorted(each.items()) for each in (self.distributions, self.origins, self.editable, self.conda)]
         facts = (self.python, self.implementation, system, parts[-3:], *tables, self.daylight)
@@ -63,12 +63,12 @@ class Environment(Record):
 
     @property
     def origins(self) -> dict[str, str]:
-        """What `urls` amount to: the digest of a file wherever it lies, else the URL."""
+        """Return the origins of `urls`: the digest of a file wherever it lies, else the URL."""
         return {name: url.partition("#sha256=")[2] or url for name, url in self.urls.items()}
 
 
 class Project(Record):
-    """The local modules and included files of a snapshot: they lie in its folder `project`, as below the root."""
+    """Local modules and included files of a snapshot: its folder `project` has them as below the root."""
 
     root: str  # where that was: the nearest folder with .git or pyproject.toml, else the notebook's
     cwd: str  # the notebook's folder, relative to the root
@@ -76,7 +76,7 @@ class Project(Record):
 
 
 class Captured(Record):
-    """A value of the notebook that travels by `--capture`, in a file of its own."""
+    """A notebook value captured by `--capture`, in a file of its own."""
 
     name: str
     file: str  # in the archive: captured/files.npy
@@ -87,14 +87,14 @@ class Captured(Record):
 
 
 class State(Record):
-    """What a needed value was in the notebook: compared with the job's before the first step."""
+    """State of a required value in the notebook. It is compared with the job's before the first step."""
 
     digest: str  # xxh3-128 of kind and content
     shown: str  # as a person reads it, shortened
 
 
 class Process(Record):
-    """What is set in a process and its libraries, of `kernel_backend.snapshots.process`: compared like values."""
+    """Settings of a process and its libraries, of `kernel_backend.snapshots.process`: compared like values."""
 
     settings: dict[str, str] = {}  # by name; in a snapshot those that are not as they begin
     variables: dict[str, str | None] = {}  # of the environment, those that cells have set and the code names
@@ -103,7 +103,7 @@ class Process(Record):
 
 
 class Data(Record):
-    """What `--data` declares: a folder, a file or an object store's prefix, as it was at submit."""
+    """Data declared with `--data`: a folder, a file or an object store's prefix, as it was at submit."""
 
     name: str  # as it was written
     path: str  # absolute, or a URL
@@ -114,7 +114,10 @@ class Data(Record):
 
 
 class Snapshot(Record):
-    """`snapshot.json`: with `definition.py` it makes the archive, whose sha256 is the snapshot's id."""
+    """Description `snapshot.json` of a snapshot.
+
+    With `definition.py` it makes the archive, whose sha256 is the snapshot's id.
+    """
 
     version: str  # Daylight's
     numerics: int  # kernel_backend.NUMERICS
@@ -132,7 +135,7 @@ class Snapshot(Record):
     commits: tuple[str, ...] = ()  # external versions of data, as the person named them: lakefs://repo@c0ffee
 
     def locate(self, line: int) -> Origin | None:
-        """Where line `line` of definition.py came from; None for a line of ours."""
+        """Return the origin of line `line` of definition.py; None for a generated line."""
         for piece in self.pieces:
             if piece.line <= line < piece.line + piece.count:
                 return Origin(piece.cell, piece.file, piece.cell_line + line - piece.line)

@@ -1,4 +1,4 @@
-"""The state machines, one table each; `advance` is the only way through; the docs are drawn from here."""
+"""Define the state machines, one table each. Transitions go through `advance`; the docs are generated from here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.model import events as e
 
 
 class ExperimentState(StrEnum):
-    """What an experiment is doing as a whole."""
+    """State of an experiment as a whole."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -21,7 +21,7 @@ class ExperimentState(StrEnum):
 
 
 class TrialState(StrEnum):
-    """Where a trial is on its way."""
+    """State of a trial."""
 
     QUEUED = "queued"
     STARTING = "starting"
@@ -36,7 +36,7 @@ class TrialState(StrEnum):
 
 
 class AttemptState(StrEnum):
-    """Where an execution of a trial is on its way."""
+    """State of an attempt."""
 
     PENDING = "pending"
     PLACED = "placed"
@@ -46,7 +46,7 @@ class AttemptState(StrEnum):
 
 
 class Hold(StrEnum):
-    """Who keeps a trial from running; only the one who set a hold may lift it."""
+    """Owner of a hold on a trial; only the owner may lift it."""
 
     USER = "user"
     SEARCH = "search"
@@ -54,7 +54,7 @@ class Hold(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How an attempt ended, by the engine's word and the launcher's record."""
+    """Outcome of an attempt, from the engine's report and the launcher's record."""
 
     OK = "ok"
     RELEASED = "released"
@@ -69,7 +69,7 @@ State = TypeVar("State", bound=StrEnum)
 
 
 class Choice(NamedTuple, Generic[State]):
-    """An event whose field `guard` decides between two states."""
+    """Choice between two states by the event's field `guard`."""
 
     guard: str
     if_true: State
@@ -77,7 +77,7 @@ class Choice(NamedTuple, Generic[State]):
 
 
 class IllegalTransition(Conflict):
-    """This event cannot happen in this state."""
+    """Raised when an event cannot happen in a state."""
 
     def __init__(self, state: StrEnum, event: e.Event) -> None:
         name = type(event).__name__.lower()
@@ -151,7 +151,7 @@ EXPERIMENT: Table[ExperimentState] = {
 
 
 def step(table: Table[State], state: State, event: e.Event) -> State:
-    """Where `event` leads from `state`; raises IllegalTransition (HTTP 409) where the table has no row."""
+    """Return the state after `event`; raises IllegalTransition (HTTP 409) if the table has no row."""
     target = table.get((state, type(event)))
     if target is None:
         raise IllegalTransition(state, event)
@@ -161,7 +161,7 @@ def step(table: Table[State], state: State, event: e.Event) -> State:
 
 
 def advance(state: State, event: e.Event) -> State:
-    """The state after `event`, of a trial, an attempt or an experiment alike; raises IllegalTransition."""
+    """Return the state after `event`, of a trial, an attempt or an experiment; raises IllegalTransition."""
     tables: dict[type[StrEnum], Table[State]] = {
         TrialState: TRIAL,  # type: ignore[dict-item]
         AttemptState: ATTEMPT,  # type: ignore[dict-item]

@@ -1,4 +1,4 @@
-"""What the service says to whoever watches: one stream of numbered messages, resumed by `after=SEQ`."""
+"""Define the stream of numbered messages to clients, resumed by `after=SEQ`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ DATA: dict[MessageType, type[Record]] = {
 
 
 class Message(Record):
-    """Something became known. `seq` only grows; who has seen N asks for `after=N` and misses nothing."""
+    """A message of the stream.
+
+    `seq` only grows: a client that has seen N requests `after=N` and misses nothing.
+    """
 
     seq: int
     at: FiniteFloat

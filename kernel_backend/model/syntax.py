@@ -1,7 +1,7 @@
-"""Python's syntax trees, made one at a time.
+"""Parse Python's syntax trees, one at a time.
 
-In Python 3.11 two threads that parse at once disturb each other where garbage is collected meanwhile: SystemError,
-`AST constructor recursion depth mismatch` (https://github.com/python/cpython/issues/106905).
+In Python 3.11 two threads that parse at once disturb each other if garbage is collected meanwhile: SystemError, `AST
+constructor recursion depth mismatch` (https://github.com/python/cpython/issues/106905).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _TURN = threading.RLock()  # what garbage takes along may parse, too
 
 
 def module_tree(source: str | bytes) -> ast.Module:
-    """The tree of a file's text; raises as `ast.parse` does."""
+    """Return the syntax tree of a file's text; raises as `ast.parse` does."""
     with _TURN:
         return ast.parse(source)
 
 
 def expression_tree(source: str) -> ast.expr:
-    """The tree of an expression; raises as `ast.parse` does."""
+    """Return the syntax tree of an expression; raises as `ast.parse` does."""
     with _TURN:
         return ast.parse(source, mode="eval").body

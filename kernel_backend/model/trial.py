@@ -1,4 +1,4 @@
-"""A trial, its attempts, and how an attempt failed."""
+"""Trials, their attempts, and failures of attempts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WEIGHTS = ":weights"  # behind a checkpoint of which nothing else is taken, and 
 
 
 class Frame(Record):
-    """A line of the user's own code in a traceback, by cell where it came from one."""
+    """A line of the user's own code in a traceback, by cell if it came from one."""
 
     file: str
     line: int
@@ -28,14 +28,14 @@ class Frame(Record):
 
     @property
     def where(self) -> str:
-        """`cell [4] line 3` or `helpers.py line 12`."""
+        """Return `cell [4] line 3` or `helpers.py line 12`."""
         if self.cell is None:
             return f"{self.file} line {self.line}"
         return f"cell [{self.cell}] line {self.cell_line}"
 
 
 class Failure(Record):
-    """Why a rank ended; a consequence (a lost peer) is never shown where there is a cause."""
+    """Cause of a rank's end. A consequence (a lost peer) is never shown if there is a cause."""
 
     rank: int
     type: str  # the exception's class, or the signal's name
@@ -49,27 +49,27 @@ class Failure(Record):
 
     @property
     def raised(self) -> bool:
-        """Whether code raised it: a signal, an exit code and a hang say nothing of why they came."""
+        """Return whether code raised it: a signal, an exit code and a hang do not tell their cause."""
         return self.traceback != "" and self.type != HANG
 
     @property
     def crash(self) -> bool:
-        """Whether the process could say nothing itself: it was ended by a signal, or hung."""
+        """Return whether the process could report nothing itself: it was ended by a signal, or hung."""
         return self.type == HANG or self.type.startswith("SIG")
 
     @property
     def of_storage(self) -> bool:
-        """Whether it is nobody's error in the training: its checkpoints cannot be written, or not be reached."""
+        """Return whether storage failed, not the training: checkpoints cannot be written, or not be reached."""
         return self.type in (CheckpointFailed.__name__, PlaceUnavailable.__name__)
 
     def same_as(self, other: Failure | None) -> bool:
-        """The same error at the same step: trying once more is of no use."""
+        """Return whether it is the same error at the same step, so that a retry is useless."""
         mine = (self.type, self.message, self.step)
         return other is not None and mine == (other.type, other.message, other.step)
 
 
 class Best(Record):
-    """The best value of the experiment's metric that a validation of a trial has had; always a finite number."""
+    """Best validation value of the experiment's metric in a trial; always a finite number."""
 
     value: FiniteFloat  # as it was reported
     step: int
@@ -77,7 +77,7 @@ class Best(Record):
 
 
 class ScheduledTrial(Record):
-    """The part of a trial that the scheduler reads: of perhaps 100,000 that wait."""
+    """Fields of a trial that the scheduler reads, for perhaps 100,000 queued trials."""
 
     experiment: int
     index: int
@@ -92,7 +92,10 @@ class ScheduledTrial(Record):
 
 
 class Trial(ScheduledTrial):
-    """One point of hyperparameters, trained; `attempt` is its newest attempt's number, 0 before the first."""
+    """A trial: one training with fixed hyperparameters.
+
+    `attempt` is its newest attempt's number, 0 before the first.
+    """
 
     params: dict[str, Value]
     step: int = 0  # newest reported
@@ -107,17 +110,17 @@ class Trial(ScheduledTrial):
 
     @property
     def id(self) -> str:
-        """`12.3`."""
+        """Return the trial's id: `12.3`."""
         return f"{self.experiment}.{self.index}"
 
     @property
     def newest(self) -> tuple[str, dict[str, float]]:
-        """The newest values that say most of it, and their kind: those of the validation, where there are any."""
+        """Return the newest values and their kind: of the validation if there are any."""
         return ("validation", self.metrics) if self.metrics else ("training", self.training)
 
 
 class Attempt(Record):
-    """One execution of a trial on a gang."""
+    """An attempt: one execution of a trial on a gang."""
 
     experiment: int
     trial: int
@@ -136,16 +139,16 @@ class Attempt(Record):
 
     @property
     def id(self) -> AttemptId:
-        """Its key, as engines and folders know it."""
+        """Return the attempt's key in engines and folders."""
         return AttemptId(self.experiment, self.trial, self.number)
 
 
 def checkpoint_step(checkpoint: str | None) -> int:
-    """The step of a checkpoint's name `<step>-<attempt>`; 0 where there is none."""
+    """Return the step of a checkpoint's name `<step>-<attempt>`; 0 if there is none."""
     return checkpoint_order(checkpoint)[0] if checkpoint else 0
 
 
 def checkpoint_order(checkpoint: str) -> tuple[int, int]:
-    """What sorts checkpoints by their names `<step>-<attempt>`: (step, attempt)."""
+    """Return the sort key (step, attempt) of a checkpoint's name `<step>-<attempt>`."""
     step, attempt = checkpoint.split("-")
     return int(step), int(attempt)

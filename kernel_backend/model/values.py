@@ -1,4 +1,4 @@
-"""What a hyperparameter may be: plain literals in a signature, and values that agree with its annotation."""
+"""Validate hyperparameters: plain literals in a signature, and values that match their annotation."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ _KINDS = {
 
 
 class TooLarge(ValueError):
-    """A number beyond all that is stored."""
+    """Raised for a number beyond the storable range."""
 
 
 def literal(node: ast.expr) -> Any:
-    """A plain literal's value: number (also `4 * 128`), text, True, False, None, or a list or tuple of them.
+    """Return the value of a literal: number (also `4 * 128`), text, True, False, None, or a list or tuple.
 
-    A dictionary of them too, with text for keys. Raises ValueError for anything else.
+    A dictionary of them is a literal too, with text for keys. Raises ValueError for anything else.
     """
     if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str | None):
         return _number(node.value) if type(node.value) is int else node.value
@@ -85,7 +85,7 @@ def literal(node: ast.expr) -> Any:
 
 
 def _sequence(node: ast.List | ast.Tuple) -> type[list[Any]] | type[tuple[Any, ...]]:
-    """Which of Python's two sequences a display makes."""
+    """Return the sequence type, list or tuple, of a display."""
     return tuple if isinstance(node, ast.Tuple) else list
 
 
@@ -105,7 +105,7 @@ def _number(value: Any) -> Any:
 
 
 def check_value(value: Any, depth: int = 0) -> None:
-    """Raise ValueError, with the reason, for what cannot be kept as JSON that all readers agree about."""
+    """Raise ValueError, with the reason, for a value that is not portable JSON."""
     if depth > DEEPEST:
         raise ValueError(f"lists and dictionaries within each other go {DEEPEST} deep at most")
     if type(value) is int and not -(2**63) <= value < 2**63:
@@ -128,14 +128,14 @@ def _is_text(value: str) -> bool:
 
 
 def as_value(value: Any) -> Value:
-    """The same value as JSON knows it: tuples become lists."""
+    """Convert tuples to lists, as JSON has them."""
     if isinstance(value, dict):
         return {key: as_value(item) for key, item in value.items()}
     return [as_value(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def written(value: Value) -> str:
-    """The value as a line has it: `0.1`, `true`, `relu`, `'a b'`, `[64, 32]`."""
+    """Return the value as written on a line: `0.1`, `true`, `relu`, `'a b'`, `[64, 32]`."""
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in WORDS:
@@ -144,9 +144,9 @@ def written(value: Value) -> str:
 
 
 def coerce(value: Value, annotation: str | None, default: Value = None) -> Value:
-    """`value` as the annotation, or without one the default's type, wants it: 1 for a float becomes 1.0.
+    """Convert `value` to the annotation's type, or without one to the default's: 1 for a float becomes 1.0.
 
-    Raises ValueError with what is wanted (`a number`, `one of 'relu', 'gelu'`) where it cannot be that.
+    Raises ValueError with the expected type (`a number`, `one of 'relu', 'gelu'`) if it cannot be converted.
     """
     kinds = _alternatives(annotation)
     if kinds is None:
@@ -170,7 +170,7 @@ def _like(default: Value) -> list[Any]:
 
 
 def _alternatives(annotation: str | None) -> list[Any] | None:
-    """Allowed types, and single values of `Literal`; None where the annotation says nothing that we know."""
+    """Return allowed types, and single values of `Literal`; None if the annotation is of no supported form."""
     if annotation is None:
         return None
     try:
@@ -214,6 +214,6 @@ def _wanted(kinds: list[Any], value: Value) -> str:
 
 
 def nearest(name: object, names: Iterable[object]) -> str:
-    """` (did you mean width?)`, or nothing where no name is near."""
+    """Return ` (did you mean width?)`, or nothing if no name is near."""
     found = difflib.get_close_matches(str(name), [str(each) for each in names], n=1)
     return f" (did you mean {found[0]}?)" if found else ""

@@ -1,7 +1,7 @@
-"""Read records that another version of Daylight has written: fields that are not known here are left out.
+"""Read records of another version of Daylight, dropping fields that are unknown here.
 
-Of an answer any field may be left out. Of a request only one that changes nothing: it is empty, or has the value that
-the writer gives it where the user asks for nothing, which the writer tells beside the request (`at_defaults`).
+Of an answer any field may be dropped. Of a request only one that changes nothing: it is empty, or has the writer's
+default value, which the writer names in addition to the request (`at_defaults`).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ MayGo = Callable[[Any, str], bool]  # of a field's value, and its place: `config
 
 
 def says_nothing(value: Any) -> bool:
-    """Return whether a field has the value of one that is not used: null, false, or empty."""
+    """Return whether a field has the value of an unused one: null, false, or empty."""
     return value is None or value is False or value in ("", [], {})
 
 
 def changes_nothing(defaults: Collection[str]) -> MayGo:
-    """Return whether a request means the same without a field; `defaults` are the places that its writer named."""
+    """Return whether a request means the same without a field; `defaults` are the paths that its writer named."""
     return lambda value, place: says_nothing(value) or place in defaults
 
 
 def at_defaults(record: BaseModel, place: str = "") -> Iterator[str]:
-    """Yield the places of a record's fields that have their default values: `config.seed`; none within lists."""
+    """Yield the paths of a record's fields that have their default values: `config.seed`; none within lists."""
     for name, field in type(record).model_fields.items():
         value = getattr(record, name)
         if not field.is_required() and value == field.get_default(call_default_factory=True):
@@ -41,9 +41,9 @@ def at_defaults(record: BaseModel, place: str = "") -> Iterator[str]:
 
 
 def read(kind: type[A] | TypeAdapter[A], data: bytes | Any, may_go: MayGo = lambda value, place: True) -> A:
-    """Return what JSON data, as text or as Python's values, describes, without its unknown fields.
+    """Read a record from JSON data, as text or as Python's values, without its unknown fields.
 
-    Raises ValidationError for what is wrong otherwise, and for an unknown field that `may_go` says no to.
+    Raises ValidationError for any other error, and for an unknown field that `may_go` refuses.
     """
     adapter: TypeAdapter[A] = kind if isinstance(kind, TypeAdapter) else _adapter(cast("Hashable", kind))
     try:
@@ -75,7 +75,7 @@ def _without(value: Any, keys: Sequence[str | int]) -> Any:
 
 
 def _keys(value: Any, place: Sequence[str | int]) -> list[str | int]:
-    """Return the keys of dictionaries and lists in a place, in which a union's tag may stand besides."""
+    """Return the keys of dictionaries and lists in a path, which may also contain a union's tag."""
     found: list[str | int] = []
     for key in place:
         if (isinstance(value, dict) and key in value) or (isinstance(value, list | tuple) and isinstance(key, int)):

@@ -1,1 +1,1 @@
-"""Records of a shared cluster: people, quotas, accounts, usage and notebook servers."""
+"""Records of a shared cluster: users, quotas, accounts, usage and notebook servers."""

@@ -1,4 +1,4 @@
-"""A shared cluster as people look at it: who may have what and has it, who waits, and what admins have changed."""
+"""Records of a shared cluster for display: accounts, quotas and usage, queues, and the audit log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AccountKind = Literal["user", "group"]
 
 
 class Account(Record):
-    """A user or a group: what is theirs, and what they have of it."""
+    """A user or a group, with quota and usage."""
 
     kind: AccountKind
     name: str
@@ -29,7 +29,7 @@ class Account(Record):
 
 
 class Self(Record):
-    """Who asks, and what is theirs."""
+    """The current user, with their accounts."""
 
     person: Person
     accounts: tuple[Account, ...]  # their own, then those of their groups
@@ -37,7 +37,7 @@ class Self(Record):
 
 
 class UseOverTime(Record):
-    """How many slots an account has held: `held[i]` on the average from `at[i]` to `at[i + 1]`."""
+    """Usage over time: an account held `held[i]` slots on average from `at[i]` to `at[i + 1]`."""
 
     at: tuple[FiniteFloat, ...]  # seconds since the epoch; one more than `held`
     held: tuple[FiniteFloat, ...]
@@ -45,7 +45,7 @@ class UseOverTime(Record):
 
 
 class Waiting(Record):
-    """One ask in a queue. Of what a person may not see, only that somebody waits: no number and no name."""
+    """A queued request. One that the user may not see has no number and no name."""
 
     pool: str
     place: int  # from 1, in its pool
@@ -62,7 +62,7 @@ class Waiting(Record):
 
 
 class Pool(Record):
-    """Nodes with a queue of their own. One engine runs all that runs there."""
+    """Nodes with a queue of their own. One engine runs all gangs of a pool."""
 
     name: str
     engine: str  # local, slurm, kubernetes
@@ -73,13 +73,13 @@ class Pool(Record):
 
 
 class Priority(Record):
-    """The body of `POST /api/queue/N/priority`."""
+    """Body of `POST /api/queue/N/priority`."""
 
     priority: int | None  # None: as its owner asked, without what an admin has given
 
 
 class AuditEntry(Record):
-    """What somebody has done to what is not theirs, or to what all share: a line of the audit log."""
+    """An audit entry: an action on another user's object, or on what all share."""
 
     seq: int = 0  # the store gives it
     at: FiniteFloat

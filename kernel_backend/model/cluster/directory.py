@@ -1,4 +1,4 @@
-"""The people of a hub, and what its groups may have: `{"daylight": {"limit": 16}}` in their properties."""
+"""Read users, groups and group quotas of a hub: `{"daylight": {"limit": 16}}` in a group's properties."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY = "daylight"  # of a group's properties
 
 
 class Directory(Record):
-    """Users with their groups, in the hub's order; groups with what the hub gives them, and what of it is no quota."""
+    """Users with their groups, in the hub's order; groups with their quotas, and values that are invalid."""
 
     members: dict[str, tuple[str, ...]]  # by user
     groups: dict[str, Quota | None]  # None of a group of which the hub says nothing
@@ -23,7 +23,7 @@ class Directory(Record):
 
 
 def directory(users: Iterable[Mapping[str, Any]], groups: Iterable[Mapping[str, Any]]) -> Directory:
-    """The directory that the hub's own records of users and groups make."""
+    """Return the directory of the hub's own records of users and groups."""
     read = {str(each["name"]): read_quota(each.get("properties")) for each in groups}
     return Directory(
         members={str(user["name"]): tuple(user.get("groups", ())) for user in users},
@@ -33,9 +33,9 @@ def directory(users: Iterable[Mapping[str, Any]], groups: Iterable[Mapping[str, 
 
 
 def read_quota(properties: object) -> tuple[Quota | None, tuple[str, ...]]:
-    """The quota in a group's properties, None where they have none; and a sentence for each value that is none.
+    """Return the quota in a group's properties, None if there is none, and a sentence for each invalid value.
 
-    A value that is wrong is left out, and the others hold.
+    An invalid value is left out, and the others hold.
     """
     given = properties.get(KEY) if isinstance(properties, Mapping) else None
     if given is None:

@@ -1,4 +1,4 @@
-"""Who asks, and what he may."""
+"""Describe a user and what they may see."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kernel_backend.model.record import Record
 
 
 class Person(Record):
-    """Somebody whom an identity knows."""
+    """A user whom an identity has authenticated."""
 
     name: str
     groups: tuple[
@@ -17,9 +17,9 @@ class Person(Record):
 
     @property
     def group(self) -> str:
-        """In which they ask for slots, unless they say otherwise: a group of their own where they have no other."""
+        """Return the group for their requests by default: a group of their own if they have no other."""
         return self.groups[0] if self.groups else self.name
 
     def sees(self, owner: str, group: str) -> bool:
-        """Whether they may look at what is this owner's, submitted for this group."""
+        """Return whether they may see what this owner submitted for this group."""
         return self.admin or self.name == owner or group in self.groups

@@ -1,4 +1,4 @@
-"""Numbers that somebody sets for a user or a group: read, checked, and told in words."""
+"""Read, check and format quota numbers that an admin sets for a user or a group."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _LIMITS = ("limit", "slot_hours", "max_slots_per_trial")  # those that need not 
 
 
 def read_changes(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of Quota as JSON has them, None for those that go back to the hub's; raises InvalidRequest with the value.
+    """Read fields of Quota from JSON, None for those to restore; raises InvalidRequest with the value.
 
-    A field that is `none` is no limit.
+    A field that is `none` has no limit. Restored fields go back to the hub's value.
     """
     unknown = [name for name in body if name not in Quota.model_fields]
     if unknown:
@@ -31,13 +31,13 @@ def read_changes(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed_by(changed: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers that are set after `given`, an answer of `read_changes`, was set too."""
+    """Return the numbers that are set after applying `given`, an answer of `read_changes`."""
     after = {**changed, **{name: None if value == NONE else value for name, value in given.items()}}
     return {name: value for name, value in after.items() if not (name in given and given[name] is None)}
 
 
 def in_force(given: Quota | None, changed: Mapping[str, Any]) -> Quota:
-    """What the hub gives, overridden number by number; raises InvalidRequest where they cannot be together."""
+    """Override the hub's quota number by number; raises InvalidRequest if the numbers contradict each other."""
     try:
         return Quota.model_validate({**(given or Quota()).model_dump(), **changed})
     except ValidationError as error:
@@ -45,7 +45,7 @@ def in_force(given: Quota | None, changed: Mapping[str, Any]) -> Quota:
 
 
 def spelled(name: str, quota: Quota) -> str:
-    """A number of a quota as a person reads and writes it: `8`, `500/7d`, `none`."""
+    """Format a number of a quota as users read and write it: `8`, `500/7d`, `none`."""
     value = getattr(quota, name)
     if value is None:
         return NONE
@@ -53,13 +53,13 @@ def spelled(name: str, quota: Quota) -> str:
 
 
 def changes_text(before: Quota, after: Quota) -> str:
-    """`limit 8 -> 16, weight 1 -> 2`; empty where nothing has changed."""
+    """Describe changes as `limit 8 -> 16, weight 1 -> 2`; empty if nothing has changed."""
     names = (name for name in Quota.model_fields if getattr(before, name) != getattr(after, name))
     return ", ".join(f"{label(name)} {spelled(name, before)} -> {spelled(name, after)}" for name in names)
 
 
 def label(name: str) -> str:
-    """What a field of Quota is called: `slot-hours`."""
+    """Return the label of a field of Quota: `slot-hours`."""
     return name.replace("_", "-")
 
 

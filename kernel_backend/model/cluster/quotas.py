@@ -1,4 +1,4 @@
-"""What a user or a group may have: shares, guarantees and limits, and what they have used."""
+"""Quotas and usage of users and groups: weights, guarantees and limits, and slots held."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
 class SlotHours(Record):
-    """So many hours of one slot within every window of so many seconds."""
+    """A budget of hours of one slot within every window of so many seconds."""
 
     hours: float = Field(gt=0, allow_inf_nan=False)
     window: float = Field(gt=0, allow_inf_nan=False)
 
     @property
     def seconds(self) -> float:
-        """The same in seconds of one slot."""
+        """Return the budget in seconds of one slot."""
         return 3600.0 * self.hours
 
     def __str__(self) -> str:
-        """As `parse_slot_hours` reads it."""
+        """Return the text that `parse_slot_hours` reads."""
         unit = "d" if self.window % _SECONDS["d"] == 0 else "h"
         return f"{self.hours:g}/{self.window / _SECONDS[unit]:g}{unit}"
 
@@ -40,10 +40,10 @@ def parse_slot_hours(text: str) -> SlotHours:
 
 
 class Quota(Record):
-    """What one user or one group may have; None is no limit."""
+    """Quota of one user or one group; None is no limit."""
 
     weight: float = Field(1.0, gt=0)  # of two that both want more, one of weight 2 gets twice as much
-    guarantee: int = Field(0, ge=0)  # slots that are theirs on demand; lent while they want none
+    guarantee: int = Field(0, ge=0)  # slots that are theirs on demand; borrowed by others while they want none
     limit: int | None = Field(None, ge=0)  # the most slots they may hold
     slot_hours: SlotHours | None = None
     max_slots_per_trial: int | None = Field(None, ge=1)
@@ -51,7 +51,7 @@ class Quota(Record):
 
     @property
     def most(self) -> int | None:
-        """The most slots of one trial."""
+        """Return the most slots that one trial may hold."""
         return min((most for most in (self.limit, self.max_slots_per_trial) if most is not None), default=None)
 
     @field_validator("slot_hours", mode="before")
@@ -67,7 +67,7 @@ class Quota(Record):
 
 
 class Use(Record):
-    """What a user or a group holds and has held."""
+    """Slots that a user or a group holds and has held."""
 
     held: int  # slots, now
     decayed: FiniteFloat  # slot-seconds; those of a half-life ago count half

@@ -1,4 +1,4 @@
-"""Notebook servers that hold slots beside the jobs: what a user asked for, and what the hub says of it."""
+"""Notebook servers that hold slots next to the jobs: the user's request, and the hub's record."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROFILE = re.compile(r"daylight-(\d{1,6})(?:-(.+))?")  # the slug of a profile: 
 
 
 class ServerRequest(NamedTuple):
-    """What a notebook server is to have."""
+    """Slots that a notebook server requests."""
 
     slots: int
     pool: str = LOCAL
@@ -37,19 +37,20 @@ class Server(Record):
 
     @property
     def full_name(self) -> str:
-        """As the hub has it: `dave/` and `dave/second`."""
+        """Return the hub's name of the server: `dave/` and `dave/second`."""
         return f"{self.owner}/{self.name}"
 
 
 def profile(slots: int, pool: str | None = None) -> str:
-    """The slug by which `server_request` knows a profile again."""
+    """Return the slug by which `server_request` recognises a profile."""
     return f"daylight-{slots}" if pool is None else f"daylight-{slots}-{pool}"
 
 
 def server_request(options: object) -> ServerRequest:
-    """What a server is to have by its `user_options`, which may be anything; raises InvalidRequest.
+    """Return a server's request from its `user_options`, which may be anything; raises InvalidRequest.
 
-    A profile of ours says it, and no word beside it counts. Elsewhere `slots` and `pool` do; who says nothing has none.
+    In one of our profiles only the profile counts. Elsewhere `slots` and `pool` count; without them the server requests
+    none.
     """
     if not isinstance(options, Mapping):
         return ServerRequest(0)
@@ -67,11 +68,11 @@ def server_request(options: object) -> ServerRequest:
 
 
 def servers_of(users: Iterable[Mapping[str, Any]]) -> tuple[Server, ...]:
-    """The servers that hold slots, of users as the hub's API describes them, by name.
+    """Return the servers that hold slots, by name, of users as the hub's API describes them.
 
-    One that cannot be understood holds none: what a user may write there must not keep the others from being counted.
-    Nor does one that is still to be started, and may be refused: asking for more than a group has left must not have
-    that group's trainings step aside.
+    A server whose options are invalid holds none: what a user writes there must not keep the others from being counted.
+    Nor does one that is yet to be started and may be refused: requesting more than a group has left must not preempt
+    that group's trainings.
     """
     found = []
     for user in users:
@@ -100,5 +101,5 @@ def _server(user: Mapping[str, Any], server: Mapping[str, Any], what: ServerRequ
 
 
 def _seconds(written: str) -> float:
-    """Seconds since the epoch; the hub writes `2026-11-22T14:00:00.000000Z`."""
+    """Return seconds since the epoch; the hub writes `2026-11-22T14:00:00.000000Z`."""
     return datetime.fromisoformat(written).timestamp()

@@ -1,4 +1,4 @@
-"""What a scheduler must know of the past: who held slots and for how long, and what was promised to whom."""
+"""Usage intervals and reservations: the history that the scheduler needs after a restart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.model.states import Outcome
 
 
 class UsageInterval(NamedTuple):
-    """An attempt has held its slots from `begun` to `ended`, None while it still does."""
+    """An interval in which an attempt holds slots, from `begun` to `ended`; None while it still does."""
 
     attempt: AttemptId
     owner: str
@@ -22,15 +22,15 @@ class UsageInterval(NamedTuple):
 
 
 class ReservationRecord(Record):
-    """What an ask or its gang has been promised: a service that restarts takes nobody's turn away."""
+    """Reservation for a request or its gang. It survives a restart of the service, so no request loses its position."""
 
     experiment: int
     trial: int
     nth: int = 0
     head_since: float | None = None  # when it came to be the first of its line
-    kind: str | None = None  # of the devices that are kept for it
-    node: str | None = None  # the one that is kept for it, where it is but one
-    kept_since: float | None = None  # None: nothing is kept for it
+    kind: str | None = None  # of the devices that are reserved for it
+    node: str | None = None  # the one that is reserved for it, if it is only one
+    kept_since: float | None = None  # None: nothing is reserved for it
     kept_priority: int | None = None  # by which that was got, where it is known
     passed: bool = False  # its gang was started ahead of one for whom slots were kept
     committed: float | None = None  # when its gang was seen to have a first checkpoint
@@ -38,5 +38,5 @@ class ReservationRecord(Record):
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """Whose it is."""
+        """Return the key of the reservation's owner."""
         return self.experiment, self.trial, self.nth

@@ -1,4 +1,4 @@
-"""Everything that a launcher and its ranks need to know of an attempt: the file `job.json` of its folder."""
+"""Launch specification of an attempt for launcher and ranks: the file `job.json` of its folder."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ OF_RANKS = re.compile(
 
 
 def token_digest(token: str) -> str:
-    """Return what the store keeps of an attempt's token; by it an attempt's folder is known as that attempt's own."""
+    """Return the digest of an attempt's token that the store keeps. It proves that a folder is the attempt's own."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 class LaunchSpec(Record):
-    """An attempt, spelled out. Holds no secret: the attempt's token lies beside it in its own file (0600)."""
+    """Launch specification of an attempt.
+
+    It holds no secret: the attempt's token lies next to it in its own file (0600).
+    """
 
     experiment: int
     trial: int
@@ -51,15 +54,15 @@ class LaunchSpec(Record):
 
     @property
     def id(self) -> AttemptId:
-        """The attempt's key."""
+        """Return the attempt's key."""
         return AttemptId(self.experiment, self.trial, self.attempt)
 
 
 def read_job(data: bytes) -> LaunchSpec:
-    """Return the job of a `job.json`, which a service of another version may have written.
+    """Read a `job.json`, which a service of another version may have written.
 
-    Raises OtherVersion where it asks for something that this version does not know: to train without it could give
-    another result.
+    Raises OtherVersion if it requires something that this version does not know: training without it could give another
+    result.
     """
     try:
         return read(LaunchSpec, data, changes_nothing(()))

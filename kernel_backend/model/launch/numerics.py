@@ -1,4 +1,4 @@
-"""What a process must find in its environment so that equal inputs give equal bits: part of every experiment."""
+"""Environment variables that make equal inputs give equal bits: part of every experiment."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _HOST = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
 
 def numerics_env(scope: Scope, threads: int) -> Mapping[str, str]:
-    """The variables of a rank: hash seed and threads always, and what `--reproducible` asks for.
+    """Return a rank's variables: hash seed and threads always, others with `--reproducible`.
 
-    They are read when torch is imported, so they belong to whoever starts a process and not to the process itself.
+    They are read when torch is imported, so the parent process must set them, not the process itself.
     """
     threaded = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     if scope == "off":

@@ -1,4 +1,4 @@
-"""How a rank shows its launcher that it gets on: a few bytes in a file of the attempt's folder, and its stacks."""
+"""Report a rank's progress to its launcher: a few bytes in the attempt's folder, and its stacks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZE = _LAYOUT.size
 
 
 class Tick(NamedTuple):
-    """A sign of life: `number` grows with each; `step` is the one that is being taken, or was taken last."""
+    """A progress tick: `number` grows with each; `step` is the current one, or the last."""
 
     number: int
     phase: Phase
@@ -29,7 +29,7 @@ class Tick(NamedTuple):
 
     @property
     def about(self) -> int | None:
-        """The step by which a failure of this moment is known; None before the training began."""
+        """Return the step to report for a failure now; None before the training began."""
         if self.phase in ("starting", "preparing"):
             return None
         return self.step if self.phase in ("first step", "step") else self.step + 1
@@ -39,12 +39,15 @@ BEGINNING = Tick(0, "starting", 0)
 
 
 def write_tick(buffer: memoryview, tick: Tick) -> None:
-    """Put a tick into the file's bytes."""
+    """Write a tick into the file's bytes."""
     _LAYOUT.pack_into(buffer, 0, tick.number, tick.step, PHASES.index(tick.phase))
 
 
 def read_tick(data: bytes) -> Tick | None:
-    """The tick in the file's bytes; None where the rank had no room for one, and so is not watched."""
+    """Return the tick in the file's bytes; None if the disk had no space for one.
+
+    Such a rank is not watched.
+    """
     if len(data) < SIZE:
         return None
     number, step, phase = _LAYOUT.unpack_from(data)
@@ -52,22 +55,25 @@ def read_tick(data: bytes) -> Tick | None:
 
 
 def progress_file(rank: int) -> str:
-    """Where a rank's newest tick stands, within the attempt's folder."""
+    """Return the path of a rank's newest tick, within the attempt's folder."""
     return f"progress-{rank}"
 
 
 def stacks_file(rank: int) -> str:
-    """Where a rank writes its stacks: a first line names its main thread."""
+    """Return the path of a rank's stacks, whose first line names its main thread."""
     return f"stacks-{rank}.log"
 
 
 def limit(phase: Phase, hang_timeout: float) -> float:
-    """How many seconds a rank may spend between two ticks in this phase."""
+    """Return how many seconds a rank may spend between two ticks in this phase."""
     if phase in _SLOW:
         return max(_SLOWER * hang_timeout, SLOW_S)
     return hang_timeout
 
 
 def stall_limit(hang_timeout: float) -> float:
-    """How many seconds a backend waits for a peer: longer than any limit, so that a hang is named by its cause."""
+    """Return how many seconds a backend waits for a peer.
+
+    It is longer than any limit, so that a hang is reported by its cause.
+    """
     return limit("starting", hang_timeout) + _BEYOND_S

@@ -1,4 +1,4 @@
-"""What a search's decision does to trials; stored in one piece with the line of the log that says it."""
+"""Effects of search decisions on trials, stored atomically with their entry of the search log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Added:
 
 @dataclass(frozen=True)
 class Moved:
-    """A trial goes the way of `event` (None: its state stays), and its other fields change to `changes`."""
+    """Transition of a trial by `event` (None: its state stays), with `changes` to its other fields."""
 
     index: int
     event: Event | None = None

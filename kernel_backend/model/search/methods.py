@@ -1,4 +1,4 @@
-"""Search methods: what is known of each before it runs, and those that are built in."""
+"""Describe search methods for validation and help, and list the built-in ones."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class MethodOption(Record):
 class SearchMethod(Record):
     """Describe a search method for validation, help, dry runs, the service and the views.
 
-    The factory is imported when a search is made. Whoever needs the record only, such as a notebook kernel, imports
-    nothing else.
+    The factory is imported when a search is made. A process that needs the record only, such as a notebook kernel,
+    imports nothing else.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class SearchMethod(Record):
 
     @property
     def slow(self) -> bool:
-        """Return whether the service runs its searcher in a thread of its own: code of others may be slow, or fail."""
+        """Return whether the service runs its searcher in a separate thread: third-party code may be slow, or fail."""
         return self.own_class or bool(self.package)
 
     def may_use(self, field: str) -> bool:
@@ -186,7 +186,7 @@ class SearchMethod(Record):
 
 
 class SearchMethods(Record):
-    """All methods that can be used where the service runs, and what keeps others from it."""
+    """Search methods that the service can use, and the errors of those that it cannot."""
 
     methods: tuple[SearchMethod, ...]
     problems: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
-"""A search in words: what a person asks for, what happens to its trials, and what is decided on it.
+"""Define a search: its options, its settings, its events and its decisions.
 
-What happens and what was decided is one log, `LogEntry` by `LogEntry`; a search's state is the fold of it.
+Events and decisions form one log, `LogEntry` by `LogEntry`; a search's state is the fold of it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from kernel_backend.model.search.methods import Sampler
 
 
 def _with_known_methods(schema: dict[str, Any]) -> None:
-    """Say in the schema which methods there are here: any text is read, since a package may be gone."""
+    """List the available methods in the schema. Any text is accepted, since a package may have been removed."""
     schema["examples"] = list(registry.names())
 
 
 class Search(Record):
-    """How hyperparameters are looked for. What does not apply to the method is refused where it is given."""
+    """Options of a search. Those that do not apply to the method are refused if given."""
 
     method: str = Field("single", max_length=64, json_schema_extra=_with_known_methods)  # see `search_registry`
     trials: int | None = Field(None, ge=1)  # at most so many; None: as the method or the budget has it
@@ -40,30 +40,30 @@ class Search(Record):
 
     @property
     def limit(self) -> int | None:
-        """How many trials there may be; None: as many as the budget, the time or the method itself has."""
+        """Return the maximum number of trials; None: as many as the budget, the time or the method allows."""
         return self.trials if self.ends_by_use else self.trials or self.default_trials
 
     @property
     def default_trials(self) -> int | None:
-        """Trials of this method where nothing says how many; None where it has a number of its own, or is unknown."""
+        """Return the method's default number of trials; None if it computes its own number, or is unknown."""
         found = registry.find(self.method)
         return found.trials if found is not None else None
 
     @property
     def samples_by(self) -> Sampler:
-        """What gives new trials their values."""
+        """Return the sampler that proposes new trials."""
         found = registry.find(self.method)
         return self.sampler or (found.sampler if found is not None else "random")
 
     @property
     def learns(self) -> bool:
-        """Whether what was found before makes a difference to new trials."""
+        """Return whether earlier results change the proposals of new trials."""
         found = registry.find(self.method)
         return (found is not None and found.learns) or self.samples_by not in ("random", "sobol")
 
     @property
     def ends_by_use(self) -> bool:
-        """Whether it goes on until what it was given is used up."""
+        """Return whether the search continues until its budget or time is used up."""
         return self.budget is not None or self.max_time is not None
 
 
@@ -126,7 +126,7 @@ class Settings(Search):
 
 
 class Create(Record):
-    """A new trial with these hyperparameters trains up to the end of unit `until`."""
+    """Create a trial with these hyperparameters that trains up to the end of unit `until`."""
 
     type: Literal["create"] = "create"
     trial: int
@@ -136,7 +136,7 @@ class Create(Record):
 
 
 class Resume(Record):
-    """A paused trial trains on, up to the end of unit `until`."""
+    """Resume a paused trial, up to the end of unit `until`."""
 
     type: Literal["resume"] = "resume"
     trial: int
@@ -144,26 +144,26 @@ class Resume(Record):
 
 
 class Continue(Record):
-    """The trial keeps its slots and trains up to the end of unit `until`."""
+    """Continue a trial on its slots, up to the end of unit `until`."""
 
     type: Literal["continue"] = "continue"
     until: int
 
 
 class Pause(Record):
-    """The trial gives its slots back and may be resumed."""
+    """Pause a trial: it releases its slots and may be resumed."""
 
     type: Literal["pause"] = "pause"
 
 
 class Prune(Record):
-    """The trial is given up for good."""
+    """Prune a trial for good."""
 
     type: Literal["prune"] = "prune"
 
 
 class Complete(Record):
-    """The trial has come to the end of its training."""
+    """Complete a trial: it has reached the end of its training."""
 
     type: Literal["complete"] = "complete"
 
@@ -177,26 +177,26 @@ Decision = Annotated[Granted | Verdict, Field(discriminator="type")]
 
 
 class Vacancy(Record):
-    """A gang was granted; the decision, if one, says to which trial."""
+    """A gang was granted; the decision, if there is one, assigns it to a trial."""
 
     type: Literal["vacancy"] = "vacancy"
 
 
 class Reported(Record):
-    """The metric's value at the end of a unit, as it was reported (`metric:max` is not negated)."""
+    """The metric's value at the end of a unit, as reported (`metric:max` is not negated)."""
 
     type: Literal["reported"] = "reported"
     trial: int
     unit: int
     value: float
-    seq: int = 0  # of the report: what came after it has not been heard yet
+    seq: int = 0  # of the report: later ones have not been processed yet
 
 
 Reason = Literal["failed", "invalid", "pruned", "stopped"]
 
 
 class Exited(Record):
-    """A trial has ended before its time: by error, by hyperparameters that make no model, or by hand."""
+    """A trial ended early: by error, by invalid hyperparameters, or by a user."""
 
     type: Literal["exited"] = "exited"
     trial: int
@@ -204,7 +204,7 @@ class Exited(Record):
 
 
 class ParamsAssigned(Record):
-    """The hyperparameters that a trial really has. One of another search has a number below 1."""
+    """The actual hyperparameters of a trial. A trial of another search has a number below 1."""
 
     type: Literal["told"] = "told"
     trial: int
@@ -212,14 +212,14 @@ class ParamsAssigned(Record):
 
 
 class Promoted(Record):
-    """A person wants this trial to go on to its next rung, whatever its rank."""
+    """A user promotes this trial to its next rung, whatever its rank."""
 
     type: Literal["promoted"] = "promoted"
     trial: int
 
 
 class Extended(Record):
-    """A person wants `trials` in all (None: as many as a new budget allows); a closed search is open again."""
+    """A user extends the search to `trials` in all (None: as the new budget allows). A closed search reopens."""
 
     type: Literal["extended"] = "extended"
     trials: int | None
@@ -229,14 +229,14 @@ Limit = Literal["budget", "max_time"]
 
 
 class Closed(Record):
-    """What the search may use is used up: nothing is wanted any more."""
+    """The search's limits are used up: it wants no more trials."""
 
     type: Literal["closed"] = "closed"
     limit: Limit
 
 
 class Failed(Record):
-    """`prepare` fails, or the class of a custom search has raised, not answered in time, or with what is no answer."""
+    """`prepare` failed, or the class of a custom search raised, timed out, or returned an invalid answer."""
 
     type: Literal["failed"] = "failed"
     message: str
@@ -248,7 +248,7 @@ Happening = Annotated[
 
 
 class LogEntry(Record):
-    """One line of a search's log; the first has number 1."""
+    """An entry of a search's log; the first has number 1."""
 
     number: int
     at: FiniteFloat
@@ -257,6 +257,6 @@ class LogEntry(Record):
 
     @property
     def trial(self) -> int | None:
-        """Whom it is about; None of a vacancy that nobody gets, and of all trials."""
+        """Return the trial of the entry; None for an unassigned vacancy, and for all trials."""
         about = self.decision if isinstance(self.decision, Create | Resume) else self.event
         return getattr(about, "trial", None)

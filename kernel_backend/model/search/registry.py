@@ -1,8 +1,8 @@
-"""The registry of search methods: the built-in ones, and those of other packages by their entry points.
+"""Register search methods: built-in ones, and those of other packages by entry points.
 
 An entry point of the group `daylight.search_methods` has the method's name and leads to a `SearchMethod`. The names
-come from the packages' metadata; a package is imported only once its method is asked for. So a broken one can harm no
-search but its own. A built-in method cannot be replaced, and of two packages with the same name neither is taken.
+come from the packages' metadata; a package is imported only once its method is requested. So a broken one can harm no
+search but its own. A built-in method cannot be replaced, and of two packages with the same name neither is used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str) -> SearchMethod | None:
-    """Return the method of this name; None where there is none, or its package is broken."""
+    """Return the method of this name; None if there is none, or its package is broken."""
     try:
         return method_of(name, refresh=False)
     except InvalidRequest:
@@ -41,8 +41,8 @@ def find(name: str) -> SearchMethod | None:
 def method_of(name: str, *, refresh: bool = True) -> SearchMethod:
     """Return the method of this name.
 
-    Packages are looked through again for a name that is unknown (`refresh`): one may have been installed since. Raises
-    InvalidRequest that names the package where that is broken, else the methods that there are.
+    An unknown name rescans the packages (`refresh`), as one may have been installed since. Raises InvalidRequest that
+    names the package if it is broken, else the available methods.
     """
     with _lock:
         if (found := _BUILT_IN.get(name) or _loaded.get(name)) is not None:
@@ -59,7 +59,7 @@ def method_of(name: str, *, refresh: bool = True) -> SearchMethod:
 
 
 def shadowing() -> list[str]:
-    """Return a sentence for each method of a package that is not used, since it is named as a built-in one is."""
+    """Return a sentence for each package's method that a built-in one of the same name overrides."""
     return [
         f"the search method {name} of package {_package(entry)} is not used: a built-in method has this name"
         for name, entries in sorted(_entries(True).items())
@@ -69,7 +69,7 @@ def shadowing() -> list[str]:
 
 
 def problems() -> list[str]:
-    """Return what keeps methods of packages from being used: broken, or named as another is. Imports all of them."""
+    """Return errors that keep methods of packages from use: broken, or duplicate names. Imports all of them."""
     said = shadowing()
     for name in names()[len(_BUILT_IN) :]:
         try:
@@ -85,7 +85,7 @@ def methods() -> tuple[SearchMethod, ...]:
 
 
 def function_of(method: SearchMethod, path: str) -> Callable[..., Any]:
-    """Return what `module:function` of a method names; raises InvalidRequest where that cannot be imported."""
+    """Return the function of a method's `module:function`; raises InvalidRequest if it cannot be imported."""
     module, _, name = path.partition(":")
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)

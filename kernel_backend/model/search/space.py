@@ -1,4 +1,4 @@
-"""What a search looks for: hyperparameters with their ranges and choices, conditions, and blocks of them."""
+"""Define a search space: hyperparameters with ranges and choices, conditions, and blocks."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Range(Record):
         return not self.whole or float(value).is_integer()
 
     def __str__(self) -> str:
-        """As it is written: `0.0001..0.1:log:5`."""
+        """Return the range as it is written: `0.0001..0.1:log:5`."""
         scale = "" if self.scale == "linear" else f":{self.scale}"
         return "..".join(self._ends) + scale + ("" if self.count is None else f":{self.count}")
 
@@ -165,7 +165,7 @@ class Choices(Record):
         return value in self.values
 
     def __str__(self) -> str:
-        """As it is written: `conv,res`."""
+        """Return the choices as they are written: `conv,res`."""
         return ",".join(map(written, self.values))
 
 
@@ -173,13 +173,13 @@ Domain = Range | Choices
 
 
 class When(Record):
-    """The parameter counts only where another one has one of these values."""
+    """Condition of a parameter: it is active only if another one has one of these values."""
 
     name: str
     values: tuple[Value, ...] = Field(min_length=1)
 
     def __str__(self) -> str:
-        """As it is written: `opt=sgd,adam`."""
+        """Return the condition as it is written: `opt=sgd,adam`."""
         return f"{self.name}={','.join(map(written, self.values))}"
 
 
@@ -218,7 +218,7 @@ class Parameter(Record):
         return f"{self.each.removesuffix('s')}.{self.name}" if self.each else self.name
 
     def __str__(self) -> str:
-        """As it is written: `block.kernel=3,5@each@kind=conv`."""
+        """Return the parameter as it is written: `block.kernel=3,5@each@kind=conv`."""
         each, when = "@each" if self.each else "", "" if self.when is None else f"@{self.when}"
         return f"{self.label}={self.domain}{each}{when}"
 
@@ -252,7 +252,7 @@ class Space(Record):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the hyperparameters that functions get from it; those of blocks are within `blocks`."""
+        """Return the hyperparameters that functions receive; those of blocks are within `blocks`."""
         return tuple(each.name for each in self.of(None))
 
     def of(self, blocks: str | None) -> tuple[Parameter, ...]:
@@ -311,20 +311,20 @@ class Space(Record):
 
 
 def _needed(parameters: Sequence[Parameter], values: Mapping[str, Value]) -> list[Parameter]:
-    """Without those that are given, unless others hang on them."""
+    """Drop given parameters, unless others depend on them."""
     hung = {each.each or (each.when.name if each.when else None) for each in parameters}
     return [each for each in parameters if each.each is not None or each.name not in values or each.name in hung]
 
 
 def _told(parameter: Parameter, values: Mapping[str, Value]) -> Parameter:
-    """With the given value as its only choice, if there is one."""
+    """Return the parameter with its given value as its only choice, if there is one."""
     if parameter.each is not None or parameter.name not in values:
         return parameter
     return parameter.model_copy(update={"domain": Choices(values=(values[parameter.name],)), "when": None})
 
 
 def _that_count(parameters: list[Parameter]) -> list[Parameter]:
-    """Those whose condition can hold, with the values for which it can, and no blocks that there are none of."""
+    """Return parameters whose condition can hold, with the values for which it can. Drop blocks whose list is gone."""
     domains = {(each.each, each.name): each.domain for each in parameters}
     kept = [fitting for each in parameters if (fitting := _fitting(each, domains)) is not None]
     return kept if kept == parameters else _that_count(kept)
@@ -341,7 +341,7 @@ def _fitting(parameter: Parameter, domains: Mapping[tuple[str | None, str], Doma
 
 
 def in_order(parameters: Iterable[Parameter]) -> list[Parameter]:
-    """As they are written, but each behind the one that its condition looks at."""
+    """Return parameters in written order, but each after the one that its condition refers to."""
     named = {each.name: each for each in parameters}
     found: dict[str, Parameter] = {}
     for parameter in named.values():
@@ -353,14 +353,14 @@ def in_order(parameters: Iterable[Parameter]) -> list[Parameter]:
 
 
 class Problem(NamedTuple):
-    """Why parameters make no space, said of one of them."""
+    """A reason why parameters make no space, reported for one of them."""
 
     parameter: Parameter
     text: str
 
 
 def problems(parameters: tuple[Parameter, ...]) -> Iterator[Problem]:
-    """Names given twice, conditions that cannot hold or wait for each other, and blocks that nobody counts."""
+    """Yield duplicate names, conditions that cannot hold or are circular, and blocks without a counting parameter."""
     yield from _twice(parameters)
     for parameter in parameters:
         own = {each.name: each for each in parameters if each.each == parameter.each and each != parameter}

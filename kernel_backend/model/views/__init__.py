@@ -1,1 +1,1 @@
-"""Records that users look at: overviews, curves, search status, and which trials are shown."""
+"""Records for display: overviews, curves, search status, and the selection of displayed trials."""

@@ -1,4 +1,4 @@
-"""Curves that are thinned to what a screen can show: means, with the lowest and the highest beside them."""
+"""Downsample curves for display: means with their minimum and maximum."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ LARGEST = 1e150  # what is not below is taken like infinity: no axis can hold it
 
 
 class Curve(Record):
-    """One metric of a trial. A point stands for `size` consecutive reports; all columns are of one length.
+    """One metric of a trial. A point stands for `size` consecutive reports; all columns have one length.
 
     `step`, `epoch` and `at` are those of the last report of a point; `mean`, `low` and `high` are over its finite
-    values (of a size below `LARGEST`), None where it has none; `broken` are the indices of the points that hold
-    another value: a NaN, an infinity, or what no axis can hold.
+    values (of a size below `LARGEST`), None if it has none; `broken` are the indices of the points that hold another
+    value: a NaN, an infinity, or what no axis can hold.
     """
 
     kind: Kind
@@ -39,7 +39,7 @@ class Curve(Record):
 
 
 class Curves(Record):
-    """All curves of a trial: the order is that in which their metrics were first told."""
+    """All curves of a trial, in the order in which their metrics were first reported."""
 
     trial: int
     curves: tuple[Curve, ...] = ()
@@ -47,7 +47,7 @@ class Curves(Record):
 
 
 class Column(NamedTuple):
-    """All values of one metric in the order of their steps, and when each was told; four of one length."""
+    """All values of one metric in the order of their steps, with report times; four arrays of one length."""
 
     step: array[int]
     epoch: array[float]
@@ -56,14 +56,17 @@ class Column(NamedTuple):
 
 
 class ReportedValues(NamedTuple):
-    """What a trial's reports have told: a column a metric, first told first. Never changed, so threads may share it."""
+    """Reported values of a trial: a column per metric, first reported first.
+
+    Never changed, so threads may share it.
+    """
 
     columns: Mapping[tuple[Kind, str], Column] = {}
     seq: int = 0  # of the newest report
 
     @property
     def values(self) -> int:
-        """How many there are, of all metrics together."""
+        """Return the number of values of all metrics together."""
         return sum(len(column.value) for column in self.columns.values())
 
 
@@ -71,7 +74,7 @@ Heard = tuple[Kind, int, float, float, Mapping[str, float]]  # of a report: kind
 
 
 def gather(reports: Iterable[Heard], seq: int) -> ReportedValues:
-    """What these reports tell, in whatever order they come; `seq` is the newest one's."""
+    """Collect the values of reports in any order; `seq` is the newest report's."""
     alike: dict[tuple[Kind, tuple[str, ...]], list[Heard]] = {}  # those that tell the same metrics
     for report in reports:
         alike.setdefault((report[0], tuple(report[4])), []).append(report)
@@ -86,7 +89,7 @@ def gather(reports: Iterable[Heard], seq: int) -> ReportedValues:
 
 
 def join(parts: Sequence[ReportedValues]) -> ReportedValues:
-    """All of them together. What comes late (an older attempt's reports may) goes to its place."""
+    """Merge values. Late reports, such as those of an older attempt, go to their position."""
     found: dict[tuple[Kind, str], list[Column]] = {}
     for part in parts:
         for key, column in part.columns.items():
@@ -112,7 +115,7 @@ def _joined(parts: Sequence[Column]) -> Column:
 
 
 def thin(trial: int, told: ReportedValues, points: int) -> Curves:
-    """The curves of what was told, of at most `points` points each."""
+    """Return the curves, downsampled to at most `points` points each."""
     curves = tuple(_thinned(kind, name, column, points) for (kind, name), column in told.columns.items())
     return Curves(trial=trial, curves=curves, seq=told.seq)
 

@@ -1,4 +1,4 @@
-"""An experiment as a person looks at it: the record, its trials, its newest numbers, and why it waits."""
+"""Overview of an experiment: the record, its trials, its newest numbers, and why it waits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kernel_backend.model.views.shown_trials import MOST, TrialActivity, shown_t
 
 _T = TypeVar("_T")
 
-ATTEMPTS = 10  # of a trial: the newest ones, in a picture of its experiment
+ATTEMPTS = 10  # of a trial: the newest ones, in an overview of its experiment
 
 # What an active experiment is doing, from the liveliest of its trials.
 LIVELIEST = [
@@ -35,7 +35,7 @@ LIVELIEST = [
 
 
 class Wait(Record):
-    """Why an ask does not run yet: place 1 is the queue's head; the estimate (seconds) may be unknown.
+    """Reason why a request is queued: place 1 is the queue's head; the estimate (seconds) may be unknown.
 
     About half of all waits end between the earliest and the latest.
     """
@@ -48,7 +48,7 @@ class Wait(Record):
 
 
 class Overview(Record):
-    """What `show` and `list` answer."""
+    """Overview of an experiment: the answer of `show` and `list`."""
 
     experiment: Experiment
     trials: tuple[Trial, ...]  # by index; of very many those that are looked at
@@ -56,25 +56,25 @@ class Overview(Record):
     attempts: tuple[Attempt, ...] = ()  # of these trials, oldest first; the newest ten of each
     wait: Wait | None = None
     warnings: tuple[str, ...] = ()  # of the snapshot, and notes of the attempts
-    default_trials: int | None = None  # of a search that nobody says how many for, and that has no number of its own
+    default_trials: int | None = None  # of a search whose options give no number and whose method has none
     artifacts_seq: int = 0  # of the message about its newest artifact; 0: it has none
-    seq: int = 0  # of the newest message that this picture includes: watch from here
+    seq: int = 0  # of the newest message that this overview includes: watch from here
 
     @property
     def state(self) -> str:
-        """The word on the chip: an active experiment shows what its liveliest trial does."""
+        """Return the displayed state: an active experiment shows the state of its liveliest trial."""
         if self.experiment.state is not ExperimentState.ACTIVE:
             return self.experiment.state
         return next((state for state in LIVELIEST if self.counts.get(state)), self.experiment.state)
 
     @property
     def counts(self) -> dict[TrialState, int]:
-        """How many of all its trials are in each state that any is in."""
+        """Return the number of trials per state, without empty states."""
         return self.trial_counts or dict(Counter(trial.state for trial in self.trials))
 
     @property
     def trial_limit(self) -> int | None:
-        """How many trials a search may have; None: as many as the budget, the time or the method itself has."""
+        """Return the maximum number of trials; None: as many as the budget, the time or the method allows."""
         search = self.experiment.config.search
         if search is None:
             return None
@@ -84,30 +84,30 @@ class Overview(Record):
 
     @property
     def front(self) -> Trial | None:
-        """The trial that says most: the best, or the first before any was validated; None before there is one."""
+        """Return the best trial, or the first before any was validated; None if there is none yet."""
         by_index = {trial.index: trial for trial in self.trials}
         best = best_first(((trial.index, trial.best) for trial in self.trials), self.experiment.config.metric)
         return by_index[best[0]] if best else next(iter(self.trials), None)
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will happen."""
+        """Return whether the experiment has ended."""
         return self.experiment.state in EXPERIMENT_ENDED
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing more will happen unless a person does something: what is waited for."""
+        """Return whether it has ended, or nothing more happens until a user acts."""
         return self.ended or self.stuck is not None
 
     @property
     def stuck(self) -> Failure | None:
-        """What has paused it without anybody's word, for a person to put right; None where nothing has."""
+        """Return the failure that paused it without a user's request, for a user to fix; None if there is none."""
         if self.experiment.state is not ExperimentState.PAUSED:
             return None
         return next((trial.failure for trial in self.trials if trial.failure and trial.failure.of_storage), None)
 
     def to_json(self) -> dict[str, Any]:
-        """As the API and `--json` print it: `id`, `state` and `name` first, then everything."""
+        """Return JSON as the API and `--json` print it: `id`, `state` and `name` first, then all fields."""
         return {
             "id": self.experiment.number,
             "state": self.state,
@@ -117,7 +117,7 @@ class Overview(Record):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """The schema of what `to_json` says, where it is that of an answer."""
+        """Return the schema of the output of `to_json`, if it is that of an answer."""
         found = handler(core_schema)
         if handler.mode == "serialization":
             own = handler.resolve_ref_schema(found)
@@ -127,7 +127,7 @@ class Overview(Record):
         return found
 
     def after(self, message: Message) -> Overview:
-        """This picture with one more message taken in; one that it includes already changes nothing."""
+        """Return this overview updated by one more message; one that it already includes changes nothing."""
         if message.seq <= self.seq or message.experiment != self.experiment.number:
             return self
         changed: dict[str, Any] = {"seq": message.seq}
@@ -151,7 +151,10 @@ class Overview(Record):
         return self.model_copy(update=changed)
 
     def _with(self, trial: Trial) -> dict[str, Any]:
-        """What changes with a trial: of very many only those that are looked at are kept, and all are counted."""
+        """Return the changes for a trial.
+
+        Of very many trials only the displayed ones are included, and all are counted.
+        """
         metric = self.experiment.config.metric
         trials = _replaced(self.trials, trial, lambda each: each.index)
         if not self.trial_counts and len(trials) <= MOST:
@@ -159,7 +162,7 @@ class Overview(Record):
         counts = Counter(self.counts)
         before = next((each.state for each in self.trials if each.index == trial.index), None)
         if before is None and trial.index <= counts.total():
-            before = TrialState.PAUSED  # who is not looked at rests, or has ended and changes no more
+            before = TrialState.PAUSED  # a trial that is not displayed is paused, or has ended and does not change
         counts[trial.state] += 1
         if before is not None:
             counts[before] -= 1
@@ -194,7 +197,10 @@ def _newest(attempts: tuple[Attempt, ...], trial: int) -> tuple[Attempt, ...]:
 
 
 class NodeRun(Record):
-    """What holds slots of a node. Of what a person may not see, only for which group: none, if it is one of one."""
+    """A gang or server on a node's slots.
+
+    If the user may not see it, it shows only its group; none for a group of a single user.
+    """
 
     slots: int
     group: str
@@ -222,7 +228,7 @@ class NodeUse(Record):
 
 
 class LogChunk(Record):
-    """Bytes of a rank's log from an offset, as text; ask again from `offset` for what comes after."""
+    """Bytes of a rank's log from an offset, as text; request the next chunk from `offset`."""
 
     attempt: int
     rank: int
@@ -249,6 +255,6 @@ class CheckpointInfo(Record):
 
     @property
     def order(self) -> tuple[int, int]:
-        """What sorts a trial's checkpoints, oldest first."""
+        """Return the sort key of a trial's checkpoints, oldest first."""
         step, _, attempt = self.id.partition("-")
         return int(step), int(attempt)

@@ -1,4 +1,4 @@
-"""How a search stands, as a person looks at it: its trials, its ladders of rungs, and who was the best by when."""
+"""Status of a search: its trials, its brackets of rungs, and its best over time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Unit = Literal["epoch", "step"]
 
 @dataclass(frozen=True, slots=True)
 class TrialSummary:
-    """The little of a trial that changes while a search goes on, read quickly of thousands."""
+    """Fields of a trial that change during a search, read quickly for thousands of trials."""
 
     index: int
     state: TrialState
@@ -28,7 +28,7 @@ class TrialSummary:
 
 
 class TrialRow(Record):
-    """One trial of a search, as a row of a table. Values are the metric's, as they were reported."""
+    """A table row of a search's trial. Values are the metric's, as reported."""
 
     trial: int
     state: TrialState
@@ -46,24 +46,24 @@ class TrialRow(Record):
 
 
 class RungStatus(Record):
-    """All results at the end of one unit of a ladder."""
+    """All results at the end of one unit of a bracket."""
 
     unit: int
     results: int
     went_on: int  # trials that have trained beyond it, or do
     best: FiniteFloat | None = None
-    cut: FiniteFloat | None = None  # the value of the last that may go on by its rank; None: nobody may yet
+    cut: FiniteFloat | None = None  # the value of the last that may go on by its rank; None: no trial may yet
     entries: tuple[tuple[int, FiniteFloat], ...] = ()  # (trial, value), best first; of many the best, and some others
 
 
 class BracketStatus(Record):
-    """One ladder, its lowest rung first."""
+    """A bracket, its lowest rung first."""
 
     rungs: tuple[RungStatus, ...]
 
 
 class IncumbentPoint(Record):
-    """From here on this trial was the best."""
+    """A point from which on this trial was the best."""
 
     at: FiniteFloat  # seconds since the submission
     units: int  # that all trials together had trained by then
@@ -73,7 +73,7 @@ class IncumbentPoint(Record):
 
 
 class SearchStatus(Record):
-    """A search as a whole, and a page of its trials."""
+    """Status of a search, and a page of its trials."""
 
     number: int
     search: Search
@@ -92,17 +92,17 @@ class SearchStatus(Record):
     over: bool
     best: TrialRow | None  # the trial with the best value ever reported
     incumbent: tuple[IncumbentPoint, ...]  # at ends of units
-    brackets: tuple[BracketStatus, ...]  # none where nobody is judged before the end
+    brackets: tuple[BracketStatus, ...]  # none if the method decides about no trial before its end
     trials: tuple[TrialRow, ...]
 
     @property
     def total(self) -> int:
-        """How many trials there are."""
+        """Return the number of trials."""
         return sum(self.counts.values())
 
 
 class TrialCurve(Record):
-    """The metric of one trial over its units; None where it was not finite."""
+    """Metric of one trial over its units; None where it was not finite."""
 
     trial: int
     state: TrialState
@@ -111,7 +111,7 @@ class TrialCurve(Record):
 
 
 class SearchCurves(Record):
-    """The learning curves of many trials, the best first; `of` is how many have one."""
+    """Learning curves of many trials, the best first; `of` is the number of trials that have one."""
 
     unit: Unit
     metric: Metric
@@ -120,9 +120,10 @@ class SearchCurves(Record):
 
 
 class Importance(Record):
-    """How much of what tells good trials from poor ones each hyperparameter makes: shares that add up to 1.
+    """Importance of hyperparameters: each one's share of the difference between good and poor trials.
 
-    Judged by the values at the end of `unit`, of `trials` trials; where that cannot be told, `missing` says why.
+    The shares add up to 1. They use the values at the end of `unit`, of `trials` trials. If they cannot be computed,
+    `missing` says why.
     """
 
     unit: int | None = None
@@ -132,7 +133,7 @@ class Importance(Record):
 
 
 class Extension(Record):
-    """What a search gets besides; at least one of them. Each is the new total, since the submission."""
+    """Extension of a search; at least one field is given. Each is the new total, since the submission."""
 
     trials: int | None = Field(None, ge=1)
     budget: float | None = Field(None, gt=0)  # slot seconds

@@ -1,4 +1,4 @@
-"""Which of a search's trials people look at: thousands would be too many to send, and to read."""
+"""Select the trials of a search to display: thousands would be too many to send, and to read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BEST, TROUBLED = 20, 5
 
 @dataclass(frozen=True, slots=True)
 class TrialActivity:
-    """What of a trial says whether it is looked at."""
+    """Fields of a trial that decide whether it is displayed."""
 
     index: int
     state: TrialState
@@ -25,13 +25,13 @@ class TrialActivity:
 
     @classmethod
     def at(cls, trial: Trial) -> TrialActivity:
-        """Of a whole trial."""
+        """Return the activity of a trial."""
         troubled = trial.failure is not None or Hold.ENGINE in trial.holds
         return cls(trial.index, trial.state, trial.best, troubled)
 
 
 def shown_trials(trials: Collection[TrialActivity], metric: Metric) -> set[int]:
-    """The indices of those that neither rest nor have ended, the best, and the newest that are in trouble."""
+    """Return the indices of active trials, the best, and the newest that have failed or cannot be placed."""
     live = {trial.index for trial in trials if trial.state in LIVE}
     troubled = sorted((trial for trial in trials if trial.troubled), key=_ended_first)[-TROUBLED:]
     best = best_first(((trial.index, trial.best) for trial in trials), metric)

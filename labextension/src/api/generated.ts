@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List experiments, newest first: one's own, or an owner's or a group's; with `group=` all that one may see. */
+        /** List experiments, newest first: the user's own, or an owner's or a group's. */
         get: {
             parameters: {
                 query?: {
@@ -51,7 +51,7 @@ export interface paths {
             };
         };
         put?: never;
-        /** Submit an experiment whose snapshot has been stored; 200 with the one that goes on, if it is the same. */
+        /** Submit an experiment whose snapshot has been stored. */
         post: {
             parameters: {
                 query?: never;
@@ -262,7 +262,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Pause an experiment: it commits a checkpoint and gives its slots back. */
+        /** Pause an experiment: it commits a checkpoint and releases its slots. */
         post: {
             parameters: {
                 query?: never;
@@ -311,7 +311,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Resume a paused experiment, with another number of slots where the body names one. */
+        /** Resume a paused experiment, with another number of slots if the body names one. */
         post: {
             parameters: {
                 query?: never;
@@ -364,7 +364,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Train an experiment's snapshot again, with what the body says to be other than it was. */
+        /** Train an experiment's snapshot again, with the changes in the body. */
         post: {
             parameters: {
                 query?: never;
@@ -417,7 +417,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Train the steps from an experiment's first checkpoint to its next again; `diff` then compares the two. */
+        /** Train the steps between an experiment's first two checkpoints again; `diff` then compares the two. */
         post: {
             parameters: {
                 query?: never;
@@ -468,7 +468,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Compare an experiment with another: what differs, the likeliest cause first, and what came of it. */
+        /** Compare an experiment with another: differences, the likeliest cause first, and their results. */
         get: {
             parameters: {
                 query?: {
@@ -517,7 +517,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List experiments, newest first, each with what has changed since the one before it. */
+        /** List experiments, newest first, each with its changes since the previous one. */
         get: {
             parameters: {
                 query?: {
@@ -678,7 +678,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read a trial's curves, of at most so many points each. */
+        /** Read a trial's curves, of at most the given number of points each. */
         get: {
             parameters: {
                 query?: {
@@ -728,7 +728,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the search methods, those of other packages too, and what keeps packages from adding theirs. */
+        /** List the search methods, including those of other packages, and errors of packages that provide them. */
         get: {
             parameters: {
                 query?: never;
@@ -775,7 +775,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Show how a search stands: its rungs, its best by when, and a page of its trials. */
+        /** Show the state of a search: its rungs, its best over time, and a page of its trials. */
         get: {
             parameters: {
                 query?: {
@@ -880,7 +880,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Tell how much each hyperparameter makes of the difference between good trials and poor ones. */
+        /** Return each hyperparameter's share of the difference between good and poor trials. */
         get: {
             parameters: {
                 query?: never;
@@ -931,7 +931,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Let a search have more trials, slot time or time; one that has completed is open again. */
+        /** Extend a search by trials, slot time or time. A completed search is reopened. */
         post: {
             parameters: {
                 query?: never;
@@ -985,7 +985,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Let a trial go on next, whatever its rank. */
+        /** Promote a trial to its next rung, whatever its rank. */
         post: {
             parameters: {
                 query?: never;
@@ -1036,7 +1036,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Give a trial up for good. */
+        /** Prune a trial. */
         post: {
             parameters: {
                 query?: never;
@@ -1084,7 +1084,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read a rank's log from a byte offset on, or its last bytes from the beginning of a line on. */
+        /** Read a rank's log from a byte offset on, or its last bytes from the start of a line. */
         get: {
             parameters: {
                 query?: {
@@ -1139,7 +1139,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** List the committed checkpoints of an experiment, and why each is kept. */
+        /** List the committed checkpoints of an experiment, and why each is retained. */
         get: {
             parameters: {
                 query?: never;
@@ -1192,7 +1192,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read a checkpoint's manifest: its parts with their sizes and digests, and what surrounds them. */
+        /** Read a checkpoint's manifest: its parts with sizes and digests, and its metadata. */
         get: {
             parameters: {
                 query?: never;
@@ -1228,7 +1228,7 @@ export interface paths {
         };
         put?: never;
         post?: never;
-        /** Delete a checkpoint for good; what is pinned, or may be needed to go on, is refused. */
+        /** Delete a checkpoint for good. Refused if it is pinned or may be needed to resume. */
         delete: {
             parameters: {
                 query?: never;
@@ -1278,7 +1278,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Read every byte of a checkpoint and tell what was found. */
+        /** Read every byte of a checkpoint and return the findings. */
         post: {
             parameters: {
                 query?: never;
@@ -1331,7 +1331,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Keep a checkpoint whatever the rules say. */
+        /** Pin a checkpoint: keep it whatever the retention rules say. */
         post: {
             parameters: {
                 query?: never;
@@ -1384,7 +1384,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Let the rules decide about a checkpoint again. */
+        /** Unpin a checkpoint: let the retention rules decide again. */
         post: {
             parameters: {
                 query?: never;
@@ -1490,7 +1490,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** List what the trials of an experiment have kept. */
+        /** List the artifacts that the trials of an experiment have kept. */
         get: {
             parameters: {
                 query?: never;
@@ -1543,7 +1543,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read the bytes of an artifact: pictures to be shown, everything else to be saved. */
+        /** Read the bytes of an artifact: images are displayed, everything else is downloaded. */
         get: {
             parameters: {
                 query?: never;
@@ -1643,7 +1643,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read the environment that was recorded, its lock, and what could not be locked. */
+        /** Read the recorded environment, its lock, and what could not be locked. */
         get: {
             parameters: {
                 query?: never;
@@ -1741,7 +1741,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Draw the curves of an experiment as a PNG, of a search its best by when and its rungs. */
+        /** Draw an experiment's curves as a PNG; for a search, its best over time and its rungs. */
         get: {
             parameters: {
                 query?: {
@@ -1830,7 +1830,7 @@ export interface paths {
         post?: never;
         delete?: never;
         options?: never;
-        /** Ask whether a snapshot is stored: 204, or 404. */
+        /** Return whether a snapshot is stored: 204, or 404. */
         head: {
             parameters: {
                 query?: never;
@@ -1923,7 +1923,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Watch: every message after a sequence number, one a websocket frame. */
+        /** Stream every message after a sequence number, one per websocket frame. */
         get: {
             parameters: {
                 query?: {
@@ -1973,7 +1973,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Delete what the rules let go, of one experiment or of all; a dry run says what that would be. */
+        /** Delete checkpoints that the rules no longer retain, of one experiment or all. */
         post: {
             parameters: {
                 query?: never;
@@ -2020,7 +2020,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tell who asks, and what is theirs and their groups'. */
+        /** Return the current user, and the quotas and usage of them and their groups. */
         get: {
             parameters: {
                 query?: never;
@@ -2065,7 +2065,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List users and groups with their quotas and use: for admins all, for others their own. */
+        /** List accounts with quotas and usage: all for admins, their own for other users. */
         get: {
             parameters: {
                 query?: never;
@@ -2116,7 +2116,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Set some numbers of a quota; null has one be the hub's again. For admins. */
+        /** Set numbers of a quota; null restores the hub's value. For admins. */
         put: {
             parameters: {
                 query?: never;
@@ -2154,7 +2154,7 @@ export interface paths {
             };
         };
         post?: never;
-        /** Have all numbers of a quota be the hub's again. For admins. */
+        /** Restore all numbers of a quota to the hub's. For admins. */
         delete: {
             parameters: {
                 query?: never;
@@ -2202,7 +2202,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Tell how many slots were held over time, of the last week unless another time is named. */
+        /** Return the number of slots held over time, by default of the last week. */
         get: {
             parameters: {
                 query?: {
@@ -2254,7 +2254,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List what waits, in the order of the turns, pool by pool; of what is not one's own only that it does. */
+        /** List queued requests of each pool in scheduling order. Those of other users are anonymous. */
         get: {
             parameters: {
                 query?: {
@@ -2307,7 +2307,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Give an experiment another priority: an admin any, its owner one that quotas allow. */
+        /** Set the priority of an experiment. An admin may set any, its owner one that quotas allow. */
         post: {
             parameters: {
                 query?: never;
@@ -2360,7 +2360,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Put an experiment ahead of everything that waits. For admins. */
+        /** Move an experiment ahead of all queued requests. For admins. */
         post: {
             parameters: {
                 query?: never;
@@ -2405,7 +2405,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the nodes, and what holds how many of their slots. */
+        /** List the nodes and what holds their slots. */
         get: {
             parameters: {
                 query?: never;
@@ -2456,7 +2456,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Start nothing more on a node; what runs there goes on. For admins. */
+        /** Drain a node: start no new gangs on it. Running gangs continue. For admins. */
         post: {
             parameters: {
                 query?: never;
@@ -2505,7 +2505,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Start gangs on a node again. For admins. */
+        /** Undrain a node: start gangs on it again. For admins. */
         post: {
             parameters: {
                 query?: never;
@@ -2550,7 +2550,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the pools: what they have, what of it is in use, and how many wait for it. */
+        /** List the pools with their slots, the slots in use, and the number of queued requests. */
         get: {
             parameters: {
                 query?: never;
@@ -2597,7 +2597,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List what was done to what is not one's own or what all share, newest first. For admins. */
+        /** List actions on shared settings and on other users' objects, newest first. For admins. */
         get: {
             parameters: {
                 query?: {
@@ -2648,7 +2648,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tell the service's version and process, and what an admin should know of it. */
+        /** Return the service's version and process, and warnings for admins. */
         get: {
             parameters: {
                 query?: never;
@@ -2693,7 +2693,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Describe every route. */
+        /** Return the OpenAPI document of every route. */
         get: {
             parameters: {
                 query?: never;
@@ -2737,7 +2737,7 @@ export interface components {
     schemas: {
         /**
          * Account
-         * @description A user or a group: what is theirs, and what they have of it.
+         * @description A user or a group, with quota and usage.
          */
         Account: {
             /** @enum {string} */
@@ -2758,7 +2758,7 @@ export interface components {
         };
         /**
          * Artifact
-         * @description A file that a trial has kept under a name; kept again, it is the newer one.
+         * @description A file that a trial has kept under a name; a later one of the same name replaces it.
          */
         Artifact: {
             trial: number;
@@ -2773,7 +2773,7 @@ export interface components {
         };
         /**
          * Attempt
-         * @description One execution of a trial on a gang.
+         * @description An attempt: one execution of a trial on a gang.
          */
         Attempt: {
             experiment: number;
@@ -2801,13 +2801,13 @@ export interface components {
         };
         /**
          * AttemptState
-         * @description Where an execution of a trial is on its way.
+         * @description State of an attempt.
          * @enum {string}
          */
         AttemptState: "pending" | "placed" | "running" | "ending" | "ended";
         /**
          * AuditEntry
-         * @description What somebody has done to what is not theirs, or to what all share: a line of the audit log.
+         * @description An audit entry: an action on another user's object, or on what all share.
          */
         AuditEntry: {
             /** @default 0 */
@@ -2821,7 +2821,7 @@ export interface components {
         };
         /**
          * Best
-         * @description The best value of the experiment's metric that a validation of a trial has had; always a finite number.
+         * @description Best validation value of the experiment's metric in a trial; always a finite number.
          */
         Best: {
             value: number;
@@ -2830,14 +2830,14 @@ export interface components {
         };
         /**
          * BracketStatus
-         * @description One ladder, its lowest rung first.
+         * @description A bracket, its lowest rung first.
          */
         BracketStatus: {
             rungs: components["schemas"]["RungStatus"][];
         };
         /**
          * Cadence
-         * @description How often: exactly one of the three is set.
+         * @description A cadence: exactly one of the three fields is set.
          */
         Cadence: {
             /** @default null */
@@ -2849,7 +2849,7 @@ export interface components {
         };
         /**
          * CheckpointDecision
-         * @description A checkpoint of trial `experiment.trial` under the rules.
+         * @description Decision of the retention rules about a checkpoint of trial `experiment.trial`.
          */
         CheckpointDecision: {
             experiment: number;
@@ -2901,7 +2901,7 @@ export interface components {
         };
         /**
          * Closed
-         * @description What the search may use is used up: nothing is wanted any more.
+         * @description The search's limits are used up: it wants no more trials.
          */
         Closed: {
             /**
@@ -2914,7 +2914,7 @@ export interface components {
         };
         /**
          * Complete
-         * @description The trial has come to the end of its training.
+         * @description Complete a trial: it has reached the end of its training.
          */
         Complete: {
             /**
@@ -2925,7 +2925,7 @@ export interface components {
         };
         /**
          * Config
-         * @description What the platform owns about a training: given by flags, never by the user's code.
+         * @description Configuration of a training that the platform owns: set by flags, never by the user's code.
          */
         Config: {
             /**
@@ -3049,7 +3049,7 @@ export interface components {
         };
         /**
          * Continue
-         * @description The trial keeps its slots and trains up to the end of unit `until`.
+         * @description Continue a trial on its slots, up to the end of unit `until`.
          */
         Continue: {
             /**
@@ -3061,7 +3061,7 @@ export interface components {
         };
         /**
          * Create
-         * @description A new trial with these hyperparameters trains up to the end of unit `until`.
+         * @description Create a trial with these hyperparameters that trains up to the end of unit `until`.
          */
         Create: {
             /**
@@ -3081,11 +3081,11 @@ export interface components {
         };
         /**
          * Curve
-         * @description One metric of a trial. A point stands for `size` consecutive reports; all columns are of one length.
+         * @description One metric of a trial. A point stands for `size` consecutive reports; all columns have one length.
          *
          *     `step`, `epoch` and `at` are those of the last report of a point; `mean`, `low` and `high` are over its finite
-         *     values (of a size below `LARGEST`), None where it has none; `broken` are the indices of the points that hold
-         *     another value: a NaN, an infinity, or what no axis can hold.
+         *     values (of a size below `LARGEST`), None if it has none; `broken` are the indices of the points that hold another
+         *     value: a NaN, an infinity, or what no axis can hold.
          */
         Curve: {
             /** @enum {string} */
@@ -3105,7 +3105,7 @@ export interface components {
         };
         /**
          * Curves
-         * @description All curves of a trial: the order is that in which their metrics were first told.
+         * @description All curves of a trial, in the order in which their metrics were first reported.
          */
         Curves: {
             trial: number;
@@ -3116,7 +3116,7 @@ export interface components {
         };
         /**
          * Diff
-         * @description Experiment `b` beside experiment `a`.
+         * @description Comparison of experiment `a` with experiment `b`.
          */
         Diff: {
             a: number;
@@ -3128,7 +3128,7 @@ export interface components {
         };
         /**
          * Difference
-         * @description One thing that is not as it was: a sentence with the first experiment's value before the second's.
+         * @description A difference: a sentence with the first experiment's value before the second's.
          */
         Difference: {
             /** @enum {string} */
@@ -3142,7 +3142,7 @@ export interface components {
         };
         /**
          * Environment
-         * @description What the code ran with, recorded without being asked.
+         * @description Environment that the code ran with, recorded automatically.
          */
         Environment: {
             python: string;
@@ -3184,7 +3184,7 @@ export interface components {
         };
         /**
          * EnvironmentInfo
-         * @description The answer of `GET /api/experiments/12/environment`.
+         * @description Answer of `GET /api/experiments/12/environment`.
          */
         EnvironmentInfo: {
             id: string;
@@ -3198,7 +3198,7 @@ export interface components {
         };
         /**
          * Exited
-         * @description A trial has ended before its time: by error, by hyperparameters that make no model, or by hand.
+         * @description A trial ended early: by error, by invalid hyperparameters, or by a user.
          */
         Exited: {
             /**
@@ -3212,7 +3212,7 @@ export interface components {
         };
         /**
          * Experiment
-         * @description What one submission created.
+         * @description An experiment: all that one submission created.
          */
         Experiment: {
             number: number;
@@ -3252,13 +3252,13 @@ export interface components {
         };
         /**
          * ExperimentState
-         * @description What an experiment is doing as a whole.
+         * @description State of an experiment as a whole.
          * @enum {string}
          */
         ExperimentState: "active" | "paused" | "stopping" | "stopped" | "completed" | "failed";
         /**
          * Extended
-         * @description A person wants `trials` in all (None: as many as a new budget allows); a closed search is open again.
+         * @description A user extends the search to `trials` in all (None: as the new budget allows). A closed search reopens.
          */
         Extended: {
             /**
@@ -3270,7 +3270,7 @@ export interface components {
         };
         /**
          * Failed
-         * @description `prepare` fails, or the class of a custom search has raised, not answered in time, or with what is no answer.
+         * @description `prepare` failed, or the class of a custom search raised, timed out, or returned an invalid answer.
          */
         Failed: {
             /**
@@ -3282,7 +3282,7 @@ export interface components {
         };
         /**
          * Failure
-         * @description Why a rank ended; a consequence (a lost peer) is never shown where there is a cause.
+         * @description Cause of a rank's end. A consequence (a lost peer) is never shown if there is a cause.
          */
         Failure: {
             rank: number;
@@ -3303,7 +3303,7 @@ export interface components {
         };
         /**
          * Frame
-         * @description A line of the user's own code in a traceback, by cell where it came from one.
+         * @description A line of the user's own code in a traceback, by cell if it came from one.
          */
         Frame: {
             file: string;
@@ -3317,7 +3317,7 @@ export interface components {
         };
         /**
          * GarbageReport
-         * @description What the rules say of an experiment's checkpoints; unless it was a dry run, what goes has gone.
+         * @description Retention decisions for an experiment's checkpoints. Unless it was a dry run, those not retained are deleted.
          */
         GarbageReport: {
             /** @default [] */
@@ -3331,7 +3331,7 @@ export interface components {
         };
         /**
          * HistoryEntry
-         * @description An experiment, and what has changed since the one before it of the same notebook or name.
+         * @description An experiment, and its changes since the previous one of the same notebook or name.
          */
         HistoryEntry: {
             number: number;
@@ -3346,15 +3346,16 @@ export interface components {
         };
         /**
          * Hold
-         * @description Who keeps a trial from running; only the one who set a hold may lift it.
+         * @description Owner of a hold on a trial; only the owner may lift it.
          * @enum {string}
          */
         Hold: "user" | "search" | "engine";
         /**
          * Importance
-         * @description How much of what tells good trials from poor ones each hyperparameter makes: shares that add up to 1.
+         * @description Importance of hyperparameters: each one's share of the difference between good and poor trials.
          *
-         *     Judged by the values at the end of `unit`, of `trials` trials; where that cannot be told, `missing` says why.
+         *     The shares add up to 1. They use the values at the end of `unit`, of `trials` trials. If they cannot be computed,
+         *     `missing` says why.
          */
         Importance: {
             /** @default null */
@@ -3370,7 +3371,7 @@ export interface components {
         };
         /**
          * IncumbentPoint
-         * @description From here on this trial was the best.
+         * @description A point from which on this trial was the best.
          */
         IncumbentPoint: {
             at: number;
@@ -3381,7 +3382,7 @@ export interface components {
         };
         /**
          * Instruction
-         * @description The answer to a delivery: how far it was taken, and what the ranks shall do.
+         * @description Answer to a delivery: the last accepted record, and an instruction for the ranks.
          */
         Instruction: {
             accepted: number;
@@ -3395,7 +3396,7 @@ export interface components {
         };
         /**
          * Keep
-         * @description Which checkpoints of a trial are kept: the union of these rules. `best_overall` counts over all trials.
+         * @description Retention rules of a trial's checkpoints: their union is retained. `best_overall` counts over all trials.
          */
         Keep: {
             /** @default 1 */
@@ -3407,7 +3408,7 @@ export interface components {
         };
         /**
          * LogChunk
-         * @description Bytes of a rank's log from an offset, as text; ask again from `offset` for what comes after.
+         * @description Bytes of a rank's log from an offset, as text; request the next chunk from `offset`.
          */
         LogChunk: {
             attempt: number;
@@ -3419,7 +3420,7 @@ export interface components {
         };
         /**
          * LogEntry
-         * @description One line of a search's log; the first has number 1.
+         * @description An entry of a search's log; the first has number 1.
          */
         LogEntry: {
             number: number;
@@ -3430,7 +3431,7 @@ export interface components {
         };
         /**
          * LogPolicy
-         * @description What to do when a line of a failed attempt's log has `pattern` (a regular expression) in it.
+         * @description Action for a failed attempt whose log has a line that matches `pattern` (a regular expression).
          */
         LogPolicy: {
             pattern: string;
@@ -3462,7 +3463,7 @@ export interface components {
         };
         /**
          * Metric
-         * @description The validation value by which one checkpoint is better than another.
+         * @description The validation metric that ranks checkpoints.
          */
         Metric: {
             /** @default loss */
@@ -3475,7 +3476,9 @@ export interface components {
         };
         /**
          * NodeRun
-         * @description What holds slots of a node. Of what a person may not see, only for which group: none, if it is one of one.
+         * @description A gang or server on a node's slots.
+         *
+         *     If the user may not see it, it shows only its group; none for a group of a single user.
          */
         NodeRun: {
             slots: number;
@@ -3517,13 +3520,13 @@ export interface components {
         };
         /**
          * Outcome
-         * @description How an attempt ended, by the engine's word and the launcher's record.
+         * @description Outcome of an attempt, from the engine's report and the launcher's record.
          * @enum {string}
          */
         Outcome: "ok" | "released" | "failed" | "lost" | "killed" | "timeout" | "infeasible";
         /**
          * Overview
-         * @description What `show` and `list` answer.
+         * @description Overview of an experiment: the answer of `show` and `list`.
          */
         Overview: {
             id: number;
@@ -3565,7 +3568,7 @@ export interface components {
         };
         /**
          * ParamsAssigned
-         * @description The hyperparameters that a trial really has. One of another search has a number below 1.
+         * @description The actual hyperparameters of a trial. A trial of another search has a number below 1.
          */
         ParamsAssigned: {
             /**
@@ -3582,7 +3585,7 @@ export interface components {
         };
         /**
          * Pause
-         * @description The trial gives its slots back and may be resumed.
+         * @description Pause a trial: it releases its slots and may be resumed.
          */
         Pause: {
             /**
@@ -3593,7 +3596,7 @@ export interface components {
         };
         /**
          * Person
-         * @description Somebody whom an identity knows.
+         * @description A user whom an identity has authenticated.
          */
         Person: {
             name: string;
@@ -3606,7 +3609,7 @@ export interface components {
         };
         /**
          * Pool
-         * @description Nodes with a queue of their own. One engine runs all that runs there.
+         * @description Nodes with a queue of their own. One engine runs all gangs of a pool.
          */
         Pool: {
             name: string;
@@ -3618,7 +3621,7 @@ export interface components {
         };
         /**
          * Promoted
-         * @description A person wants this trial to go on to its next rung, whatever its rank.
+         * @description A user promotes this trial to its next rung, whatever its rank.
          */
         Promoted: {
             /**
@@ -3630,7 +3633,7 @@ export interface components {
         };
         /**
          * Prune
-         * @description The trial is given up for good.
+         * @description Prune a trial for good.
          */
         Prune: {
             /**
@@ -3641,7 +3644,7 @@ export interface components {
         };
         /**
          * Quota
-         * @description What one user or one group may have; None is no limit.
+         * @description Quota of one user or one group; None is no limit.
          */
         Quota: {
             /** @default 1 */
@@ -3681,7 +3684,7 @@ export interface components {
         };
         /**
          * Reported
-         * @description The metric's value at the end of a unit, as it was reported (`metric:max` is not negated).
+         * @description The metric's value at the end of a unit, as reported (`metric:max` is not negated).
          */
         Reported: {
             /**
@@ -3697,7 +3700,7 @@ export interface components {
         };
         /**
          * Results
-         * @description How far two trainings went the same way.
+         * @description Agreement of two trainings: how far they went the same way.
          */
         Results: {
             identical: boolean | null;
@@ -3716,7 +3719,7 @@ export interface components {
         };
         /**
          * Resume
-         * @description A paused trial trains on, up to the end of unit `until`.
+         * @description Resume a paused trial, up to the end of unit `until`.
          */
         Resume: {
             /**
@@ -3729,7 +3732,7 @@ export interface components {
         };
         /**
          * RungStatus
-         * @description All results at the end of one unit of a ladder.
+         * @description All results at the end of one unit of a bracket.
          */
         RungStatus: {
             unit: number;
@@ -3747,7 +3750,7 @@ export interface components {
         };
         /**
          * Search
-         * @description How hyperparameters are looked for. What does not apply to the method is refused where it is given.
+         * @description Options of a search. Those that do not apply to the method are refused if given.
          */
         Search: {
             /**
@@ -3803,7 +3806,7 @@ export interface components {
         };
         /**
          * SearchCurves
-         * @description The learning curves of many trials, the best first; `of` is how many have one.
+         * @description Learning curves of many trials, the best first; `of` is the number of trials that have one.
          */
         SearchCurves: {
             /** @enum {string} */
@@ -3816,8 +3819,8 @@ export interface components {
          * SearchMethod
          * @description Describe a search method for validation, help, dry runs, the service and the views.
          *
-         *     The factory is imported when a search is made. Whoever needs the record only, such as a notebook kernel, imports
-         *     nothing else.
+         *     The factory is imported when a search is made. A process that needs the record only, such as a notebook kernel,
+         *     imports nothing else.
          */
         SearchMethod: {
             name: string;
@@ -3855,7 +3858,7 @@ export interface components {
         };
         /**
          * SearchMethods
-         * @description All methods that can be used where the service runs, and what keeps others from it.
+         * @description Search methods that the service can use, and the errors of those that it cannot.
          */
         SearchMethods: {
             methods: components["schemas"]["SearchMethod"][];
@@ -3864,7 +3867,7 @@ export interface components {
         };
         /**
          * SearchStatus
-         * @description A search as a whole, and a page of its trials.
+         * @description Status of a search, and a page of its trials.
          */
         SearchStatus: {
             number: number;
@@ -3892,7 +3895,7 @@ export interface components {
         };
         /**
          * Self
-         * @description Who asks, and what is theirs.
+         * @description The current user, with their accounts.
          */
         Self: {
             person: components["schemas"]["Person"];
@@ -3919,7 +3922,7 @@ export interface components {
         };
         /**
          * Share
-         * @description The slots of one node that a gang holds.
+         * @description Slots of one node that a gang holds.
          */
         Share: {
             node: string;
@@ -3929,7 +3932,7 @@ export interface components {
         };
         /**
          * SlotHours
-         * @description So many hours of one slot within every window of so many seconds.
+         * @description A budget of hours of one slot within every window of so many seconds.
          */
         SlotHours: {
             hours: number;
@@ -3947,7 +3950,7 @@ export interface components {
         };
         /**
          * StoredFact
-         * @description A fact as it is read back.
+         * @description A fact as it is read from the store.
          */
         StoredFact: {
             attempt: number;
@@ -3973,7 +3976,7 @@ export interface components {
         };
         /**
          * StoredReport
-         * @description A report as it is read back: with the sequence number that `after=` resumes from.
+         * @description A stored report, with the sequence number from which `after=` resumes.
          */
         StoredReport: {
             seq: number;
@@ -3990,7 +3993,9 @@ export interface components {
         };
         /**
          * Trial
-         * @description One point of hyperparameters, trained; `attempt` is its newest attempt's number, 0 before the first.
+         * @description A trial: one training with fixed hyperparameters.
+         *
+         *     `attempt` is its newest attempt's number, 0 before the first.
          */
         Trial: {
             experiment: number;
@@ -4039,7 +4044,7 @@ export interface components {
         };
         /**
          * TrialCurve
-         * @description The metric of one trial over its units; None where it was not finite.
+         * @description Metric of one trial over its units; None where it was not finite.
          */
         TrialCurve: {
             trial: number;
@@ -4049,7 +4054,7 @@ export interface components {
         };
         /**
          * TrialRow
-         * @description One trial of a search, as a row of a table. Values are the metric's, as they were reported.
+         * @description A table row of a search's trial. Values are the metric's, as reported.
          */
         TrialRow: {
             trial: number;
@@ -4082,13 +4087,13 @@ export interface components {
         };
         /**
          * TrialState
-         * @description Where a trial is on its way.
+         * @description State of a trial.
          * @enum {string}
          */
         TrialState: "queued" | "starting" | "running" | "releasing" | "paused" | "stopping" | "completed" | "stopped" | "pruned" | "failed";
         /**
          * Use
-         * @description What a user or a group holds and has held.
+         * @description Slots that a user or a group holds and has held.
          */
         Use: {
             held: number;
@@ -4098,7 +4103,7 @@ export interface components {
         };
         /**
          * UseOverTime
-         * @description How many slots an account has held: `held[i]` on the average from `at[i]` to `at[i + 1]`.
+         * @description Usage over time: an account held `held[i]` slots on average from `at[i]` to `at[i + 1]`.
          */
         UseOverTime: {
             at: number[];
@@ -4107,7 +4112,7 @@ export interface components {
         };
         /**
          * Vacancy
-         * @description A gang was granted; the decision, if one, says to which trial.
+         * @description A gang was granted; the decision, if there is one, assigns it to a trial.
          */
         Vacancy: {
             /**
@@ -4118,7 +4123,7 @@ export interface components {
         };
         /**
          * Wait
-         * @description Why an ask does not run yet: place 1 is the queue's head; the estimate (seconds) may be unknown.
+         * @description Reason why a request is queued: place 1 is the queue's head; the estimate (seconds) may be unknown.
          *
          *     About half of all waits end between the earliest and the latest.
          */
@@ -4134,7 +4139,7 @@ export interface components {
         };
         /**
          * Waiting
-         * @description One ask in a queue. Of what a person may not see, only that somebody waits: no number and no name.
+         * @description A queued request. One that the user may not see has no number and no name.
          */
         Waiting: {
             pool: string;
@@ -4157,7 +4162,7 @@ export interface components {
         };
         /**
          * When
-         * @description The parameter counts only where another one has one of these values.
+         * @description Condition of a parameter: it is active only if another one has one of these values.
          */
         When: {
             name: string;
@@ -4167,7 +4172,7 @@ export interface components {
         };
         /**
          * ArtifactSaved
-         * @description An artifact that is in its place; `step` is the one that was being taken. Fields as in `model/artifacts.py`.
+         * @description An artifact that has been stored; `step` is the current one. Fields as in `model/artifacts.py`.
          */
         ArtifactSavedInput: {
             /**
@@ -4188,7 +4193,7 @@ export interface components {
         };
         /**
          * Cadence
-         * @description How often: exactly one of the three is set.
+         * @description A cadence: exactly one of the three fields is set.
          */
         CadenceInput: {
             /** @default null */
@@ -4214,7 +4219,7 @@ export interface components {
         };
         /**
          * Committed
-         * @description A checkpoint whose manifest is in place.
+         * @description A committed checkpoint: its manifest has been written.
          */
         CommittedInput: {
             /**
@@ -4236,7 +4241,7 @@ export interface components {
         };
         /**
          * Config
-         * @description What the platform owns about a training: given by flags, never by the user's code.
+         * @description Configuration of a training that the platform owns: set by flags, never by the user's code.
          */
         ConfigInput: {
             /**
@@ -4360,7 +4365,7 @@ export interface components {
         };
         /**
          * Delivery
-         * @description The body of `POST /api/attempts/KEY/records`; an empty list is a heartbeat.
+         * @description Body of `POST /api/attempts/KEY/records`; an empty list is a heartbeat.
          */
         DeliveryInput: {
             /** @default [] */
@@ -4370,7 +4375,7 @@ export interface components {
         };
         /**
          * Extension
-         * @description What a search gets besides; at least one of them. Each is the new total, since the submission.
+         * @description Extension of a search; at least one field is given. Each is the new total, since the submission.
          */
         ExtensionInput: {
             /** @default null */
@@ -4382,7 +4387,7 @@ export interface components {
         };
         /**
          * Fact
-         * @description Something that the result depends on: `value` is the record of that name in `model/facts.py`, as JSON.
+         * @description A fact that the result depends on: `value` is the record of that name in `model/facts.py`, as JSON.
          */
         FactInput: {
             /**
@@ -4402,7 +4407,7 @@ export interface components {
         };
         /**
          * GarbageRequest
-         * @description The body of `POST /api/gc`: of which experiment (None: of all), and whether to look only.
+         * @description Body of `POST /api/gc`: the experiment (None: all), and whether it is a dry run.
          */
         GarbageRequestInput: {
             /** @default null */
@@ -4412,7 +4417,7 @@ export interface components {
         };
         /**
          * Keep
-         * @description Which checkpoints of a trial are kept: the union of these rules. `best_overall` counts over all trials.
+         * @description Retention rules of a trial's checkpoints: their union is retained. `best_overall` counts over all trials.
          */
         KeepInput: {
             /** @default 1 */
@@ -4424,7 +4429,9 @@ export interface components {
         };
         /**
          * LabelEdit
-         * @description The body of `POST /api/experiments/{number}/label`: None and empty lists change nothing, an empty text clears.
+         * @description Body of `POST /api/experiments/{number}/label`.
+         *
+         *     None and empty lists change nothing; an empty text clears.
          */
         LabelEditInput: {
             /** @default null */
@@ -4438,7 +4445,7 @@ export interface components {
         };
         /**
          * LogPolicy
-         * @description What to do when a line of a failed attempt's log has `pattern` (a regular expression) in it.
+         * @description Action for a failed attempt whose log has a line that matches `pattern` (a regular expression).
          */
         LogPolicyInput: {
             pattern: string;
@@ -4447,7 +4454,7 @@ export interface components {
         };
         /**
          * Metric
-         * @description The validation value by which one checkpoint is better than another.
+         * @description The validation metric that ranks checkpoints.
          */
         MetricInput: {
             /** @default loss */
@@ -4460,7 +4467,7 @@ export interface components {
         };
         /**
          * Note
-         * @description A sentence for the person: a checkpoint that found the disk full, one that was damaged.
+         * @description A note for the user, such as a full disk at a checkpoint, or a damaged checkpoint.
          */
         NoteInput: {
             /**
@@ -4496,7 +4503,7 @@ export interface components {
         };
         /**
          * Priority
-         * @description The body of `POST /api/queue/N/priority`.
+         * @description Body of `POST /api/queue/N/priority`.
          */
         PriorityInput: {
             priority: number | null;
@@ -4547,7 +4554,7 @@ export interface components {
         };
         /**
          * Rerun
-         * @description The body of `POST /api/experiments/N/rerun`: what shall be other than it was.
+         * @description Body of `POST /api/experiments/N/rerun`: the changes to the configuration.
          */
         RerunInput: {
             /**
@@ -4590,7 +4597,7 @@ export interface components {
         };
         /**
          * Search
-         * @description How hyperparameters are looked for. What does not apply to the method is refused where it is given.
+         * @description Options of a search. Those that do not apply to the method are refused if given.
          */
         SearchInput: {
             /**
@@ -4656,7 +4663,7 @@ export interface components {
         };
         /**
          * Started
-         * @description The ranks are wired and the first step is about to be taken.
+         * @description The ranks are connected and the first step is about to be taken.
          */
         StartedInput: {
             /**
@@ -4685,7 +4692,7 @@ export interface components {
         };
         /**
          * Submission
-         * @description The body of `POST /api/experiments`: a stored snapshot and what to do with it.
+         * @description Body of `POST /api/experiments`: a stored snapshot and its configuration.
          */
         SubmissionInput: {
             snapshot: string;
@@ -4770,7 +4777,7 @@ export interface components {
         };
         /**
          * When
-         * @description The parameter counts only where another one has one of these values.
+         * @description Condition of a parameter: it is active only if another one has one of these values.
          */
         WhenInput: {
             name: string;
@@ -4780,7 +4787,9 @@ export interface components {
         };
         /**
          * ExperimentMessage
-         * @description Something became known. `seq` only grows; who has seen N asks for `after=N` and misses nothing.
+         * @description A message of the stream.
+         *
+         *     `seq` only grows: a client that has seen N requests `after=N` and misses nothing.
          */
         ExperimentMessage: {
             seq: number;
@@ -4794,7 +4803,9 @@ export interface components {
         };
         /**
          * TrialMessage
-         * @description Something became known. `seq` only grows; who has seen N asks for `after=N` and misses nothing.
+         * @description A message of the stream.
+         *
+         *     `seq` only grows: a client that has seen N requests `after=N` and misses nothing.
          */
         TrialMessage: {
             seq: number;
@@ -4808,7 +4819,9 @@ export interface components {
         };
         /**
          * AttemptMessage
-         * @description Something became known. `seq` only grows; who has seen N asks for `after=N` and misses nothing.
+         * @description A message of the stream.
+         *
+         *     `seq` only grows: a client that has seen N requests `after=N` and misses nothing.
          */
         AttemptMessage: {
             seq: number;
@@ -4822,7 +4835,9 @@ export interface components {
         };
         /**
          * ReportMessage
-         * @description Something became known. `seq` only grows; who has seen N asks for `after=N` and misses nothing.
+         * @description A message of the stream.
+         *
+         *     `seq` only grows: a client that has seen N requests `after=N` and misses nothing.
          */
         ReportMessage: {
             seq: number;
@@ -4836,7 +4851,9 @@ export interface components {
         };
         /**
          * NoteMessage
-         * @description Something became known. `seq` only grows; who has seen N asks for `after=N` and misses nothing.
+         * @description A message of the stream.
+         *
+         *     `seq` only grows: a client that has seen N requests `after=N` and misses nothing.
          */
         NoteMessage: {
             seq: number;
@@ -4850,7 +4867,9 @@ export interface components {
         };
         /**
          * ArtifactMessage
-         * @description Something became known. `seq` only grows; who has seen N asks for `after=N` and misses nothing.
+         * @description A message of the stream.
+         *
+         *     `seq` only grows: a client that has seen N requests `after=N` and misses nothing.
          */
         ArtifactMessage: {
             seq: number;
@@ -4864,7 +4883,9 @@ export interface components {
         };
         /**
          * SearchMessage
-         * @description Something became known. `seq` only grows; who has seen N asks for `after=N` and misses nothing.
+         * @description A message of the stream.
+         *
+         *     `seq` only grows: a client that has seen N requests `after=N` and misses nothing.
          */
         SearchMessage: {
             seq: number;
