@@ -225,7 +225,7 @@ export function failureText(failure: Failure): string {
 
 /** The state with its reason: `queued: 2nd in queue; 2 of 2 slots in use; about 12 min`, `failed: ValueError`. */
 /** `a minute`, `12 min`, `3 h`, `2 d`: as exact as an estimate is. */
-export function roughly(seconds: number): string {
+export function approximately(seconds: number): string {
   const minutes = rounded(seconds / 60);
   if (minutes <= 1) {
     return 'a minute';
@@ -241,8 +241,8 @@ export function estimateText(wait: Wait): string {
   if (wait.estimate === null) {
     return '';
   }
-  const likely = roughly(wait.estimate);
-  const bounds = [wait.earliest, wait.latest].filter(each => each !== null).map(each => roughly(each));
+  const likely = approximately(wait.estimate);
+  const bounds = [wait.earliest, wait.latest].filter(each => each !== null).map(each => approximately(each));
   const within = bounds.some(each => each !== likely) ? ` (${bounds.join(' to ')})` : '';
   return `in about ${likely}${within}`;
 }

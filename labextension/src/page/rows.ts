@@ -2,7 +2,7 @@
 
 import type { Account, AuditEntry, NodeRun, Waiting } from '../api/types';
 import { plural } from './fields';
-import { dayText, roughly } from './text';
+import { dayText, approximately } from './text';
 
 export const PAGE = 50; // rows
 
@@ -112,7 +112,7 @@ export function runText(run: NodeRun, now: number): string {
 
 /** Since when nothing was done in a notebook server, and what becomes of it if that stays so. */
 function idleText({ last_activity, take_back_at }: NodeRun, now: number): string {
-  const idle = last_activity === null || now - last_activity < 60 ? '' : `, idle for ${roughly(now - last_activity)}`;
+  const idle = last_activity === null || now - last_activity < 60 ? '' : `, idle for ${approximately(now - last_activity)}`;
   const back =
     take_back_at === null ? '' : `; if nothing is done there it may be stopped from ${dayText(take_back_at)} on`;
   return idle + back;

@@ -16,13 +16,13 @@ export function dayText(at: number): string {
   return DAY.format(1000 * at);
 }
 
-/** In how long an ask will start, roughly: `about 12 min`; `–` where nobody can say. */
+/** In how long an ask will start, approximately: `about 12 min`; `–` where nobody can say. */
 export function estimateText(wait: Wait | null): string {
-  return wait?.estimate == null ? '–' : `about ${roughly(wait.estimate)}`;
+  return wait?.estimate == null ? '–' : `about ${approximately(wait.estimate)}`;
 }
 
 /** `a minute`, `12 min`, `3 h`, `2 d`: as exact as an estimate is. */
-export function roughly(seconds: number): string {
+export function approximately(seconds: number): string {
   if (seconds < 60) {
     return 'a minute';
   }
