@@ -112,7 +112,8 @@ export function runText(run: NodeRun, now: number): string {
 
 /** Since when nothing was done in a notebook server, and what becomes of it if that stays so. */
 function idleText({ last_activity, take_back_at }: NodeRun, now: number): string {
-  const idle = last_activity === null || now - last_activity < 60 ? '' : `, idle for ${approximately(now - last_activity)}`;
+  const idle =
+    last_activity === null || now - last_activity < 60 ? '' : `, idle for ${approximately(now - last_activity)}`;
   const back =
     take_back_at === null ? '' : `; if nothing is done there it may be stopped from ${dayText(take_back_at)} on`;
   return idle + back;
