@@ -182,7 +182,9 @@ def main(arguments: list[str]) -> int:
         path = IMAGES / name
         if not path.exists() or path.read_text(encoding="utf-8") != picture:
             stale = 1
-            if "--check" not in arguments:
+            if "--check" in arguments:
+                print(f"{name} is older than docs/draw_architecture.py: run `make docs`", file=sys.stderr)
+            else:
                 path.write_text(picture, encoding="utf-8")
     return stale if "--check" in arguments else 0
 
