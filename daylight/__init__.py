@@ -42,12 +42,53 @@ def submit(
     again: bool = False,
     **config: Any,
 ) -> Job:
-    """Submit a file of roles; `config` are the options by name (`slots=2, epochs=10, batch_size=64`).
+    """Submit a file of training functions as an experiment.
 
-    Files and folders that `include` names travel with it; what `data` names is listed with its digests, and `commits`
-    are versions of data that are kept elsewhere. A search has a `space`, written as on a line: `search="asha",
-    epochs=16, space={"lr": "1e-4..1e-1:log", "width": "32,64"}`. Where the same goes on already, that is the answer,
-    unless another is wanted (`again`). Raises InvalidDefinition and InvalidRequest before anything is sent.
+    Everything is checked before anything is sent.
+
+    Parameters
+    ----------
+    file : str or Path
+        Python file with the functions of the definition: `model`, `train_data`, `loss`, ...
+    name : str, optional
+        Name of the experiment.
+    params : dict of str to Any, optional
+        Hyperparameters by name; the others keep the defaults of the functions.
+    space : mapping of str to str, optional
+        Ranges and lists to search, such as ``{"lr": "1e-4..1e-1:log", "width": "32,64"}``.
+    include : sequence of str
+        Files and folders that are part of the snapshot.
+    data : sequence of str
+        Files, folders and URLs of data to list with their digests.
+    commits : sequence of str
+        Versions of data that is stored elsewhere, such as ``"lakefs://photos@c0ffee"``.
+    again : bool, default False
+        Start another experiment even where the same one is active; by default that one is returned.
+    **config : Any
+        Options of `%%dlsubmit` by name, such as ``slots=2, epochs=10, batch_size=64, search="asha"``.
+
+    Returns
+    -------
+    Job
+        The experiment.
+
+    Raises
+    ------
+    InvalidDefinition
+        The file cannot be parsed, or lacks a function or a hyperparameter's value.
+    InvalidRequest
+        An option or a hyperparameter has an invalid value.
+    ImpossibleAsk
+        More slots are requested than exist.
+
+    Examples
+    --------
+    >>> import daylight as dl
+    >>> job = dl.submit("train.py", params={"width": 8}, slots=1, epochs=2)
+    >>> job.wait().status
+    'completed'
+    >>> job.params["width"]
+    8
     """
     from jupyter_ext.capture import capture_file
     from jupyter_ext.job.job import Job
@@ -72,7 +113,29 @@ def submit(
 
 
 def job(number: int) -> Job:
-    """Experiment `number`; raises NotFound."""
+    """Return the handle of an experiment.
+
+    Parameters
+    ----------
+    number : int
+        Number of the experiment.
+
+    Returns
+    -------
+    Job
+        The experiment.
+
+    Raises
+    ------
+    NotFound
+        The experiment does not exist, or the user may not see it.
+
+    Examples
+    --------
+    >>> import daylight as dl
+    >>> dl.job(1).status
+    'completed'
+    """
     from jupyter_ext.job.job import Job
 
     found = Job(number)
@@ -81,7 +144,28 @@ def job(number: int) -> Job:
 
 
 def show(number: int, view: str | None = None) -> None:
-    """Show an experiment here, as a `card` or a `widget`; by default as the front end needs."""
+    """Display an experiment below the cell; outside of IPython, print it.
+
+    Parameters
+    ----------
+    number : int
+        Number of the experiment.
+    view : {"auto", "card", "widget"}, optional
+        Kind of display; by default the one that the frontend needs.
+
+    Raises
+    ------
+    NotFound
+        The experiment does not exist, or the user may not see it.
+    InvalidRequest
+        `view` is none of these.
+
+    Examples
+    --------
+    >>> import daylight as dl
+    >>> dl.show(1)
+    #1 ...
+    """
     job(number).show(view)
 
 
@@ -94,14 +178,26 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Register `%%dlsubmit` and `%dl`: called by `%load_ext daylight`."""
+    """Register `%%dlsubmit` and `%dl`: called by `%load_ext daylight`.
+
+    Parameters
+    ----------
+    shell : InteractiveShell
+        Shell of the notebook.
+    """
     from jupyter_ext.magics.magics import load
 
     load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Remove the magics: called by `%unload_ext daylight`."""
+    """Remove the magics: called by `%unload_ext daylight`.
+
+    Parameters
+    ----------
+    shell : InteractiveShell
+        Shell of the notebook.
+    """
     from jupyter_ext.magics.magics import unload
 
     unload(shell)

@@ -8,7 +8,25 @@ from kernel_backend.printable import harmless
 
 
 class DaylightError(Exception):
-    """Base class of errors shown to users; `details` travel as JSON next to the message."""
+    """Base class of the errors shown to users.
+
+    Parameters
+    ----------
+    message : str
+        What happened, with the value, and what to do next.
+    **details : Any
+        Values for programs, sent as JSON next to the message.
+
+    Examples
+    --------
+    >>> import daylight as dl
+    >>> from daylight import checkpoints
+    >>> try:
+    ...     checkpoints.load("runs/none")
+    ... except dl.DaylightError as error:
+    ...     print(error.message)
+    there is no checkpoint in runs/none; steps that are there: none
+    """
 
     http_status = 500
 
@@ -18,7 +36,13 @@ class DaylightError(Exception):
         self.details = details
 
     def to_json(self) -> dict[str, Any]:
-        """Return the body of an HTTP error: `{"error": NAME, "message": TEXT, "details": {...}}`."""
+        """Return the body of an HTTP error.
+
+        Returns
+        -------
+        dict of str to Any
+            ``{"error": NAME, "message": TEXT, "details": {...}}``.
+        """
         return {"error": type(self).__name__, "message": self.message, "details": self.details}
 
     def _render_traceback_(self) -> list[str]:
@@ -99,7 +123,21 @@ class HomeUnusable(DaylightError):
 
 
 class ExperimentFailed(DaylightError):
-    """Error: the experiment waited for has failed; holds the user's own frames."""
+    """Error: the experiment waited for has failed; the message ends with the frames of the user's code.
+
+    Parameters
+    ----------
+    message : str
+        Which experiment failed and why, and how to read its output.
+    **details : Any
+        `number`, the number of the experiment.
+
+    Examples
+    --------
+    >>> import daylight as dl
+    >>> issubclass(dl.ExperimentFailed, dl.DaylightError)
+    True
+    """
 
     http_status = 500
 

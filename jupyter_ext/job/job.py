@@ -37,7 +37,34 @@ MOST = 10_000  # curves, and values of each, in a study
 
 
 class Job:
-    """Handle of experiment `number`: its state, output and results, fetched whenever they are read."""
+    """Handle of an experiment: read its state, output and results, steer it, and load the trained model.
+
+    Everything is fetched from the service whenever it is read.
+
+    Parameters
+    ----------
+    number : int
+        Number of the experiment.
+    client : Client, optional
+        Client of the service; by default one of the service that the user's notebooks use.
+
+    Examples
+    --------
+    >>> import daylight as dl
+    >>> job = dl.job(1)
+    >>> job.status, job.params["width"]
+    ('completed', 8)
+    >>> sorted(job.best())
+    ['error', 'loss']
+    >>> sorted(job.metrics()["kind"].unique())
+    ['training', 'validation']
+    >>> len(job.checkpoints()) > 0
+    True
+    >>> job.tag("baseline").overview.experiment.tags
+    ('baseline',)
+    >>> job.load().training
+    False
+    """
 
     def __init__(self, number: int, client: Client | None = None) -> None:
         self.number = number
@@ -59,9 +86,19 @@ class Job:
         return self.overview.experiment.params
 
     def metrics(self, kind: Kind | None = None, trial: int | None = None) -> pandas.DataFrame | list[dict[str, Any]]:
-        """Return a row for each report: kind, step, epoch and the metrics; a DataFrame where pandas is installed.
+        """Return a row for each report: kind, step, epoch and the metrics.
 
-        For a search they are those of `trial`, by default the best.
+        Parameters
+        ----------
+        kind : {"training", "validation"}, optional
+            Kind of the reports; by default both.
+        trial : int, optional
+            Number of the trial; for a search, by default the best one so far.
+
+        Returns
+        -------
+        DataFrame or list of dict
+            A DataFrame where pandas is installed.
         """
         rows = [_row(report) for report in self._client.reports(self.number, self._meant(trial), kind)]
         if importlib.util.find_spec("pandas") is None:
@@ -71,9 +108,21 @@ class Job:
         return pandas.DataFrame(rows, columns=None if rows else ["kind", "step", "epoch"])
 
     def logs(self, rank: int | None = None, attempt: int | None = None, trial: int | None = None) -> str:
-        """Return the output of a rank in the newest attempt: by default the first rank that failed, else rank 0.
+        """Return the output of a rank.
 
-        For a search it is that of `trial`, by default the best.
+        Parameters
+        ----------
+        rank : int, optional
+            Rank; by default the first that failed, else rank 0.
+        attempt : int, optional
+            Attempt of the trial; by default the newest.
+        trial : int, optional
+            Number of the trial; for a search, by default the best one so far.
+
+        Returns
+        -------
+        str
+            The whole log.
         """
         text, offset, trial = "", 0, self._meant(trial)
         while True:
@@ -85,29 +134,91 @@ class Job:
             offset, attempt, rank = chunk.offset, chunk.attempt, chunk.rank
 
     def checkpoints(self) -> list[CheckpointInfo]:
-        """Return the committed checkpoints."""
+        """Return the committed checkpoints.
+
+        Returns
+        -------
+        list of CheckpointInfo
+            Trial, step, epoch, metrics and size (bytes) of each.
+        """
         return self._client.checkpoints(self.number)
 
     def artifacts(self) -> list[Artifact]:
-        """Return the artifacts that the trials saved with `run.artifact`, by trial and name."""
+        """Return the artifacts that the trials saved with `run.artifact`.
+
+        Returns
+        -------
+        list of Artifact
+            The artifacts, ordered by trial and name.
+        """
         return self._client.artifacts(self.number)
 
     def artifact(self, name: str, trial: int | None = None) -> bytes:
-        """Return the bytes of a trial's artifact, for a search by default the best trial's; raises NotFound."""
+        """Return the bytes of a trial's artifact.
+
+        Parameters
+        ----------
+        name : str
+            Name of the artifact.
+        trial : int, optional
+            Number of the trial; for a search, by default the best one so far.
+
+        Returns
+        -------
+        bytes
+            Content of the file; a zip archive for a folder.
+
+        Raises
+        ------
+        NotFound
+            The trial has no artifact of this name.
+        """
         return self._client.artifact(self.number, self._meant(trial), name)
 
     def source(self) -> str:
-        """Return the definition that was submitted."""
+        """Return the definition that was submitted.
+
+        Returns
+        -------
+        str
+            Python source.
+        """
         return self._client.source(self.number)[0]
 
     def diff(self, other: Job | int) -> Diff:
-        """Compare this experiment with another: the differences, the likeliest cause first, and the results."""
+        """Compare this experiment with another.
+
+        Parameters
+        ----------
+        other : Job or int
+            The other experiment, or its number.
+
+        Returns
+        -------
+        Diff
+            The `differences`, the likeliest cause first, and the comparison of the `results`.
+        """
         return self._client.diff(self.number, other.number if isinstance(other, Job) else other)
 
     def rerun(self, *, trust: bool = False, **params: Value) -> Job:
-        """Submit its snapshot again, with the given hyperparameters replaced; prints what differs from the original.
+        """Submit its snapshot again, and print what differs from the original.
 
-        Another user's code runs as yours only with `trust=True`; without it Forbidden is raised.
+        Parameters
+        ----------
+        trust : bool, default False
+            Allow another user's code to run with your rights.
+        **params : Any
+            Hyperparameters to replace.
+
+        Returns
+        -------
+        Job
+            The new experiment.
+
+        Raises
+        ------
+        Forbidden
+            The code is another user's and `trust` is False.
         """
         planned = plan(self._client, self.number, params, {}, trust=self.overview.experiment.owner if trust else None)
         for note in planned.notes:
@@ -115,18 +226,36 @@ class Job:
         return Job(self._client.rerun(self.number, planned.asked).experiment.number, self._client)
 
     def verify(self, *, trust: bool = False) -> Results:
-        """Rerun its first steps, from its first checkpoint to the next, and return whether the bits agree.
+        """Rerun its first steps, from its first checkpoint to the next, wait, and compare the bits.
 
-        Waits for the result. `trust` as for `rerun`.
+        Parameters
+        ----------
+        trust : bool, default False
+            Allow another user's code to run with your rights.
+
+        Returns
+        -------
+        Results
+            `identical` tells whether the bits agree; otherwise the first step that differs is named.
+
+        Raises
+        ------
+        Forbidden
+            The code is another user's and `trust` is False.
         """
         planned = plan(self._client, self.number, {}, {}, trust=self.overview.experiment.owner if trust else None)
         again = Job(self._client.retrain(self.number, planned.asked).experiment.number, self._client).wait()
         return self.diff(again).results
 
     def best(self) -> dict[str, float]:
-        """Return the best validation metrics of its trial, for a search of the best trial; empty before the first.
+        """Return the best validation metrics so far, for a search those of the best trial.
 
         The best is the one with the best value of the experiment's metric; the newest where none has a value.
+
+        Returns
+        -------
+        dict of str to float
+            Metrics by name; empty before the first validation.
         """
         front = self.overview.front
         if front is None or front.best is None:
@@ -141,18 +270,39 @@ class Job:
         return dict(front.params) if front else {}
 
     def trials(self) -> pandas.DataFrame:
-        """Return the trials of a search, one row each: state, units, values, usage and hyperparameters.
+        """Return the trials of a search, one row each.
 
-        Raises InvalidRequest where pandas is not installed, and Conflict where it is no search.
+        Returns
+        -------
+        DataFrame
+            State, units, values, usage and hyperparameters, indexed by trial.
+
+        Raises
+        ------
+        InvalidRequest
+            pandas is not installed.
+        Conflict
+            The experiment is not a search.
         """
         return frame(self._client, self.number)
 
     def to_optuna(self) -> optuna.Study:
-        """Return a search as an Optuna study in memory, for Optuna's plots, dashboard and importances.
+        """Return a search as an Optuna study, for Optuna's plots, dashboard and importances.
 
         Paused and pruned trials become pruned ones. A trial's value is its best, and its values at the ends of units
-        are its intermediate values. Raises InvalidRequest where Optuna is not installed, and Conflict where it is no
-        search.
+        are its intermediate values.
+
+        Returns
+        -------
+        optuna.Study
+            The study, in memory.
+
+        Raises
+        ------
+        InvalidRequest
+            Optuna is not installed.
+        Conflict
+            The experiment is not a search.
         """
         from kernel_backend.search.report.study import study
 
@@ -163,59 +313,187 @@ class Job:
         return study(name, experiment.config.metric.mode, experiment.space, rows, curves.lines)
 
     def promote(self, trial: int) -> Job:
-        """Promote a trial of a search next, whatever its rank; raises Conflict where it has ended."""
+        """Promote a trial of a search next, whatever its rank.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+
+        Returns
+        -------
+        Job
+            This experiment.
+
+        Raises
+        ------
+        Conflict
+            The trial has ended.
+        """
         self._client.promote(self.number, trial)
         return self
 
     def prune(self, trial: int) -> Job:
-        """Prune a trial of a search for good; raises Conflict where it has ended."""
+        """Prune a trial of a search for good.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+
+        Returns
+        -------
+        Job
+            This experiment.
+
+        Raises
+        ------
+        Conflict
+            The trial has ended.
+        """
         self._client.prune(self.number, trial)
         return self
 
     def extend(
         self, trials: int | None = None, budget: str | float | None = None, max_time: str | float | None = None
     ) -> Job:
-        """Set the totals of a search: trials, slot time (`20gpuh`) or time since its submission (`8h`).
+        """Set the totals of a search; a completed search continues.
 
-        A completed search continues. Raises Conflict where a total is less than it has used.
+        Parameters
+        ----------
+        trials : int, optional
+            Total number of trials.
+        budget : str or float, optional
+            Total slot time, such as ``"20gpuh"``; a number is in seconds.
+        max_time : str or float, optional
+            Time since the submission, such as ``"8h"``; a number is in seconds.
+
+        Returns
+        -------
+        Job
+            This experiment.
+
+        Raises
+        ------
+        Conflict
+            A total is less than the search has used.
         """
         self._client.extend(self.number, extension(trials, budget, max_time))
         return self
 
     def wait(self, timeout: float | None = None) -> Job:
-        """Wait until it has ended, or for `timeout` seconds; raises ExperimentFailed where it failed or is stuck."""
+        """Wait until the experiment has ended or needs the user.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Time after which to return in any case, in seconds.
+
+        Returns
+        -------
+        Job
+            This experiment.
+
+        Raises
+        ------
+        ExperimentFailed
+            It failed, or is paused until the user mends what is named.
+        """
         for look in follow(self._client, self.overview, timeout):
             overview = look.overview
         raise_if_failed(overview)
         return self
 
     def rename(self, name: str) -> Job:
-        """Rename the experiment."""
+        """Rename the experiment.
+
+        Parameters
+        ----------
+        name : str
+            The new name.
+
+        Returns
+        -------
+        Job
+            This experiment.
+        """
         self._client.label(self.number, checked(LabelEdit, name=name))
         return self
 
     def note(self, text: str) -> Job:
-        """Replace the experiment's note; an empty text removes it."""
+        """Replace the note of the experiment.
+
+        Parameters
+        ----------
+        text : str
+            The new note; an empty text removes it.
+
+        Returns
+        -------
+        Job
+            This experiment.
+        """
         self._client.label(self.number, checked(LabelEdit, note=text))
         return self
 
     def tag(self, *add: str, remove: Iterable[str] = ()) -> Job:
-        """Add tags and remove others; raises InvalidRequest for an invalid tag."""
+        """Add tags to the experiment and remove others.
+
+        Parameters
+        ----------
+        *add : str
+            Tags to add.
+        remove : iterable of str
+            Tags to remove.
+
+        Returns
+        -------
+        Job
+            This experiment.
+
+        Raises
+        ------
+        InvalidRequest
+            A tag is invalid.
+        """
         self._client.label(self.number, LabelEdit(add_tags=add, remove_tags=tuple(remove)))
         return self
 
     def stop(self) -> Job:
-        """Stop the experiment for good."""
+        """Stop the experiment for good; its checkpoints stay.
+
+        Returns
+        -------
+        Job
+            This experiment.
+        """
         self._client.stop(self.number)
         return self
 
     def pause(self) -> Job:
-        """Pause the experiment: commit a checkpoint and release the slots."""
+        """Pause the experiment: commit a checkpoint and release the slots.
+
+        Returns
+        -------
+        Job
+            This experiment.
+        """
         self._client.pause(self.number)
         return self
 
     def resume(self, slots: int | None = None) -> Job:
-        """Queue it again, optionally on another number of slots; prints how that affects reproducibility."""
+        """Queue a paused experiment again, and print how that affects reproducibility.
+
+        Parameters
+        ----------
+        slots : int, optional
+            New number of slots; by default as before.
+
+        Returns
+        -------
+        Job
+            This experiment.
+        """
         before = self.overview
         after = self._client.resume(self.number, slots)
         for note in [*already_text(before), *new_notes(before, after)]:
@@ -223,7 +501,18 @@ class Job:
         return self
 
     def show(self, view: str | None = None) -> None:
-        """Display it here, as a `card` or a `widget`; by default as the frontend needs."""
+        """Display the experiment below the cell; outside of IPython, print it.
+
+        Parameters
+        ----------
+        view : {"auto", "card", "widget"}, optional
+            Kind of display; by default the one that the frontend needs.
+
+        Raises
+        ------
+        InvalidRequest
+            `view` is none of these.
+        """
         widget = wants_widget(view, this_shell())
         LiveView(self._client, widget=widget).show(self.overview, final=True)
 
@@ -238,13 +527,39 @@ class Job:
     ) -> torch.nn.Module:
         """Return a trial's model in evaluation mode, with the newest weights, the best, or those of a step.
 
-        For a search, `trial` defaults to the best so far. For a training with `--ema` the weights are the averaged
-        ones, and `weights="model"` takes the plain ones instead. The best is judged by the experiment's metric. Runs
-        the submitted definition in this process: another user's only with `trust=True`, else Forbidden is raised.
-        Where the newest (or the best) checkpoint is damaged, the next one is taken and that is printed; raises
-        NotFound where there is none.
-        A running training is waited for, unless a `step` is named or `wait=False`; an interrupt takes the weights
-        that exist so far.
+        The submitted definition runs in this process. A running training is waited for, unless `step` is given or
+        `wait` is False; an interrupt takes the weights that exist so far. Where the newest (or best) checkpoint is
+        damaged, the next one is taken and that is printed.
+
+        Parameters
+        ----------
+        step : int, optional
+            Training step whose weights to load.
+        best : bool, default False
+            Load the weights that are best by the experiment's metric, instead of the newest.
+        weights : {"auto", "model", "ema"}, default "auto"
+            ``"model"`` for the plain weights, ``"ema"`` for the averaged ones of a training with `--ema`. By default
+            the averaged ones where they exist.
+        trial : int, optional
+            Number of the trial; for a search, by default the best one so far.
+        trust : bool, default False
+            Allow another user's code to run in this process.
+        wait : bool, default True
+            Wait for a running training to end.
+
+        Returns
+        -------
+        torch.nn.Module
+            The model, on the CPU.
+
+        Raises
+        ------
+        NotFound
+            The trial has no checkpoint yet, or none of this step.
+        InvalidRequest
+            Both `step` and `best` are given.
+        Forbidden
+            The code is another user's and `trust` is False.
         """
         from jupyter_ext.job.unfinished import until_trained
         from jupyter_ext.job.weights import load

@@ -6,12 +6,13 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jupyter_ext.frontend import lacks_for_widget
+from jupyter_ext.frontend import lacks_for_widget, this_shell
 from jupyter_ext.views.card import bundle
 from jupyter_ext.views.saved_state import MIME_TYPE, SavedSearch, curves_of, picture_of, search_of
 from kernel_backend.client import Client
 from kernel_backend.model.views.curves import Curves
 from kernel_backend.model.views.overview import Overview
+from kernel_backend.text.terminal import tell
 
 if TYPE_CHECKING:
     from jupyter_ext.views.widget import ExperimentWidget
@@ -80,6 +81,9 @@ class LiveView:
     def _draw(self, data: dict[str, Any], metadata: dict[str, Any]) -> None:
         from IPython.display import display
 
+        if this_shell() is None:
+            tell(data["text/plain"])  # `display` would print the dictionary
+            return
         if self._handle is None:
             self._handle = display(data, metadata=metadata, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         else:

@@ -16,7 +16,16 @@ Keeper = Callable[[str, Path], None]
 
 
 class Run:
-    """Training in this process; the single instance is `run`, which in a notebook only prints what it would do."""
+    """Training in this process: the loop value `run`, of which `daylight.run` is the single instance.
+
+    In a notebook it only prints what it would do, so that functions of a definition can be tried out.
+
+    Examples
+    --------
+    >>> from daylight import run
+    >>> run.folder.is_dir()
+    True
+    """
 
     def __init__(self) -> None:
         self._keeper: Keeper | None = _say
@@ -26,8 +35,27 @@ class Run:
     def artifact(self, name: str, path: str | os.PathLike[str]) -> None:
         """Save a file, or a folder as `<name>.zip`, with the trial, replacing an earlier one of this name.
 
-        Rank 0 saves it; on other ranks nothing happens. Raises InvalidRequest for an invalid name, for a path that does
-        not exist, and for a folder with a link that leads out of it. A full disk is reported, and training goes on.
+        Rank 0 saves it; on other ranks nothing happens. A full disk is reported, and training goes on.
+
+        Parameters
+        ----------
+        name : str
+            Name of the artifact.
+        path : str or PathLike
+            File or folder to save.
+
+        Raises
+        ------
+        InvalidRequest
+            The name is invalid, `path` does not exist, or a link leads out of the folder.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from daylight import run
+        >>> written = Path("notes.txt").write_text("a note")
+        >>> run.artifact("notes", "notes.txt")
+        run.artifact: notes (text/plain, 6 bytes); an experiment would keep it
         """
         if self._process not in (None, os.getpid()):
             raise InvalidRequest("run.artifact() is called in a loader worker: call it in a function of the definition")
@@ -43,7 +71,13 @@ class Run:
         return self._folder
 
     def begin(self, keeper: Keeper | None) -> None:
-        """Start training in this process; `keeper` saves artifacts, None ignores them."""
+        """Start training in this process; the runner calls it.
+
+        Parameters
+        ----------
+        keeper : callable, optional
+            Function of a name and a path that saves artifacts; None to ignore them.
+        """
         self._keeper, self._process = keeper, os.getpid()
 
     def __reduce__(self) -> str:

@@ -80,9 +80,24 @@ def read(format: str, data: bytes, namespace: Mapping[str, Any]) -> Any:
 
 
 def captured(name: str) -> Any:
-    """Return the notebook's value of this name at submit; call it from a definition's top level.
+    """Return the notebook's value of this name at submission.
 
-    Raises InvalidRequest if no value of the name was captured, or its file has another digest.
+    The code that captures a cell writes this call into the definition's top level; users need not write it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the value.
+
+    Returns
+    -------
+    Any
+        The value.
+
+    Raises
+    ------
+    InvalidRequest
+        No value of the name was captured, or its file has another digest.
     """
     namespace = sys._getframe(1).f_globals
     folder = Path(namespace["__file__"]).parent

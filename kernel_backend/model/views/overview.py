@@ -64,8 +64,8 @@ class Overview(Record):
     def state(self) -> str:
         """Return the displayed state: an active experiment shows the state of its liveliest trial."""
         if self.experiment.state is not ExperimentState.ACTIVE:
-            return self.experiment.state
-        return next((state for state in LIVELIEST if self.counts.get(state)), self.experiment.state)
+            return str(self.experiment.state)
+        return str(next((state for state in LIVELIEST if self.counts.get(state)), self.experiment.state))
 
     @property
     def counts(self) -> dict[TrialState, int]:
