@@ -74,6 +74,7 @@ bench: setup browser ## every benchmark, one after the other; each prints a rati
 docs: setup ## build the documentation's site, state diagrams and the table of search methods drawn anew before
 	$(BIN)/python docs/draw_states.py
 	$(BIN)/python docs/draw_methods.py
+	$(BIN)/python docs/draw_verbs.py
 	$(BIN)/python docs/draw_architecture.py
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@echo "docs: docs/_build/html/index.html"

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import sys
 from html import escape
-from pathlib import Path
 from typing import NamedTuple
 
-IMAGES = Path(__file__).parent / "images"
+from generated import DOCS, keep_current
+
+IMAGES = DOCS / "images"
 WIDTH, MARGIN, GAP = 1040, 16, 10
 LINE, TITLE = 15, 22  # pixels: the height of a small line, and of a box's title
 
@@ -175,19 +176,6 @@ def processes() -> str:
     return svg(boxes, arrows, 530, "The processes of Daylight and what they send one another")
 
 
-def main(arguments: list[str]) -> int:
-    """Rewrite the pictures, or with `--check` only say whether that would change one."""
-    stale = 0
-    for name, picture in {"rooms.svg": rooms(), "processes.svg": processes()}.items():
-        path = IMAGES / name
-        if not path.exists() or path.read_text(encoding="utf-8") != picture:
-            stale = 1
-            if "--check" in arguments:
-                print(f"{name} is older than docs/draw_architecture.py: run `make docs`", file=sys.stderr)
-            else:
-                path.write_text(picture, encoding="utf-8")
-    return stale if "--check" in arguments else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    pictures = {IMAGES / "rooms.svg": rooms(), IMAGES / "processes.svg": processes()}
+    sys.exit(keep_current(pictures, "docs/draw_architecture.py"))

@@ -6,13 +6,13 @@ python docs/draw_methods.py --check    change nothing; exit code 1 where it is
 
 from __future__ import annotations
 
-import re
 import sys
-from pathlib import Path
+
+from generated import DOCS, between, keep_current
 
 from kernel_backend.model.search.methods import BUILT_IN, SearchMethod
 
-PAGE = Path(__file__).parent / "reference" / "search-methods.md"
+PAGE = DOCS / "reference" / "search-methods.md"
 JUDGED = {"end": "at its end", "midway": "at the ends of rounds", "rungs": "at rungs"}
 
 
@@ -29,21 +29,8 @@ def drawn(page: str) -> str:
     """The page with its table drawn anew."""
     head = "| method | what it does | its options | trials | sampler | judges a trial |\n|---|---|---|---|---|---|"
     table = "\n".join([head, *(row(method) for method in BUILT_IN if method.space != "none")])
-    return re.sub(r"(<!-- methods -->)\n.*?(<!-- end -->)", rf"\1\n{table}\n\2", page, flags=re.DOTALL)
-
-
-def main(arguments: list[str]) -> int:
-    """Rewrite the page, or with `--check` only say whether that would change it."""
-    before = PAGE.read_text(encoding="utf-8")
-    after = drawn(before)
-    if before == after:
-        return 0
-    if "--check" in arguments:
-        print(f"{PAGE.name} is older than the search methods: run `make docs`", file=sys.stderr)
-        return 1
-    PAGE.write_text(after, encoding="utf-8")
-    return 0
+    return between(page, "methods", table)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(keep_current({PAGE: drawn(PAGE.read_text(encoding="utf-8"))}, "the search methods"))

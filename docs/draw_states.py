@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import sys
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
+
+from generated import DOCS, keep_current
 
 from kernel_backend.model import states as s
 
-PAGE = Path(__file__).parent / "explanation" / "states.md"
+PAGE = DOCS / "explanation" / "states.md"
 MACHINES: dict[str, tuple[dict[Any, Any], StrEnum, frozenset[Any]]] = {
     "experiment": (s.EXPERIMENT, s.ExperimentState.ACTIVE, s.EXPERIMENT_ENDED),
     "trial": (s.TRIAL, s.TrialState.QUEUED, s.TRIAL_ENDED),
@@ -53,18 +54,5 @@ def drawn(page: str) -> str:
     return re.sub(r"(<!-- states: (\w+) -->)\n.*?(<!-- end -->)", block, page, flags=re.DOTALL)
 
 
-def main(arguments: list[str]) -> int:
-    """Rewrite the page, or with `--check` only say whether that would change it."""
-    before = PAGE.read_text(encoding="utf-8")
-    after = drawn(before)
-    if before == after:
-        return 0
-    if "--check" in arguments:
-        print(f"{PAGE.name} is older than model/states.py: run `make docs`", file=sys.stderr)
-        return 1
-    PAGE.write_text(after, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(keep_current({PAGE: drawn(PAGE.read_text(encoding="utf-8"))}, "model/states.py"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import GarbageReport, GarbageRequest
@@ -46,7 +48,10 @@ class Operation:
     query: Mapping[str, str] = field(default_factory=dict)  # name -> JSON type
     status: int = 200
     also: tuple[int, ...] = ()  # other statuses with the same answer
-    page: bool = False  # pages of JupyterLab may call it, too: the Jupyter server passes it on
+    page: bool = False  # pages may call it, too: the Jupyter server and a widget's kernel pass it on
+    again: bool = False  # of a POST: sent twice it does what it does once, so that a lost answer may be asked for again
+    verb: str = ""  # method of the service that does it, such as `stop` or `search.prune`; empty: a handler of its own
+    does: str = ""  # what the verb does, for the OpenAPI document
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,32 @@ class Endpoint:
 
     path: str
     operations: Mapping[str, Operation]
+
+    @property
+    def pattern(self) -> str:
+        """Return the path as a regular expression with a group for each part."""
+        return re.sub(r"{(\w+)}", lambda part: f"({PARTS[part[1]]})", self.path.replace(".", r"\."))
+
+    @property
+    def parts(self) -> list[str]:
+        """Return the names of the parts within braces."""
+        return re.findall(r"{(\w+)}", self.path)
+
+
+def verb(name: str, does: str, **options: Any) -> Mapping[str, Operation]:
+    """Return the operation of a verb that changes an experiment and answers with its overview."""
+    return {"POST": Operation(Overview, verb=name, does=does, **{"again": True, **options})}
+
+
+def is_repeatable(method: str, path: str) -> bool:
+    """Return whether a request may be sent again after its answer was lost."""
+    if method != "POST":
+        return True
+    return any(
+        re.fullmatch(each.pattern, path) and operation.again
+        for each in ENDPOINTS
+        if (operation := each.operations.get(method)) is not None
+    )
 
 
 INT, TEXT = "integer", "string"
@@ -70,9 +101,7 @@ PAGED = {"sort": TEXT, "limit": INT, "offset": INT}
 SPAN = {"since": INT, "until": INT, "points": INT}
 WATCHED = {"after": INT, "experiment": INT}
 SHOW = {"GET": Operation(Overview, page=True)}
-ACT = {"POST": Operation(Overview)}
-ACT_ON_PAGE = {"POST": Operation(Overview, page=True)}
-CHECKPOINT = {"POST": Operation(CheckpointInfo)}
+CHECKPOINT = {"POST": Operation(CheckpointInfo, again=True)}
 ONE = "/api/experiments/{number}"
 ACCOUNT = "/api/accounts/{kind}/{name}"
 KEPT = f"{ONE}/checkpoints/{{trial}}/{{checkpoint}}"
@@ -86,10 +115,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         },
     ),
     Endpoint(ONE, SHOW),
-    Endpoint(f"{ONE}/label", {"POST": Operation(Overview, body=LabelEdit, page=True)}),
-    Endpoint(f"{ONE}/stop", ACT_ON_PAGE),
-    Endpoint(f"{ONE}/pause", ACT_ON_PAGE),
-    Endpoint(f"{ONE}/resume", {"POST": Operation(Overview, body=Resumption, optional=True, page=True)}),
+    Endpoint(f"{ONE}/label", verb("label", "Change its name, note or tags, at any time.", body=LabelEdit, page=True)),
+    Endpoint(f"{ONE}/stop", verb("stop", "Stop an experiment for good.", page=True)),
+    Endpoint(f"{ONE}/pause", verb("pause", "Pause it: it commits a checkpoint and releases its slots.", page=True)),
+    Endpoint(f"{ONE}/resume", {"POST": Operation(Overview, body=Resumption, optional=True, page=True, again=True)}),
     Endpoint(f"{ONE}/rerun", {"POST": Operation(Overview, body=Rerun, optional=True, status=201)}),
     Endpoint(f"{ONE}/verify", {"POST": Operation(Overview, body=Rerun, optional=True, status=201)}),
     Endpoint(f"{ONE}/diff", {"GET": Operation(Diff, query={"other": INT})}),
@@ -101,9 +130,15 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(f"{ONE}/search", {"GET": Operation(SearchStatus, query=PAGED, page=True)}),
     Endpoint(f"{ONE}/search/curves", {"GET": Operation(SearchCurves, query=MANY, page=True)}),
     Endpoint(f"{ONE}/search/importance", {"GET": Operation(Importance, page=True)}),
-    Endpoint(f"{ONE}/extend", {"POST": Operation(Overview, body=Extension, page=True)}),
-    Endpoint(f"{ONE}/trials/{{trial}}/promote", ACT_ON_PAGE),
-    Endpoint(f"{ONE}/trials/{{trial}}/prune", ACT_ON_PAGE),
+    Endpoint(
+        f"{ONE}/extend",
+        verb("search.extend", "Set the totals of a search; a completed one is reopened.", body=Extension, page=True),
+    ),
+    Endpoint(
+        f"{ONE}/trials/{{trial}}/promote",
+        verb("search.promote", "Promote a trial to its next rung, whatever its rank.", page=True),
+    ),
+    Endpoint(f"{ONE}/trials/{{trial}}/prune", verb("search.prune", "Prune a trial for good.", page=True, again=False)),
     Endpoint(f"{ONE}/logs", {"GET": Operation(LogChunk, query=LOGGED, page=True)}),
     Endpoint(f"{ONE}/checkpoints", {"GET": Operation({"checkpoints": CheckpointInfo}, page=True)}),
     Endpoint(KEPT, {"GET": Operation(JSON), "DELETE": Operation(status=204)}),
@@ -121,9 +156,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/snapshots/{id}",
         {"HEAD": Operation(status=204), "PUT": Operation(body=BYTES, status=204)},
     ),
-    Endpoint("/api/attempts/{key}/records", {"POST": Operation(Instruction, body=Delivery)}),
+    Endpoint("/api/attempts/{key}/records", {"POST": Operation(Instruction, body=Delivery, again=True)}),
     Endpoint("/api/stream", {"GET": Operation(Message, query=WATCHED, status=101)}),
-    Endpoint("/api/gc", {"POST": Operation(GarbageReport, body=GarbageRequest)}),
+    Endpoint("/api/gc", {"POST": Operation(GarbageReport, body=GarbageRequest, again=True)}),
     Endpoint("/api/me", {"GET": Operation(Self, page=True)}),
     Endpoint("/api/accounts", {"GET": Operation({"accounts": Account}, page=True)}),
     Endpoint(
@@ -132,11 +167,11 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(f"{ACCOUNT}/use", {"GET": Operation(UseOverTime, query=SPAN)}),
     Endpoint("/api/queue", {"GET": Operation({"queue": Waiting}, query={"limit": INT}, page=True)}),
-    Endpoint("/api/queue/{number}/priority", {"POST": Operation(Overview, body=Priority)}),
-    Endpoint("/api/queue/{number}/first", ACT),
+    Endpoint("/api/queue/{number}/priority", {"POST": Operation(Overview, body=Priority, again=True)}),
+    Endpoint("/api/queue/{number}/first", {"POST": Operation(Overview, again=True)}),
     Endpoint("/api/nodes", {"GET": Operation({"nodes": NodeUse}, page=True)}),
-    Endpoint("/api/nodes/{name}/drain", {"POST": Operation(NodeUse)}),
-    Endpoint("/api/nodes/{name}/undrain", {"POST": Operation(NodeUse)}),
+    Endpoint("/api/nodes/{name}/drain", {"POST": Operation(NodeUse, again=True)}),
+    Endpoint("/api/nodes/{name}/undrain", {"POST": Operation(NodeUse, again=True)}),
     Endpoint("/api/pools", {"GET": Operation({"pools": Pool}, page=True)}),
     Endpoint(
         "/api/audit",

@@ -12,7 +12,7 @@ from kernel_backend.api.base import ApiHandler
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.diff import Rerun as RerunAsked
 from kernel_backend.model.experiment import Submission
-from kernel_backend.model.labels import LabelEdit, split_tags
+from kernel_backend.model.labels import split_tags
 from kernel_backend.model.reports import Kind
 from kernel_backend.model.views.curves import Curve
 from kernel_backend.model.views.overview import Overview
@@ -55,30 +55,6 @@ class ExperimentHandler(ApiHandler):
     async def get(self, number: str) -> None:
         """Show an experiment: its record, trials, newest attempts, and why it waits."""
         self.reply(await self.service.overview(self.user, int(number)))
-
-
-class Label(ApiHandler):
-    """Name, note and tags of an experiment."""
-
-    async def post(self, number: str) -> None:
-        """Change an experiment's name, note or tags, at any time."""
-        self.reply(await self.service.label(self.user, int(number), self.parse(LabelEdit)))
-
-
-class StopHandler(ApiHandler):
-    """Stop of an experiment."""
-
-    async def post(self, number: str) -> None:
-        """Stop an experiment for good."""
-        self.reply(await self.service.stop(self.user, int(number)))
-
-
-class PauseHandler(ApiHandler):
-    """Pause of an experiment."""
-
-    async def post(self, number: str) -> None:
-        """Pause an experiment: it commits a checkpoint and releases its slots."""
-        self.reply(await self.service.pause(self.user, int(number)))
 
 
 class ResumeHandler(ApiHandler):
@@ -244,9 +220,6 @@ def _kind(text: str | None) -> Kind | None:
 HANDLERS: dict[str, type[RequestHandler]] = {
     "/api/experiments": ExperimentsHandler,
     "/api/experiments/{number}": ExperimentHandler,
-    "/api/experiments/{number}/label": Label,
-    "/api/experiments/{number}/stop": StopHandler,
-    "/api/experiments/{number}/pause": PauseHandler,
     "/api/experiments/{number}/resume": ResumeHandler,
     "/api/experiments/{number}/rerun": RerunHandler,
     "/api/experiments/{number}/verify": VerifyHandler,

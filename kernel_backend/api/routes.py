@@ -22,6 +22,7 @@ from kernel_backend.api import (
 )
 from kernel_backend.api.base import Activity, UnknownRouteHandler
 from kernel_backend.api.route import Route
+from kernel_backend.api.verbs import verb_handler
 from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.routes import ENDPOINTS
 from kernel_backend.service.service import Service
@@ -33,7 +34,7 @@ _HANDLERS = {
     for module in (admin, artifacts, attempts, checkpoints, experiments, openapi, searches, cluster, snapshots, stream)
     for path, handler in module.HANDLERS.items()
 }
-ROUTES = tuple(Route(each.path, _HANDLERS[each.path], each.operations) for each in ENDPOINTS)
+ROUTES = tuple(Route(each.path, each.operations, verb_handler(each) or _HANDLERS[each.path]) for each in ENDPOINTS)
 
 
 def application(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tornado.web import RequestHandler
 
 from kernel_backend.api.base import ApiHandler
-from kernel_backend.model.views.search_status import Extension
 
 ROWS, MOST_ROWS = 100, 1000  # trials of a page
 LINES, MOST_LINES = 100, 10_000  # learning curves
@@ -48,39 +47,9 @@ class ImportanceHandler(ApiHandler):
         self.reply(await self.service.search.importance(self.user, int(number)))
 
 
-class ExtendHandler(ApiHandler):
-    """Extension of a search."""
-
-    async def post(self, number: str) -> None:
-        """Extend a search by trials, slot time or time. A completed search is reopened."""
-        await self.service.search.extend(self.user, int(number), self.parse(Extension))
-        self.reply(await self.service.overview(self.user, int(number)))
-
-
-class PromoteHandler(ApiHandler):
-    """Promotion of a trial by a user."""
-
-    async def post(self, number: str, trial: str) -> None:
-        """Promote a trial to its next rung, whatever its rank."""
-        await self.service.search.promote(self.user, int(number), int(trial))
-        self.reply(await self.service.overview(self.user, int(number)))
-
-
-class PruneHandler(ApiHandler):
-    """Pruning of a trial by a user."""
-
-    async def post(self, number: str, trial: str) -> None:
-        """Prune a trial."""
-        await self.service.search.prune(self.user, int(number), int(trial))
-        self.reply(await self.service.overview(self.user, int(number)))
-
-
 HANDLERS: dict[str, type[RequestHandler]] = {
     "/api/search/methods": Methods,
     "/api/experiments/{number}/search": SearchHandler,
     "/api/experiments/{number}/search/curves": CurvesHandler,
     "/api/experiments/{number}/search/importance": ImportanceHandler,
-    "/api/experiments/{number}/extend": ExtendHandler,
-    "/api/experiments/{number}/trials/{trial}/promote": PromoteHandler,
-    "/api/experiments/{number}/trials/{trial}/prune": PruneHandler,
 }

@@ -29,6 +29,7 @@ from kernel_backend.model.views.curves import Curves
 from kernel_backend.model.views.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, SearchStatus, TrialRow
 from kernel_backend.reconnect import Say, to_stderr
+from kernel_backend.routes import Operation
 from kernel_backend.spec.resume import Resumption
 
 UPLOAD_S = 300.0  # seconds for a snapshot to go over
@@ -71,6 +72,25 @@ class Client:
         """Return the service's version, process and home."""
         return self._service.json("GET", "/api/health")
 
+    def request(
+        self, operation: Operation, method: str, path: str, body: Record | None = None, query: Mapping[str, Any] = {}
+    ) -> dict[str, Any]:
+        """Return the JSON answer of an operation of `routes`, without fields that are unknown here."""
+        limit = READING_S if method == "GET" else ANSWER_S
+        found = self._service.json(method, path, record=body, params=query, timeout=limit)
+        if isinstance(operation.answer, type):
+            return self._read(operation.answer, found).to_json()
+        if isinstance(operation.answer, Mapping):
+            return {
+                name: [each.to_json() for each in self._list(kind, found, name)]
+                for name, kind in operation.answer.items()
+            }
+        return found
+
+    def act(self, number: int, verb: str, body: Record | None = None) -> Overview:
+        """Call a verb of `routes` that changes an experiment, such as `stop`; raises NotFound, Forbidden, Conflict."""
+        return self._overview("POST", f"/api/experiments/{number}/{verb}", record=body)
+
     def submit(self, submission: Submission) -> Overview:
         """Return the new experiment, or an identical active one; its snapshot must have been uploaded."""
         return self.submit_once(submission)[0]
@@ -103,15 +123,15 @@ class Client:
 
     def label(self, number: int, edit: LabelEdit) -> Overview:
         """Change its name, note or tags; raises NotFound, Forbidden, and InvalidRequest for an invalid tag."""
-        return self._overview("POST", f"/api/experiments/{number}/label", again=True, record=edit)
+        return self.act(number, "label", edit)
 
     def stop(self, number: int) -> Overview:
         """Stop the experiment for good."""
-        return self._overview("POST", f"/api/experiments/{number}/stop", again=True)
+        return self.act(number, "stop")
 
     def pause(self, number: int) -> Overview:
         """Pause the experiment: commit a checkpoint and release the slots."""
-        return self._overview("POST", f"/api/experiments/{number}/pause", again=True)
+        return self.act(number, "pause")
 
     def resume(self, number: int, slots: int | None = None) -> Overview:
         """Queue a paused experiment again, optionally with another number of slots from here on.
@@ -119,15 +139,15 @@ class Client:
         The effect of that on the result is among the warnings then. Raises Conflict and ImpossibleAsk.
         """
         asked = checked(Resumption, slots=slots)
-        return self._overview("POST", f"/api/experiments/{number}/resume", again=True, record=asked)
+        return self.act(number, "resume", asked)
 
     def rerun(self, number: int, asked: Rerun | None = None) -> Overview:
         """Rerun its snapshot with its seeds and threads, and with the requested changes, as a new experiment."""
-        return self._overview("POST", f"/api/experiments/{number}/rerun", record=asked or Rerun())
+        return self.act(number, "rerun", asked or Rerun())
 
     def retrain(self, number: int, asked: Rerun | None = None) -> Overview:
         """Train the steps from its first checkpoint to the next again, as a new experiment to `diff` with it."""
-        return self._overview("POST", f"/api/experiments/{number}/verify", record=asked or Rerun())
+        return self.act(number, "verify", asked or Rerun())
 
     def diff(self, number: int, other: int) -> Diff:
         """Compare an experiment with another: the differences, the likeliest cause first, and the results."""
@@ -214,15 +234,15 @@ class Client:
 
     def promote(self, number: int, trial: int) -> Overview:
         """Promote a trial of a search next, whatever its rank; raises NotFound, and Conflict where it has ended."""
-        return self._overview("POST", f"/api/experiments/{number}/trials/{trial}/promote", again=True)
+        return self.act(number, f"trials/{trial}/promote")
 
     def prune(self, number: int, trial: int) -> Overview:
         """Prune a trial of a search for good; raises NotFound, and Conflict where it has ended."""
-        return self._overview("POST", f"/api/experiments/{number}/trials/{trial}/prune")
+        return self.act(number, f"trials/{trial}/prune")
 
     def extend(self, number: int, asked: Extension) -> Overview:
         """Set larger totals of trials, slot time or time; raises Conflict, and InvalidRequest for none."""
-        return self._overview("POST", f"/api/experiments/{number}/extend", again=True, record=asked)
+        return self.act(number, "extend", asked)
 
     def logs(
         self,
@@ -261,12 +281,12 @@ class Client:
     def verify(self, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
         """Verify every byte of a checkpoint, and return it with the result."""
         path = f"{_kept(number, trial, checkpoint)}/verify"
-        return self._read(CheckpointInfo, self._service.json("POST", path, again=True, timeout=READING_S))
+        return self._read(CheckpointInfo, self._service.json("POST", path, timeout=READING_S))
 
     def pin(self, number: int, trial: int, checkpoint: str, pinned: bool = True) -> CheckpointInfo:
         """Pin a checkpoint, so that no rule deletes it, or unpin it."""
         path = f"{_kept(number, trial, checkpoint)}/{'pin' if pinned else 'unpin'}"
-        return self._read(CheckpointInfo, self._service.json("POST", path, again=True))
+        return self._read(CheckpointInfo, self._service.json("POST", path))
 
     def delete(self, number: int, trial: int, checkpoint: str) -> None:
         """Delete a checkpoint for good; raises Conflict for one that is pinned or may still be needed."""
@@ -290,7 +310,7 @@ class Client:
     def collect(self, number: int | None = None, dry_run: bool = False) -> GarbageReport:
         """Delete checkpoints that no rule retains, of one experiment or all; a dry run only lists them."""
         asked = GarbageRequest(experiment=number, dry_run=dry_run)
-        answer = self._service.json("POST", "/api/gc", again=True, record=asked, timeout=READING_S)
+        answer = self._service.json("POST", "/api/gc", record=asked, timeout=READING_S)
         return self._read(GarbageReport, answer)
 
     def source(self, number: int) -> tuple[str, Snapshot]:
@@ -319,12 +339,12 @@ class Client:
 
         Raises Forbidden for users who are no admins, and InvalidRequest with the invalid number.
         """
-        body = self._service.json("PUT", f"{_account(kind, name)}/quota", again=True, json=dict(given))
+        body = self._service.json("PUT", f"{_account(kind, name)}/quota", json=dict(given))
         return self._read(sharing.Account, body)
 
     def clear_quota(self, kind: sharing.AccountKind, name: str) -> sharing.Account:
         """Reset all numbers of a quota to the hub's; raises Forbidden for users who are no admins."""
-        return self._read(sharing.Account, self._service.json("DELETE", f"{_account(kind, name)}/quota", again=True))
+        return self._read(sharing.Account, self._service.json("DELETE", f"{_account(kind, name)}/quota"))
 
     def usage(
         self,
@@ -350,19 +370,19 @@ class Client:
         Raises NotFound, Forbidden, InvalidRequest, Conflict.
         """
         asked = checked(sharing.Priority, priority=priority)
-        return self._overview("POST", f"/api/queue/{number}/priority", again=True, record=asked)
+        return self._overview("POST", f"/api/queue/{number}/priority", record=asked)
 
     def put_first(self, number: int) -> Overview:
         """Move an experiment to the head of the queue; raises NotFound, and Forbidden for users who are no admins."""
-        return self._overview("POST", f"/api/queue/{number}/first", again=True)
+        return self._overview("POST", f"/api/queue/{number}/first")
 
     def drain(self, name: str) -> NodeUse:
         """Drain a node: start nothing more on it; raises NotFound, and Forbidden for users who are no admins."""
-        return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{_part(name)}/drain", again=True))
+        return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{_part(name)}/drain"))
 
     def undrain(self, name: str) -> NodeUse:
         """Undrain a node: start gangs on it again; raises as `drain` does."""
-        return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{_part(name)}/undrain", again=True))
+        return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{_part(name)}/undrain"))
 
     def pools(self) -> list[sharing.Pool]:
         """Return the pools: their capacity, usage and number of queued requests."""
@@ -392,7 +412,7 @@ class Client:
         """Upload a page of an attempt's records with its own token; returns an instruction for its ranks."""
         body = delivery.model_dump_json(exclude=None if delivery.notes else {"notes"}).encode()
         path = f"/api/attempts/{key}/records"
-        return self._read(Instruction, self._service.json("POST", path, token=token, again=True, content=body))
+        return self._read(Instruction, self._service.json("POST", path, token=token, content=body))
 
     def watch(self, after: int = 0, experiment: int | None = None) -> Iterator[Message]:
         """Yield every message after number `after`, each once and in order, until the caller stops.

@@ -17,6 +17,7 @@ from kernel_backend.model import versions
 from kernel_backend.model.record import Record, problem_text
 from kernel_backend.model.stream import Message
 from kernel_backend.reconnect import SILENCE_S, Reconnection, Say
+from kernel_backend.routes import is_repeatable
 
 if TYPE_CHECKING:  # imported at the first call, to keep a kernel's start quick
     import socket
@@ -53,14 +54,13 @@ class Conversation:
         method: str,
         path: str,
         *,
-        again: bool = False,
         token: str | None = None,
         record: Record | None = None,
         **request: Any,
     ) -> httpx.Response:
         """Send a request whose body is `record`, or as given to httpx, and return the response.
 
-        `again` allows a POST to be repeated (the other methods may always be).
+        It is repeated where the table of routes allows that.
         """
         import httpx
 
@@ -77,7 +77,7 @@ class Conversation:
             except (ServiceUnreachable, httpx.ConnectError, httpx.ConnectTimeout) as error:
                 trying.wait(error)
             except httpx.TransportError as error:
-                if method == "POST" and not again:
+                if not is_repeatable(method, path):
                     raise ServiceUnreachable(f"the service did not answer {path}: {error!r}") from error
                 trying.wait(error)
             else:

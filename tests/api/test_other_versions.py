@@ -24,7 +24,9 @@ from kernel_backend.model.labels import LabelEdit
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import Delivery
 from kernel_backend.model.versions import DEFAULTS, VERSION, at_defaults
+from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import Extension
+from kernel_backend.routes import Operation
 from kernel_backend.spec.resume import Resumption
 from kernel_backend.text.provenance import provenance_line
 from tests.api.later import KEY, LATER, SEARCH, Later, told
@@ -81,6 +83,8 @@ VERBS: dict[str, Callable[[Client], Any]] = {
     "prune": lambda client: client.prune(SEARCH, 1),
     "extend": lambda client: client.extend(SEARCH, Extension(trials=30)),
     "label": lambda client: client.label(1, LabelEdit(name="digits")),
+    "act": lambda client: client.act(1, "label", LabelEdit(name="digits")),
+    "request": lambda client: client.request(Operation(Overview), "GET", "/api/experiments/1"),
     "watch": lambda client: list(islice(client.watch(experiment=1), 3)),
     "pause": lambda client: client.pause(1),
     "resume": lambda client: client.resume(1),

@@ -113,8 +113,12 @@ def test_the_walk_meets_every_route_of_the_table(hosted):
 
 
 def test_the_reference_names_every_route_and_setting():
-    path = Path(__file__).parents[2] / "docs" / "reference" / "server-extension.md"
-    section = path.read_text(encoding="utf-8")
+    pages = Path(__file__).parents[2] / "docs" / "reference"
+    section = (pages / "server-extension.md").read_text(encoding="utf-8")
+    assert "http.md#verbs-of-an-experiment" in section
+    section += "".join(
+        re.findall(r"^\| `POST .* \| yes \|$", (pages / "http.md").read_text(encoding="utf-8"), re.MULTILINE)
+    )
     paths = [path for path in (*READS, *ACTS, *CHANGES) if path != ONE]
     assert [path for path in paths if f"{path.rpartition('/')[2]}`" not in section] == []
     assert [name for name in DaylightExtension.class_own_traits(config=True) if f".{name}`" not in section] == []
@@ -201,8 +205,8 @@ def test_who_may_only_look_can_look_and_not_act(served, client, tmp_path):
         assert hosted.post("/bundle/1", json={"captured": []}).status_code == 200
         with hosted.stream("?after=0") as socket:
             assert '"seq":1' in str(socket.recv(timeout=20))
-        for verb in ("pause", "resume", "stop", "extend", "label", "trials/1/promote", "trials/1/prune"):
-            assert hosted.post(f"/api/experiments/1/{verb}").status_code == 403
+        for path in (*ACTS, *CHANGES):
+            assert hosted.post(path.format(1, 1)).status_code == 403
         assert client.experiment(1).experiment.state == "active"
     finally:
         hosted.stop()

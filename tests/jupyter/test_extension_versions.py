@@ -14,6 +14,7 @@ from kernel_backend.client import Client
 from kernel_backend.model.views.overview import Overview
 from tests.api.later import LATER, SEARCH, Later, told
 from tests.api.served import Served
+from tests.api.test_other_versions import BODIES
 from tests.jupyter.hosted import Hosted
 
 
@@ -32,10 +33,9 @@ def test_every_route_of_the_server_passes_on_what_a_later_service_answers(later:
     assert hosted.get(FILE.format(1, 1, "net")).content == b"\x89PNG"
     for path in sorted(ACTS, key=lambda path: path.endswith("stop")):
         hosted.post(path.format(SEARCH if path in searched else 1, 1)).raise_for_status()
-    bodies = {"extend": {"trials": 30}, "label": {"name": "digits"}}
-    for path in CHANGES:
-        body = bodies[path.rpartition("/")[2]]
-        assert hosted.post(path.format(SEARCH), json=body).raise_for_status().json().items() >= LATER.items(), path
+    for path, kind in CHANGES.items():
+        answer = hosted.post(path.format(SEARCH), json=BODIES[kind]).raise_for_status()
+        assert answer.json().items() >= LATER.items(), path
     with hosted.stream("?after=0") as stream:
         assert '"a_later_field"' in str(stream.recv())
 

@@ -160,7 +160,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Change an experiment's name, note or tags, at any time. */
+        /** Change its name, note or tags, at any time. */
         post: {
             parameters: {
                 query?: never;
@@ -262,7 +262,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Pause an experiment: it commits a checkpoint and releases its slots. */
+        /** Pause it: it commits a checkpoint and releases its slots. */
         post: {
             parameters: {
                 query?: never;
@@ -931,7 +931,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Extend a search by trials, slot time or time. A completed search is reopened. */
+        /** Set the totals of a search; a completed one is reopened. */
         post: {
             parameters: {
                 query?: never;
@@ -1036,7 +1036,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Prune a trial. */
+        /** Prune a trial for good. */
         post: {
             parameters: {
                 query?: never;

@@ -1,0 +1,40 @@
+"""Make the handlers of endpoints whose operations name a verb of the service."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from operator import attrgetter
+
+from kernel_backend.api.base import ApiHandler
+from kernel_backend.model.record import Record
+from kernel_backend.routes import Endpoint, Operation
+
+NUMBERS = ("number", "trial")  # parts of paths that are whole numbers
+
+
+def verb_handler(endpoint: Endpoint) -> type[ApiHandler] | None:
+    """Return a handler that calls the service's verbs; None where an operation names none."""
+    if not all(each.verb for each in endpoint.operations.values()):
+        return None
+    methods = {name.lower(): _calling(endpoint, each) for name, each in endpoint.operations.items()}
+    return type("VerbHandler", (ApiHandler,), methods)
+
+
+def _calling(endpoint: Endpoint, operation: Operation) -> Callable[..., Awaitable[None]]:
+    """Return a method that calls the verb with the user, the parts of the path, and the body.
+
+    The reply is the verb's answer, or the experiment's overview where there is none.
+    """
+    verb = attrgetter(operation.verb)
+
+    async def call(self: ApiHandler, *parts: str) -> None:
+        named = dict(zip(endpoint.parts, parts, strict=True))
+        given: list[object] = [int(part) if name in NUMBERS else part for name, part in named.items()]
+        if isinstance(operation.body, type):
+            given.append(operation.body() if operation.optional and not self.body else self.parse(operation.body))
+        answer: Record | None = await verb(self.service)(self.user, *given)
+        self.set_status(operation.status)
+        self.reply(answer or await self.service.overview(self.user, int(named["number"])))
+
+    call.__doc__ = operation.does
+    return call
