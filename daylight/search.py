@@ -10,12 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kernel_backend.model.search.methods import MethodOption, SearchMethod
-from kernel_backend.model.search.records import Settings
+from kernel_backend.model.search.records import Complete, Continue, Create, Pause, Prune, Resume, Settings
 from kernel_backend.model.search.space import Choices, Parameter, Range, Space
 
 if TYPE_CHECKING:
     from kernel_backend.search.asha import sampled
     from kernel_backend.search.base import Plan, Searcher
+    from kernel_backend.search.base_searcher import BaseSearcher, Progress
     from kernel_backend.search.encoding import Encoder
     from kernel_backend.search.make import make
     from kernel_backend.search.observations import Observations
@@ -25,15 +26,23 @@ if TYPE_CHECKING:
     from kernel_backend.search.simulation.trace import Trace
 
 __all__ = [
+    "BaseSearcher",
     "Choices",
+    "Complete",
+    "Continue",
+    "Create",
     "Encoder",
     "MethodOption",
     "Observations",
     "Parameter",
+    "Pause",
     "Plan",
     "Problem",
+    "Progress",
+    "Prune",
     "RandomSampler",
     "Range",
+    "Resume",
     "Sampler",
     "SearchMethod",
     "Searcher",

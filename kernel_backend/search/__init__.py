@@ -8,6 +8,7 @@ from kernel_backend.model.search.records import Settings
 from kernel_backend.model.search.space import Space
 from kernel_backend.search.asha import sampled
 from kernel_backend.search.base import Plan, Searcher
+from kernel_backend.search.base_searcher import BaseSearcher, Progress
 from kernel_backend.search.encoding import Encoder
 from kernel_backend.search.make import make
 from kernel_backend.search.observations import Observations
@@ -17,11 +18,13 @@ from kernel_backend.search.simulation.simulate import simulate
 from kernel_backend.search.simulation.trace import Trace
 
 __all__ = [
+    "BaseSearcher",
     "Encoder",
     "MethodOption",
     "Observations",
     "Plan",
     "Problem",
+    "Progress",
     "RandomSampler",
     "Sampler",
     "SearchMethod",

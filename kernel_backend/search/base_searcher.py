@@ -21,9 +21,22 @@ from kernel_backend.search.observations import Observations
 
 @dataclass(kw_only=True)
 class Progress:
-    """Progress of a trial in units: its target, and how far it has trained.
+    """Progress of a trial in units; one that is paused below its target was interrupted.
 
-    One paused below its target was interrupted.
+    Parameters
+    ----------
+    until : int
+        Target: the unit at whose end the search decides.
+    reached : int, default 0
+        Unit up to which it has trained.
+    end : Complete or Prune, optional
+        Decision that ended it.
+
+    Examples
+    --------
+    >>> from daylight.search import Progress
+    >>> Progress(until=9).reached
+    0
     """
 
     until: int
@@ -35,16 +48,70 @@ P = TypeVar("P", bound=Progress)
 
 
 class BaseSearcher(ABC, Generic[P]):
-    """Base of searchers: all but the decisions."""
+    """Base of searchers that judge trials on the way: it keeps their progress, and leaves the decisions to a subclass.
+
+    A subclass defines `_wanted` (how many gangs it could use), `_choose` (the next decision, without changing
+    anything), `_begun` (the progress of a new trial), `_record` (the first value at a unit), `_judge` (what becomes of
+    a trial at its target), `_target` (the next target), `_forget` and `_fail` (an invalid or failed trial). Helpers
+    are `_left` (how many new trials there may be) and `_waiting` (paused trials to resume first).
+
+    Parameters
+    ----------
+    units : int
+        Units (epochs or steps) of a whole training.
+    seen : Observations
+        Observations, which the base keeps up to date.
+    trials : int or None
+        Number of trials in all; None for as many as the budget allows.
+
+    Examples
+    --------
+    Prune each trial that is worse than the median at half of its training:
+
+    >>> from statistics import median
+    >>> from daylight.search import BaseSearcher, Choices, Continue, Create, Encoder, Observations, Parameter
+    >>> from daylight.search import Progress, Prune, RandomSampler, Resume, Space
+    >>> class Halfway(BaseSearcher[Progress]):
+    ...     def __init__(self, units, space, trials):
+    ...         super().__init__(units, Observations(Encoder(space), "min", []), trials)
+    ...         self._half, self._values, self._sampler = units // 2, {}, RandomSampler(seed=0)
+    ...     def _wanted(self):
+    ...         return len(self._waiting()) + self._left()
+    ...     def _choose(self):
+    ...         for trial in self._waiting():
+    ...             return Resume(trial=trial, until=self._target(self._trials[trial]))
+    ...         number = len(self._trials) + 1
+    ...         if self._left():
+    ...             return Create(trial=number, params=self._sampler.ask(number, self._seen), until=self._half)
+    ...     def _begun(self, decision):
+    ...         return Progress(until=decision.until)
+    ...     def _record(self, trial, known, unit, value):
+    ...         if unit >= self._half:
+    ...             self._values.setdefault(trial, self._seen.lower(value))
+    ...     def _judge(self, trial, known):
+    ...         good = self._values[trial] <= median(self._values.values())
+    ...         return Continue(until=self._units) if good else Prune()
+    ...     def _target(self, known):
+    ...         return self._half if known.reached < self._half else self._units
+    ...     def _forget(self, trial, known):
+    ...         self._values.pop(trial, None)
+    ...     def _fail(self, trial, known):
+    ...         self._values[trial] = float("inf")
+    >>> space = Space(parameters=(Parameter(name="act", domain=Choices(values=("relu", "gelu"))),))
+    >>> searcher = Halfway(units=8, space=space, trials=2)
+    >>> [searcher.on_vacancy().until for _ in range(2)]
+    [4, 4]
+    >>> searcher.on_report(1, 4, 0.2).type, searcher.on_report(2, 4, 0.7).type
+    ('continue', 'prune')
+    >>> searcher.on_report(1, 8, 0.1).type, searcher.over()
+    ('complete', True)
+    """
 
     # Trials in a row, with no report between them, after which no new one is made: it would come to nothing, too.
     hopeless: ClassVar[Mapping[Reason, int]] = {"failed": 20, "invalid": 100}
 
     def __init__(self, units: int, seen: Observations, trials: int | None) -> None:
-        """Create a searcher.
-
-        A whole training has `units`; there are `trials` in all, or as many as the budget allows.
-        """
+        """Create a searcher without trials."""
         self._units, self._seen, self._most = units, seen, trials
         self._trials: dict[int, P] = {}
         self._resting = set[int]()  # trials that train are among the observations
@@ -57,14 +124,26 @@ class BaseSearcher(ABC, Generic[P]):
     # Vacancies
 
     def wants(self) -> int:
-        """Return how many gangs it could use; 0 where it is closed."""
+        """Return how many more gangs the search could use now.
+
+        Returns
+        -------
+        int
+            Number of gangs; 0 where it is closed.
+        """
         return 0 if self._closed else self._wanted()
 
     @abstractmethod
     def _wanted(self) -> int: ...
 
     def on_vacancy(self) -> Create | Resume | None:
-        """Decide which trial gets a free slot; None where the search is closed."""
+        """Decide which trial gets a gang that was granted.
+
+        Returns
+        -------
+        Create, Resume or None
+            A new trial, or a paused one; None where the search is closed or has nothing to train.
+        """
         decision = None if self._closed else self._choose()
         if decision is not None:
             self.granted(decision)
@@ -91,7 +170,13 @@ class BaseSearcher(ABC, Generic[P]):
         return len(self._trials) - self._invalid
 
     def granted(self, decision: Create | Resume) -> None:
-        """Apply a decision of `on_vacancy`."""
+        """Apply a decision of `on_vacancy`.
+
+        Parameters
+        ----------
+        decision : Create or Resume
+            The decision.
+        """
         trial = decision.trial
         if isinstance(decision, Create):
             self._trials[trial] = self._begun(decision)
@@ -110,7 +195,22 @@ class BaseSearcher(ABC, Generic[P]):
     # Reports of trials
 
     def on_report(self, trial: int, unit: int, value: float) -> Verdict:
-        """Process a new report; return the decision at its target, or the earlier one."""
+        """Process a report of a trial.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+        unit : int
+            Unit (epoch or step) at whose end it reports.
+        value : float
+            The metric as reported; it may be NaN or infinite.
+
+        Returns
+        -------
+        Continue, Pause, Prune or Complete
+            The decision at the trial's target; before that, to continue.
+        """
         known = self._trials.get(trial)
         if known is None:  # of another search
             self._seen.report(trial, unit, value)
@@ -166,7 +266,15 @@ class BaseSearcher(ABC, Generic[P]):
         known.end = end
 
     def on_exit(self, trial: int, reason: Reason) -> None:
-        """Record a failed trial as the worst result at its target unit; drop an invalid trial."""
+        """Record a failed trial as the worst result at its target unit; drop an invalid trial.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+        reason : {"failed", "invalid", "stopped", "pruned"}
+            How it ended.
+        """
         known = self._trials.get(trial)
         if known is None or known.end:
             return
@@ -189,20 +297,50 @@ class BaseSearcher(ABC, Generic[P]):
         """Record the failure of a trial."""
 
     def told(self, trial: int, params: dict[str, Value]) -> None:
-        """Record the hyperparameters that a trial really has."""
+        """Record the hyperparameters that a trial really has.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+        params : dict of str to Any
+            Hyperparameters by name.
+        """
         self._seen.begin(trial, params)
 
     # By hand
 
     def promote(self, trial: int) -> None:
-        """Promote a trial: a paused one gets the next free slot, one that trains continues beyond its target."""
+        """Promote a trial: a paused one gets the next gang, one that trains continues beyond its target.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+
+        Raises
+        ------
+        Conflict
+            The trial has ended, or is none of this search.
+        """
         known = self._trials.get(trial)
         if known is None or known.end:
             raise Conflict(f"trial {trial} {'has ended' if known else 'is none of this search'}: it cannot go on")
         self._chosen.setdefault(trial)
 
     def extend(self, trials: int | None) -> None:
-        """Set the total number of trials, and try again after hopeless failures."""
+        """Set the total number of trials, and try again after hopeless failures.
+
+        Parameters
+        ----------
+        trials : int or None
+            Number of trials in all; None for no limit.
+
+        Raises
+        ------
+        Conflict
+            There are more trials already.
+        """
         if trials is not None and trials < self._counted():
             raise Conflict(f"{trials} trials asked for, and there are {self._counted()} already")
         self._most, self._closed = trials, False
@@ -216,5 +354,11 @@ class BaseSearcher(ABC, Generic[P]):
             self._chosen.setdefault(trial)
 
     def over(self) -> bool:
-        """Return whether nothing trains and nothing will."""
+        """Return whether the search is at its end.
+
+        Returns
+        -------
+        bool
+            True if nothing trains and nothing will.
+        """
         return not self._seen.training and self.wants() == 0

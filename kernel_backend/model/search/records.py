@@ -126,7 +126,27 @@ class Settings(Search):
 
 
 class Create(Record):
-    """Create a trial with these hyperparameters that trains up to the end of unit `until`."""
+    """Create a trial that trains up to the end of unit `until`.
+
+    Parameters
+    ----------
+    type : str, optional
+        Always ``"create"``.
+    trial : int
+        Number of the trial, from 1.
+    params : dict of str to Any
+        Hyperparameters by name.
+    until : int
+        Unit (epoch or step) at whose end it pauses or ends.
+    parent : int, optional
+        Trial from whose newest checkpoint it starts.
+
+    Examples
+    --------
+    >>> from daylight.search import Create
+    >>> Create(trial=1, params={"lr": 0.1}, until=9).until
+    9
+    """
 
     type: Literal["create"] = "create"
     trial: int
@@ -136,7 +156,23 @@ class Create(Record):
 
 
 class Resume(Record):
-    """Resume a paused trial, up to the end of unit `until`."""
+    """Resume a paused trial, up to the end of unit `until`.
+
+    Parameters
+    ----------
+    type : str, optional
+        Always ``"resume"``.
+    trial : int
+        Number of the trial.
+    until : int
+        Unit (epoch or step) at whose end it pauses or ends.
+
+    Examples
+    --------
+    >>> from daylight.search import Resume
+    >>> Resume(trial=1, until=27).trial
+    1
+    """
 
     type: Literal["resume"] = "resume"
     trial: int
@@ -144,26 +180,76 @@ class Resume(Record):
 
 
 class Continue(Record):
-    """Continue a trial on its slots, up to the end of unit `until`."""
+    """Continue a trial on its slots, up to the end of unit `until`.
+
+    Parameters
+    ----------
+    type : str, optional
+        Always ``"continue"``.
+    until : int
+        Unit (epoch or step) at whose end it pauses or ends.
+
+    Examples
+    --------
+    >>> from daylight.search import Continue
+    >>> Continue(until=27).until
+    27
+    """
 
     type: Literal["continue"] = "continue"
     until: int
 
 
 class Pause(Record):
-    """Pause a trial: it releases its slots and may be resumed."""
+    """Pause a trial: it releases its slots and may be resumed.
+
+    Parameters
+    ----------
+    type : str, optional
+        Always ``"pause"``.
+
+    Examples
+    --------
+    >>> from daylight.search import Pause
+    >>> Pause().type
+    'pause'
+    """
 
     type: Literal["pause"] = "pause"
 
 
 class Prune(Record):
-    """Prune a trial for good."""
+    """Prune a trial for good.
+
+    Parameters
+    ----------
+    type : str, optional
+        Always ``"prune"``.
+
+    Examples
+    --------
+    >>> from daylight.search import Prune
+    >>> Prune().type
+    'prune'
+    """
 
     type: Literal["prune"] = "prune"
 
 
 class Complete(Record):
-    """Complete a trial: it has reached the end of its training."""
+    """Complete a trial: it has reached the end of its training.
+
+    Parameters
+    ----------
+    type : str, optional
+        Always ``"complete"``.
+
+    Examples
+    --------
+    >>> from daylight.search import Complete
+    >>> Complete().type
+    'complete'
+    """
 
     type: Literal["complete"] = "complete"
 

@@ -3061,7 +3061,7 @@ export interface components {
         };
         /**
          * Create
-         * @description Create a trial with these hyperparameters that trains up to the end of unit `until`.
+         * @description Create a trial that trains up to the end of unit `until`.
          */
         Create: {
             /**
