@@ -63,7 +63,7 @@ PARTS: dict[str, set[str]] = {
     | TOOLS
     | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery", "reconnect", "peers"}
     | {"commands"},
-    "daylight": MODEL | {"jupyter_ext", "client", "snapshots", "artifacts", "checkpoints"},
+    "daylight": MODEL | {"jupyter_ext", "client", "snapshots", "artifacts", "checkpoints", "scheduler"},
     "cli": MODEL | {"text", "client", "commands", "home", "discovery", "environments", "app", "reconnect", "backup"},
 }
 # Reached for only when a certain function is called, so that importing the part stays light.

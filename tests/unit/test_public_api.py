@@ -17,7 +17,7 @@ from numpydoc.validate import validate
 import daylight
 
 ROOT = Path(__file__).parents[2]
-MODULES = ("daylight", "daylight.checkpoints", "daylight.search")
+MODULES = ("daylight", "daylight.checkpoints", "daylight.scheduler", "daylight.search")
 # Of numpydoc: no docstring, no summary or period, no imperative verb, parameters that are not those of the signature
 # or lack a type or a text, no returns, no yields.
 RULES = {"GL08", "SS01", "SS03", "SS05", "PR01", "PR02", "PR03", "PR04", "PR07", "RT01", "RT03", "YD01"}

@@ -40,7 +40,29 @@ def parse_slot_hours(text: str) -> SlotHours:
 
 
 class Quota(Record):
-    """Quota of one user or one group; None is no limit."""
+    """Quota of one user or one group; None is no limit.
+
+    Parameters
+    ----------
+    weight : float, default 1
+        Share relative to others: of two that both want more, one of weight 2 gets twice as much.
+    guarantee : int, default 0
+        Slots that they get on demand; others borrow them while they are idle.
+    limit : int, optional
+        Most slots that they may hold.
+    slot_hours : SlotHours or str, optional
+        Hours of one slot within a window of time, such as ``"500/7d"``.
+    max_slots_per_trial : int, optional
+        Most slots that one trial may hold.
+    priority : int, default 0
+        Highest priority that they may request.
+
+    Examples
+    --------
+    >>> from daylight.scheduler import Quota
+    >>> Quota(limit=8, slot_hours="500/7d").slot_hours.hours
+    500.0
+    """
 
     weight: float = Field(1.0, gt=0)  # of two that both want more, one of weight 2 gets twice as much
     guarantee: int = Field(0, ge=0)  # slots that are theirs on demand; borrowed by others while they want none
@@ -51,7 +73,7 @@ class Quota(Record):
 
     @property
     def most(self) -> int | None:
-        """Return the most slots that one trial may hold."""
+        """Return the most slots that one trial may hold; None for no limit."""
         return min((most for most in (self.limit, self.max_slots_per_trial) if most is not None), default=None)
 
     @field_validator("slot_hours", mode="before")

@@ -27,7 +27,39 @@ _YES_NO = {"yes": True, "no": False, "": False}
 
 @dataclass(frozen=True)
 class Workload:
-    """Simulated training: its arrival time, and its duration in seconds on its slots."""
+    """Simulated training, with its arrival and its duration.
+
+    Parameters
+    ----------
+    number : int
+        Number of the job; each has its own.
+    arrival : float
+        Time of submission, in seconds.
+    duration : float
+        Time that it trains on its slots, in seconds.
+    slots : int
+        Slots that it needs, all at once.
+    owner : str, default "ada"
+        User who submits it.
+    group : str, default ""
+        Group whose quota counts as well.
+    priority : int, default 0
+        Priority that it requests.
+    one_node : bool, default False
+        Whether all slots must be on one node.
+    max_time : float, optional
+        Time limit that it declares, in seconds; short jobs fill gaps.
+    preemptible : bool, default True
+        Whether it may be preempted.
+    pool : str, optional
+        Pool of nodes where it queues.
+
+    Examples
+    --------
+    >>> from daylight.scheduler import Workload
+    >>> Workload(1, arrival=0.0, duration=3600.0, slots=8, owner="ada", group="vision").owner
+    'ada'
+    """
 
     number: int
     arrival: float
@@ -47,7 +79,18 @@ class Workload:
         return RequestKey(self.number, 1)
 
     def ask(self, queued_at: float) -> SlotRequest:
-        """Return its slot request."""
+        """Return its slot request.
+
+        Parameters
+        ----------
+        queued_at : float
+            Time since which it is queued, in seconds.
+
+        Returns
+        -------
+        SlotRequest
+            The request.
+        """
         return SlotRequest(
             self.number,
             1,
@@ -64,7 +107,32 @@ class Workload:
 
 
 def read_trace(path: Path) -> list[Workload]:
-    """Return the jobs of a file; raises InvalidRequest with the line and what is wrong with it."""
+    r"""Return the jobs of a CSV file.
+
+    Parameters
+    ----------
+    path : Path
+        File with a header. Columns are those of `Workload` without `number` and `pool`; only `arrival`, `duration` and
+        `slots` are needed.
+
+    Returns
+    -------
+    list of Workload
+        The jobs, numbered from 1.
+
+    Raises
+    ------
+    InvalidRequest
+        A column or a value is wrong; the message names the line.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from daylight.scheduler import read_trace
+    >>> written = Path("trace.csv").write_text("arrival,duration,slots,owner\n0,3600,8,ada\n")
+    >>> read_trace(Path("trace.csv"))[0].slots
+    8
+    """
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
         unknown = set(rows.fieldnames or ()) - set(COLUMNS)
@@ -75,7 +143,24 @@ def read_trace(path: Path) -> list[Workload]:
 
 
 def write_trace(path: Path, jobs: Iterable[Workload]) -> None:
-    """Write a file that `read_trace` reads as the same jobs, except for their numbers."""
+    """Write a file that `read_trace` reads as the same jobs, except for their numbers.
+
+    Parameters
+    ----------
+    path : Path
+        File to write.
+    jobs : iterable of Workload
+        Jobs to write.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from daylight.scheduler import Workload, read_trace, write_trace
+    >>> jobs = [Workload(1, arrival=0.0, duration=3600.0, slots=8)]
+    >>> write_trace(Path("trace.csv"), jobs)
+    >>> read_trace(Path("trace.csv")) == jobs
+    True
+    """
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.DictWriter(file, COLUMNS)
         rows.writeheader()
@@ -117,10 +202,42 @@ def synthetic(
     timed: float = 0.3,
     preemptible: float = 1.0,
 ) -> list[Workload]:
-    """Return jobs of users who submit at rates per second (`users`) for `span` seconds, sometimes twenty at once.
+    """Return random jobs of users who submit at given rates, sometimes twenty at once.
 
-    Durations are lognormal with this `median` in seconds. `sizes` are slots and their frequencies. `bursts` is the
-    share of submissions that are twenty jobs, `timed` that of jobs with a `max_time`.
+    Parameters
+    ----------
+    seed : int
+        Seed of all draws.
+    users : mapping of str to float
+        Submissions per second of each user.
+    span : float
+        Time in which users submit, in seconds.
+    groups : mapping of str to str, optional
+        Group of each user.
+    sizes : sequence of tuple of (int, float)
+        Numbers of slots, and how frequent each is.
+    median : float, default 1800
+        Median of the durations, in seconds; they are lognormal, and at most ten times as long.
+    spread : float, default 1
+        Standard deviation of the durations' logarithm.
+    bursts : float, default 0.1
+        Share of submissions that are twenty jobs.
+    timed : float, default 0.3
+        Share of jobs that declare a `max_time`.
+    preemptible : float, default 1
+        Share of jobs that may be preempted.
+
+    Returns
+    -------
+    list of Workload
+        The jobs in the order of their arrival, numbered from 1.
+
+    Examples
+    --------
+    >>> from daylight.scheduler import synthetic
+    >>> jobs = synthetic(0, {"ada": 4 / 3600, "bob": 1 / 3600}, span=86400.0)
+    >>> sorted({job.owner for job in jobs})
+    ['ada', 'bob']
     """
     draw = random.Random(seed)
     slots, weights = zip(*sizes, strict=True)
