@@ -109,6 +109,29 @@ def artifact_folder(root: Path, experiment: int, trial: int) -> Path:
     return root / "artifacts" / str(experiment) / str(trial)
 
 
+def folders_of(root: Path, experiment: int) -> list[tuple[str, Path]]:
+    """Return the folders of an experiment, each with what it is for (`attempts`); those of checkpoints left out."""
+    return [
+        (kind, root / kind / name)
+        for kind in _NUMBERED
+        if kind != "checkpoints"  # a store of their own
+        for name in _names(root / kind)
+        if (found := _NUMBER.fullmatch(name)) and int(found[1]) == experiment
+    ]
+
+
+def tree_size(folder: Path) -> int:
+    """Return the bytes of all files below a folder; links are not followed, what goes meanwhile does not count."""
+    size = 0
+    if folder.is_symlink():
+        return size
+    for where, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                size += os.lstat(os.path.join(where, name)).st_size
+    return size
+
+
 def names_of_attempts(root: Path) -> list[str]:
     """Return the names in the attempts' folder."""
     return _names(root / "attempts")

@@ -11,6 +11,7 @@ from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import GarbageReport, GarbageRequest
 from kernel_backend.model.cluster.accounts import Account, AuditEntry, Pool, Priority, Self, UseOverTime, Waiting
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
+from kernel_backend.model.disk import DiskUsage
 from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
@@ -90,7 +91,7 @@ def is_repeatable(method: str, path: str) -> bool:
 
 INT, TEXT = "integer", "string"
 JSON, BYTES = "application/json", "application/octet-stream"
-PNG, ZIP = "image/png", "application/zip"
+PNG, ZIP, CSV = "image/png", "application/zip", "text/csv"
 LISTED = {"state": TEXT, "search": TEXT, "tag": TEXT, "limit": INT, "owner": TEXT, "group": TEXT}
 REPORTED = {"trial": INT, "kind": TEXT, "after": INT, "limit": INT}
 LOGGED = {"trial": INT, "attempt": INT, "rank": INT, "offset": INT, "tail": INT}
@@ -118,12 +119,18 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(f"{ONE}/label", verb("label", "Change its name, note or tags, at any time.", body=LabelEdit, page=True)),
     Endpoint(f"{ONE}/stop", verb("stop", "Stop an experiment for good.", page=True)),
     Endpoint(f"{ONE}/pause", verb("pause", "Pause it: it commits a checkpoint and releases its slots.", page=True)),
+    Endpoint(f"{ONE}/usage", {"GET": Operation(DiskUsage, page=True)}),
+    Endpoint(
+        f"{ONE}/delete", verb("deletion.delete", "Delete one that has ended; its disk is freed after a day.", page=True)
+    ),
+    Endpoint(f"{ONE}/undelete", verb("deletion.undelete", "Bring a deleted one back, within a day.", page=True)),
     Endpoint(f"{ONE}/resume", {"POST": Operation(Overview, body=Resumption, optional=True, page=True, again=True)}),
     Endpoint(f"{ONE}/rerun", {"POST": Operation(Overview, body=Rerun, optional=True, status=201)}),
     Endpoint(f"{ONE}/verify", {"POST": Operation(Overview, body=Rerun, optional=True, status=201)}),
     Endpoint(f"{ONE}/diff", {"GET": Operation(Diff, query={"other": INT})}),
     Endpoint("/api/history", {"GET": Operation({"history": HistoryEntry}, query=PAST)}),
     Endpoint(f"{ONE}/reports", {"GET": Operation({"reports": StoredReport}, query=REPORTED, page=True)}),
+    Endpoint(f"{ONE}/export.csv", {"GET": Operation(CSV, query={"trial": INT}, page=True)}),
     Endpoint(f"{ONE}/facts", {"GET": Operation({"facts": StoredFact}, query={"trial": INT})}),
     Endpoint(f"{ONE}/curves", {"GET": Operation(Curves, query=DRAWN, page=True)}),
     Endpoint("/api/search/methods", {"GET": Operation(SearchMethods)}),

@@ -133,6 +133,10 @@ class Job:
             # Continue with the same file, should another attempt begin meanwhile.
             offset, attempt, rank = chunk.offset, chunk.attempt, chunk.rank
 
+    def export(self, trial: int | None = None) -> str:
+        """Return its reports as CSV; of a search its trials, or the reports of `trial`."""
+        return self._client.export(self.number, trial)
+
     def checkpoints(self) -> list[CheckpointInfo]:
         """Return the committed checkpoints.
 
@@ -457,6 +461,16 @@ class Job:
             A tag is invalid.
         """
         self._client.label(self.number, LabelEdit(add_tags=add, remove_tags=tuple(remove)))
+        return self
+
+    def delete(self) -> Job:
+        """Delete it; `undelete` brings it back for a day. Raises Conflict unless it has ended."""
+        self._client.delete_experiment(self.number)
+        return self
+
+    def undelete(self) -> Job:
+        """Bring it back; raises Conflict where its day is over."""
+        self._client.undelete(self.number)
         return self
 
     def stop(self) -> Job:

@@ -21,6 +21,8 @@ def answer(client: Client, number: int, method: str, path: str, query: Mapping[s
     try:
         if (method, path) == ("GET", f"/experiments/{number}/artifact"):
             return 200, _artifact(client, number, _number("trial", query.get("trial", "")), str(query.get("name", "")))
+        if (method, path) == ("GET", f"/experiments/{number}/export.csv"):
+            return 200, {"csv": client.export(number, _number("trial", query["trial"]) if "trial" in query else None)}
         operation = _allowed(method, f"/api{path}", number)
         if operation is None:
             raise NotFound(f"this view asks about experiment {number} only, not {method} {path[:100]}")

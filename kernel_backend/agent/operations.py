@@ -88,6 +88,14 @@ class AgentOperations:
         """Return the last of the consecutive attempts that have a folder."""
         return self._area.last_attempt(experiment, trial, since)
 
+    def usage(self, body: Iterator[bytes], experiment: int) -> dict[str, int]:
+        """The sizes of an experiment's folders."""
+        return self._area.usage(experiment)
+
+    def remove(self, body: Iterator[bytes], experiment: int) -> None:
+        """Delete these folders."""
+        self._area.remove(experiment)
+
     def artifact(self, body: Iterator[bytes], experiment: int, trial: int, name: str) -> Contents:
         """Return the bytes of an artifact."""
         return self._area.artifact(experiment, trial, name)

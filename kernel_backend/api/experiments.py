@@ -57,6 +57,14 @@ class ExperimentHandler(ApiHandler):
         self.reply(await self.service.overview(self.user, int(number)))
 
 
+class UsageHandler(ApiHandler):
+    """Disk space of an experiment."""
+
+    async def get(self, number: str) -> None:
+        """Return what an experiment holds on disk, and what of it would stay if it were deleted."""
+        self.reply(await self.service.deletion.usage(self.user, int(number)))
+
+
 class ResumeHandler(ApiHandler):
     """Resume of an experiment."""
 
@@ -119,6 +127,17 @@ class ReportsHandler(ApiHandler):
         kind = _kind(self.get_query_argument("kind", None))
         found = await self.service.reports(self.user, int(number), trial, kind, after, limit)
         self.reply({"reports": found})
+
+
+class ExportHandler(ApiHandler):
+    """Its reports or trials for other programs."""
+
+    async def get(self, number: str) -> None:
+        """Read the reports of a trial as CSV, or the trials of a search where none is named."""
+        trial = self.maybe_integer("trial", least=1)
+        text = await self.service.export(self.user, int(number), trial)
+        self.set_header("Content-Type", "text/csv; charset=utf-8")
+        self.finish(text.encode())
 
 
 class FactsHandler(ApiHandler):
@@ -220,12 +239,14 @@ def _kind(text: str | None) -> Kind | None:
 HANDLERS: dict[str, type[RequestHandler]] = {
     "/api/experiments": ExperimentsHandler,
     "/api/experiments/{number}": ExperimentHandler,
+    "/api/experiments/{number}/usage": UsageHandler,
     "/api/experiments/{number}/resume": ResumeHandler,
     "/api/experiments/{number}/rerun": RerunHandler,
     "/api/experiments/{number}/verify": VerifyHandler,
     "/api/experiments/{number}/diff": DiffHandler,
     "/api/history": HistoryHandler,
     "/api/experiments/{number}/reports": ReportsHandler,
+    "/api/experiments/{number}/export.csv": ExportHandler,
     "/api/experiments/{number}/facts": FactsHandler,
     "/api/experiments/{number}/curves": CurvesHandler,
     "/api/experiments/{number}/logs": LogsHandler,

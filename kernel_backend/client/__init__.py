@@ -15,6 +15,7 @@ from kernel_backend.model.artifacts import Artifact, check_name
 from kernel_backend.model.checkpoints import GarbageReport, GarbageRequest
 from kernel_backend.model.cluster import accounts as sharing
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
+from kernel_backend.model.disk import DiskUsage
 from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
@@ -125,6 +126,19 @@ class Client:
         """Change its name, note or tags; raises NotFound, Forbidden, and InvalidRequest for an invalid tag."""
         return self.act(number, "label", edit)
 
+    def usage_of(self, number: int) -> DiskUsage:
+        """Return what an experiment holds on disk, and what of it would stay if it were deleted; raises NotFound."""
+        body = self._service.json("GET", f"/api/experiments/{number}/usage", timeout=READING_S)
+        return self._read(DiskUsage, body)
+
+    def delete_experiment(self, number: int) -> Overview:
+        """Delete an experiment; `undelete` brings it back for a day. Raises Conflict unless it has ended."""
+        return self.act(number, "delete")
+
+    def undelete(self, number: int) -> Overview:
+        """Bring a deleted experiment back; raises Conflict where its day is over."""
+        return self.act(number, "undelete")
+
     def stop(self, number: int) -> Overview:
         """Stop the experiment for good."""
         return self.act(number, "stop")
@@ -179,6 +193,11 @@ class Client:
                 break
             after = found[-1].seq
         return found
+
+    def export(self, number: int, trial: int | None = None) -> str:
+        """Return a trial's reports as CSV, or the trials of a search where none is named; raises NotFound."""
+        path = f"/api/experiments/{number}/export.csv"
+        return self._service.call("GET", path, params=_given(trial=trial), timeout=READING_S).text
 
     def facts(self, number: int, trial: int = 1) -> list[StoredFact]:
         """Return the facts that a trial's attempts recorded about its result, in order; raises NotFound."""

@@ -18,7 +18,7 @@ from kernel_backend.spec.resume import parse_slots
 from kernel_backend.text import OWNED_HEAD, TABLE_HEAD, already_text, head_text, new_notes, number, table_row
 from kernel_backend.text.provenance import fact_lines
 
-STATES = "queued, starting, running, releasing, paused, stopping, stopped, completed or failed"
+STATES = "queued, starting, running, releasing, paused, stopping, stopped, completed, failed or deleted"
 EVERYBODY = "those of everybody in this group, without a name of all of whom you may see any"
 
 

@@ -9,8 +9,10 @@ from kernel_backend.commands import (
     checkpoints,
     cluster,
     compare,
+    deletion,
     environment,
     experiments,
+    export,
     labels,
     rerun,
     search,
@@ -21,6 +23,7 @@ VERBS: Mapping[str, Verb] = {
     verb.name: verb
     for verb in (
         *experiments.LOOK,
+        export.EXPORT,
         *labels.VERBS,
         environment.ENV,
         compare.DIFF,
@@ -32,5 +35,6 @@ VERBS: Mapping[str, Verb] = {
         artifacts.ARTIFACTS,
         *cluster.VERBS,
         *experiments.CHANGE,
+        *deletion.VERBS,
     )
 }

@@ -238,3 +238,5 @@ class Experiment(ScheduledExperiment):
     note: str = ""  # free text of the owner
     tags: tuple[str, ...] = ()
     ended_at: FiniteFloat | None = None
+    deleted_at: FiniteFloat | None = None  # it can be brought back for a day
+    purged_at: FiniteFloat | None = None  # its files and reports are gone

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kernel_backend.errors import Forbidden, NotFound
+from kernel_backend.errors import Conflict, Forbidden, NotFound
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.store.base import Store
@@ -13,17 +13,31 @@ from kernel_backend.store.base import Store
 async def visible(store: Store, who: Person, number: int) -> Experiment:
     """Return the experiment if it is the user's or one of their groups'; raises NotFound."""
     experiment = await asyncio.to_thread(store.experiment, number)
-    if sees(who, experiment):
-        return experiment
-    raise NotFound(f"there is no experiment #{number}")
+    if not sees(who, experiment):
+        raise NotFound(f"there is no experiment #{number}")
+    if experiment.purged_at is not None:
+        raise NotFound(f"there is no experiment #{number} any more: it was deleted")
+    return experiment
 
 
-async def changeable(store: Store, who: Person, number: int) -> Experiment:
-    """Return the experiment if it is the user's own; raises NotFound, and Forbidden for one that they may only see."""
+async def changeable(store: Store, who: Person, number: int, deleted: bool = False) -> Experiment:
+    """Return the experiment if it is the user's own; raises NotFound, and Forbidden for one that they may only see.
+
+    Raises Conflict for a deleted one, unless `deleted` allows it.
+    """
     experiment = await visible(store, who, number)
-    if who.admin or who.name == experiment.owner:
-        return experiment
-    raise Forbidden(f"experiment #{number} is {experiment.owner}'s: you may look at it and not change it")
+    if not who.admin and who.name != experiment.owner:
+        raise Forbidden(f"experiment #{number} is {experiment.owner}'s: you may look at it and not change it")
+    if not deleted:
+        check_not_deleted(experiment)
+    return experiment
+
+
+def check_not_deleted(experiment: Experiment) -> None:
+    """Raise Conflict for a deleted experiment."""
+    if experiment.deleted_at is not None:
+        number = experiment.number
+        raise Conflict(f"experiment #{number} is deleted: daylight undelete {number} brings it back for a day")
 
 
 def may_submit(who: Person) -> None:

@@ -29,10 +29,11 @@ from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, Illeg
 from kernel_backend.model.trial import checkpoint_step
 from kernel_backend.model.views.curves import Curves
 from kernel_backend.model.views.overview import LogChunk, Overview
-from kernel_backend.service.access import changeable, may_submit, visible
+from kernel_backend.service.access import changeable, check_not_deleted, may_submit, visible
 from kernel_backend.service.admission import check_possible, check_workers
 from kernel_backend.service.audit import audit_entry
 from kernel_backend.service.context import Context
+from kernel_backend.service.deletion import Deletion
 from kernel_backend.service.duplicates import DuplicateFinder
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.loop.loop import Loop
@@ -51,8 +52,11 @@ from kernel_backend.service.views.redaction import NoteRedactor
 from kernel_backend.service.views.watchers import WatcherFeed
 from kernel_backend.spec.resume import resized_note
 from kernel_backend.store.base import NewExperiment
+from kernel_backend.text.csv_export import metrics_csv, trials_csv
 
 _log = logging.getLogger(__name__)
+
+EVERY = 2**31 - 1  # trials of a search
 
 
 class Service:
@@ -76,7 +80,8 @@ class Service:
         self._drafts = SubmissionValidator(context, loop.pictures, preparation, self.checkpoints, self._confined)
         self.sharing = QuotaVerbs(store, self.roster, loop.pictures.looking, self._changed)
         self.cluster = ClusterVerbs(store, engine, self.roster, loop.pictures, self.overview, self._changed)
-        self._task: asyncio.Task[None] | None = None
+        self.deletion = Deletion(context)
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Start the rounds; the first one adopts running gangs and requeues lost ones."""
@@ -84,14 +89,16 @@ class Service:
         for problem in await asyncio.to_thread(registry.shadowing):
             _log.warning("%s", problem)
         self._preparation.lookups.start()
-        self._task = asyncio.create_task(self._loop.run(), name="loop")
+        self._tasks = [
+            asyncio.create_task(self._loop.run(), name="loop"),
+            asyncio.create_task(self.deletion.run(), name="housekeeping"),
+        ]
 
     async def close(self) -> None:
         """End the rounds and close the store. Gangs continue: the next service adopts them."""
-        if self._task:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         self._confined.close()
         await asyncio.to_thread(self._store.close)
 
@@ -106,7 +113,7 @@ class Service:
 
     async def has_snapshot(self, id: str) -> bool:
         """Return whether the archive holds this snapshot."""
-        return await asyncio.to_thread(self._archive.has, id)
+        return await asyncio.to_thread(self._archive.spare, id)
 
     async def put_snapshot(self, who: Person, id: str, data: bytes) -> None:
         """Store an archive under its sha256; raises InvalidRequest where the two do not agree, and Forbidden."""
@@ -178,6 +185,7 @@ class Service:
     async def _before(self, who: Person, number: int, asked: Rerun) -> Experiment:
         """Return the experiment to rerun, as the user may have it; raises NotFound and Forbidden."""
         before = await self._visible(who, number)
+        check_not_deleted(before)
         may_submit(who)
         return as_requested_by(who, before, asked)
 
@@ -212,6 +220,15 @@ class Service:
         """Return a trial's reports in the order in which they were stored."""
         await self._visible(who, number)
         return await asyncio.to_thread(self._store.reports, number, trial, kind, after, limit)
+
+    async def export(self, who: Person, number: int, trial: int | None) -> str:
+        """Return a trial's reports as CSV, or the trials of a search where none is named."""
+        experiment = await self._visible(who, number)
+        if experiment.config.search is not None and trial is None:
+            standing = await self.search.standing(who, number, sort="trial", limit=EVERY)
+            return await asyncio.to_thread(trials_csv, standing.trials)
+        await asyncio.to_thread(self._store.trial, number, trial or 1)  # raises NotFound
+        return metrics_csv(await asyncio.to_thread(self._store.reports, number, trial or 1))
 
     async def facts(self, who: Person, number: int, trial: int) -> list[StoredFact]:
         """Return the provenance records of a trial's attempts, in order: what its result depends on."""

@@ -11,7 +11,7 @@ from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.model.trial import WEIGHTS
 from kernel_backend.service import warm_start
-from kernel_backend.service.access import may_submit, visible
+from kernel_backend.service.access import check_not_deleted, may_submit, visible
 from kernel_backend.service.admission import check_possible, check_searcher, check_workers, group_of
 from kernel_backend.service.context import Context
 from kernel_backend.service.environments import Preparation
@@ -61,7 +61,7 @@ class SubmissionValidator:
         if submission.config.env == "locked":
             await asyncio.to_thread(self._preparation.check, who.name, submission.snapshot)
         for number in warm_start.named(submission.config.search):
-            await visible(self._store, who, number)
+            check_not_deleted(await visible(self._store, who, number))
             await asyncio.to_thread(warm_start.check, self._store, number, submission.config, space)
         nodes = await self._engine.nodes()
         check_possible(await self._pictures.now(), submission.config, who.name, group)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
+import os
 import re
 import shutil
 import stat
@@ -69,6 +71,13 @@ class Archive:
         """Return True if this archive is stored."""
         return _ID.fullmatch(id) is not None and self._path(id).is_file()
 
+    def spare(self, id: str) -> bool:
+        """Return whether this archive is stored; if so, `remove` spares it for who is about to submit it."""
+        with contextlib.suppress(OSError):
+            if self.has(id):
+                os.utime(self._path(id))
+        return self.has(id)
+
     def put(self, id: str, data: bytes) -> None:
         """Store an archive; one that exists already is left alone.
 
@@ -122,6 +131,19 @@ class Archive:
             return versions.read(Snapshot, self.read(id, DESCRIPTION))
         except ValueError as error:
             raise InvalidRequest(f"{DESCRIPTION} of snapshot {id[:12]} cannot be read: {error}") from None
+
+    def bytes(self, id: str) -> int:
+        """Return the size of an archive's file; 0 where there is none."""
+        try:
+            return self._path(id).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def remove(self, id: str, before: float) -> None:
+        """Delete an archive unless it was stored, or about to be, after `before` (seconds since the epoch)."""
+        with contextlib.suppress(FileNotFoundError):
+            if self._path(id).stat().st_mtime < before:
+                self._path(id).unlink()
 
     def _opened(self, id: str) -> zipfile.ZipFile:
         if not self.has(id):

@@ -158,6 +158,24 @@ class Store(QuotaStore, Protocol):
     def unfinished_experiments(self) -> list[Experiment]:
         """Return all experiments that have not ended, oldest first."""
 
+    def deleted_experiments(self) -> list[Experiment]:
+        """Return the experiments that are deleted and not purged yet."""
+
+    def beginnings_from(self, number: int) -> list[tuple[str, int]]:
+        """Return the checkpoints of an experiment that others begin from (`12.1/500-2`), and who; not deleted ones."""
+
+    def warm_started(self) -> list[Experiment]:
+        """Return the searches that learn from the results of others and are not deleted."""
+
+    def snapshot_users(self, snapshot: str, but: int) -> list[int]:
+        """Return the experiments with this snapshot that are not purged, but for experiment `but`."""
+
+    def purge(self, number: int, at: float) -> None:
+        """Forget the reports, messages, facts, artifacts and labels of a deleted experiment.
+
+        Its number, owner, trials and attempts stay: usage of slots is counted by them.
+        """
+
     def advance_experiment(
         self, number: int, event: Event, at: float, deed: AuditEntry | None = None, **changes: Any
     ) -> Experiment:

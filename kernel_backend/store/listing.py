@@ -12,7 +12,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.states import ExperimentState, TrialState
-from kernel_backend.model.views.overview import LIVELIEST
+from kernel_backend.model.views.overview import DELETED, LIVELIEST
 from kernel_backend.store.tables import experiments, rows_of, trials
 
 _NUMBER = re.compile(r"#?([0-9]{1,9})")
@@ -37,6 +37,8 @@ def find_experiments(
     if seen_by is not None and not seen_by.admin:
         theirs = experiments.c.group.in_(seen_by.groups)
         query = query.where(or_(experiments.c.owner == seen_by.name, theirs))
+    if state != DELETED:
+        query = query.where(experiments.c.deleted_at.is_(None))
     if state:
         query = query.where(_shows(state))
     if search:
@@ -75,9 +77,11 @@ def _matches(search: str) -> ColumnElement[bool]:
 def _shows(state: str) -> ColumnElement[bool]:
     """Match the word that `Overview.state` shows; `active` matches every active experiment."""
     liveliest = [str(word) for word in LIVELIEST]
-    known = dict.fromkeys([*liveliest, *map(str, ExperimentState)])
+    known = dict.fromkeys([*liveliest, *map(str, ExperimentState), DELETED])
     if state not in known:
         raise InvalidRequest(f"{state!r} is no state: use one of {', '.join(known)}")
+    if state == DELETED:
+        return and_(experiments.c.deleted_at.is_not(None), experiments.c.purged_at.is_(None))
     own = experiments.c.state == state
     if state not in liveliest:
         return own

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Select, case, func, insert, select
+from sqlalchemy import Connection, Select, Text, case, delete, func, insert, select, type_coerce
 from typing_extensions import override
 
 from kernel_backend.errors import NotFound
@@ -46,6 +46,7 @@ from kernel_backend.store.tables import AnyRecord, all_from, rows_of, to_row
 from kernel_backend.store.transaction import (
     Transaction,
     advanced,
+    changed,
     get_attempt,
     get_experiment,
     get_token_digest,
@@ -155,6 +156,47 @@ class SqlStore(SqlQuotaStore, Store):
         return self._all(
             Experiment, select(tables.experiments).where(here.state.in_(OPEN_EXPERIMENT)).order_by(here.number)
         )
+
+    @override
+    def deleted_experiments(self) -> list[Experiment]:
+        here = tables.experiments.c
+        query = rows_of(Experiment, tables.experiments).where(here.deleted_at.is_not(None), here.purged_at.is_(None))
+        return self._all(Experiment, query.order_by(here.number))
+
+    @override
+    def beginnings_from(self, number: int) -> list[tuple[str, int]]:
+        whose, here = tables.experiments.c, tables.trials.c
+        others = (whose.deleted_at.is_(None), whose.number != number)
+        source = f"{number}."
+        found = select(whose.begins_from, whose.number).where(whose.begins_from.startswith(source), *others)
+        trials = select(here.begins_from, whose.number).join(tables.experiments, whose.number == here.experiment)
+        query = found.union(trials.where(here.begins_from.startswith(source), *others))
+        with self._reading() as db:
+            return sorted((row[0], row[1]) for row in db.execute(query))
+
+    @override
+    def warm_started(self) -> list[Experiment]:
+        here = tables.experiments.c
+        query = rows_of(Experiment, tables.experiments).where(here.deleted_at.is_(None))
+        maybe = self._all(Experiment, query.where(type_coerce(here.config, Text).contains('"warm":["')))
+        return [each for each in maybe if each.config.search is not None and each.config.search.warm]
+
+    @override
+    def snapshot_users(self, snapshot: str, but: int) -> list[int]:
+        here = tables.experiments.c
+        query = select(here.number).where(here.snapshot == snapshot, here.purged_at.is_(None), here.number != but)
+        with self._reading() as db:
+            return sorted(db.execute(query).scalars())
+
+    @override
+    def purge(self, number: int, at: float) -> None:
+        with self._writing() as tx:
+            for table in (tables.reports, tables.facts, tables.artifacts, tables.search_log, tables.events):
+                tx.db.execute(delete(table).where(table.c.experiment == number))
+            before = get_experiment(tx.db, number)
+            blank = {"name": "", "note": "", "tags": (), "params": {}, "purged_at": at, "state": before.state}
+            tx.save(changed(before, blank))
+            tx.say(at, changed(before, blank))
 
     @override
     def advance_experiment(

@@ -120,6 +120,8 @@ experiments = Table(
     Column("priority", Integer),
     Column("note", Text, nullable=False, server_default=""),
     Column("tags", JsonText, nullable=False, server_default="[]"),
+    Column("deleted_at", Double),
+    Column("purged_at", Double),
     Index("experiments_by_owner", "owner", "number"),
     Index("experiments_by_group", "group", "number"),
 )

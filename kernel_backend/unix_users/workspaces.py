@@ -59,6 +59,14 @@ class AgentWorkspace:
         """Return the last consecutive attempt with a folder."""
         return self._agents.ask(self._user, "last_attempt", _NUMBER, experiment=experiment, trial=trial, since=since)
 
+    def usage(self, experiment: int) -> dict[str, int]:
+        """Have the agent add up the sizes."""
+        return self._agents.ask(self._user, "usage", _SIZES, limit=LONG_S, experiment=experiment)
+
+    def remove(self, experiment: int) -> None:
+        """Have the agent delete the folders."""
+        self._agents.ask(self._user, "remove", _NONE, limit=LONG_S, experiment=experiment)
+
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
         """Return the bytes of an artifact."""
         stack = ExitStack()
@@ -155,6 +163,7 @@ def _closing(stack: ExitStack, link: Link) -> Iterator[bytes]:
 _NONE: TypeAdapter[None] = TypeAdapter(None)
 # All users' experiments are numbered by it.
 _NUMBER: TypeAdapter[int] = TypeAdapter(Annotated[int, Field(ge=0, le=LARGEST_NUMBER)])
+_SIZES: TypeAdapter[dict[str, int]] = TypeAdapter(dict[str, Annotated[int, Field(ge=0)]])
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 _WORKING = TypeAdapter(Working)
 _LOCK = TypeAdapter(Lock)

@@ -89,6 +89,12 @@ class Workspace(Protocol):
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
         """Return the last attempt that follows `since` consecutively and has a folder; else `since`."""
 
+    def usage(self, experiment: int) -> dict[str, int]:
+        """Return the bytes of an experiment's folders by what they are for (`attempts`), but for its checkpoints."""
+
+    def remove(self, experiment: int) -> None:
+        """Delete these folders; raises OSError where one cannot be."""
+
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
         """Return the bytes of an artifact; raise NotFound if its file is gone."""
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections import Counter
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
 from kernel_backend.artifacts.read import opened, pieces
 from kernel_backend.environments.storage import Environments
-from kernel_backend.home import artifact_folder, attempt_folder, largest_number, stand_in_folder
+from kernel_backend.home import artifact_folder, attempt_folder, folders_of, largest_number, stand_in_folder, tree_size
 from kernel_backend.launch.search_process import ChildSearchProcess
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -39,6 +42,19 @@ class OwnWorkspace:
         """Return the last consecutive attempt with a folder."""
         following = (AttemptId(experiment, trial, number) for number in count(since + 1))
         return next(key.number for key in following if not attempt_folder(self._home, key).exists()) - 1
+
+    def usage(self, experiment: int) -> dict[str, int]:
+        """Add up the sizes of all files; links are not followed."""
+        found: Counter[str] = Counter()
+        for kind, folder in folders_of(self._home, experiment):
+            found[kind] += tree_size(folder)
+        return dict(found)
+
+    def remove(self, experiment: int) -> None:
+        """Delete the folders, the attempts' last."""
+        for _, folder in reversed(folders_of(self._home, experiment)):
+            with suppress(FileNotFoundError):
+                folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
 
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
         """Return the bytes of an artifact's file, which is not a link."""

@@ -53,6 +53,10 @@ export class FakeSource implements Source {
     return new TextEncoder().encode(name);
   }
 
+  async csv(number: number, trial: number | null): Promise<string> {
+    return String(await this.get(`/experiments/${number}/export.csv`, trial === null ? {} : { trial }));
+  }
+
   post(path: string, asked?: Query): Promise<unknown> {
     return this.get(path, asked);
   }
@@ -157,6 +161,8 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
     tags: [],
     created_at: 100,
     ended_at: null,
+    deleted_at: null,
+    purged_at: null,
     ...fields
   };
 }

@@ -2,6 +2,7 @@
 
 import type { Curve, ExperimentState, Metrics, Overview, TrialState } from '../src/api/types';
 import type { Look } from '../src/service/watch';
+import { stateOf } from '../src/model/overview';
 import { verbsFor } from '../src/view/actions';
 import { failureOf } from '../src/view/failure';
 import { alone, beginning, newestStep, overlaid } from '../src/view/plotted';
@@ -34,10 +35,16 @@ describe('buttons', () => {
     ['paused', 'paused', ['resume', 'stop']],
     ['paused', 'releasing', ['resume', 'stop']],
     ['stopping', 'stopping', []],
-    ['completed', 'completed', []],
-    ['failed', 'failed', []]
+    ['completed', 'completed', ['delete']],
+    ['failed', 'failed', ['delete']]
   ] as const)('an experiment that is %s, its trial %s, offers %j', (state, ofTrial, offered) => {
     expect(verbsFor(inState(state, ofTrial))).toEqual(offered);
+  });
+
+  test('one that is deleted can be brought back, and says so', () => {
+    const deleted = overview({ experiment: experiment({ state: 'completed', deleted_at: 90 }) });
+    expect(verbsFor(look({ overview: deleted }))).toEqual(['undelete']);
+    expect(stateOf(deleted)).toBe('deleted');
   });
 
   test('an experiment that is not known here cannot be acted on', () => {

@@ -121,3 +121,26 @@ def test_the_numbers_that_folders_name_are_those_of_the_users_own_area(area, our
         attempt_folder(ourselves.area("dave"), AttemptId(7, 1, number)).mkdir(parents=True)
     (ourselves.area("dave") / "checkpoints" / "12").mkdir(parents=True)
     assert (area.largest_number(), area.last_attempt(7, 1, 0), area.last_attempt(7, 2, 0)) == (12, 2, 0)
+
+
+def test_the_folders_of_an_experiment_are_measured_and_deleted_by_their_user(area, ourselves, tmp_path):
+    home = ourselves.area("dave")
+    assert area.usage(3) == {}
+    for name in ("attempts/3.1-1/code/a.py", "attempts/3.1-12/rank-0.log", "artifacts/3/1/net", "attempts/31.1-1/b"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_bytes(b"x" * 100)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_bytes(b"x" * 5000)
+    (home / "attempts/3.1-1/link").symlink_to(outside)
+    (home / "searches").mkdir(exist_ok=True)
+    (home / "searches/3").symlink_to(outside)
+    found = area.usage(3)
+    assert found["artifacts"] == 100
+    assert 200 <= found["attempts"] < 1000
+    assert found["searches"] == 0
+    area.remove(3)
+    assert area.usage(3) == {}
+    assert not (home / "searches/3").exists()
+    assert (home / "attempts/31.1-1/b").exists()
+    assert (outside / "precious").exists()

@@ -30,7 +30,7 @@ from kernel_backend.routes import Operation
 from kernel_backend.spec.resume import Resumption
 from kernel_backend.text.provenance import provenance_line
 from tests.api.later import KEY, LATER, SEARCH, Later, told
-from tests.api.served import TOKEN, Served, archive, report, submit, token_of
+from tests.api.served import TOKEN, Served, archive, report, submit, token_of, until
 
 VERBS: dict[str, Callable[[Client], Any]] = {
     "health": lambda client: client.health(),
@@ -82,6 +82,8 @@ VERBS: dict[str, Callable[[Client], Any]] = {
     "promote": lambda client: client.promote(SEARCH, 1),
     "prune": lambda client: client.prune(SEARCH, 1),
     "extend": lambda client: client.extend(SEARCH, Extension(trials=30)),
+    "usage_of": lambda client: client.usage_of(1),
+    "export": lambda client: client.export(1),
     "label": lambda client: client.label(1, LabelEdit(name="digits")),
     "act": lambda client: client.act(1, "label", LabelEdit(name="digits")),
     "request": lambda client: client.request(Operation(Overview), "GET", "/api/experiments/1"),
@@ -90,6 +92,8 @@ VERBS: dict[str, Callable[[Client], Any]] = {
     "resume": lambda client: client.resume(1),
     "stop": lambda client: client.stop(1),
     "delete": lambda client: client.delete(1, 1, "20-1"),
+    "delete_experiment": lambda client: deleted(client),
+    "undelete": lambda client: client.undelete(1),
 }
 TOLD_BY_LAUNCHERS = {"deliver"}
 NO_REQUESTS = {"connect", "at_home", "at", "close"}
@@ -113,6 +117,11 @@ def test_every_verb_of_a_client_reads_what_a_later_service_answers(
             assert [found] == [list(each) for each in later.true.values()], name
     answered = {route.handler for route in ROUTES if route.path not in NO_CLIENT and answers_json(route.operations)}
     assert later.handlers >= answered
+
+
+def deleted(client: Client) -> Overview:
+    until(lambda: client.experiment(1).ended, "#1 has ended")
+    return client.delete_experiment(1)
 
 
 def answers_json(operations: Mapping[str, Any]) -> bool:

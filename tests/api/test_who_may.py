@@ -35,7 +35,17 @@ WHOSE = {
     "looks": [
         *(
             f"GET {ONE}{what}"
-            for what in ("", "/diff?other=1", "/reports", "/facts", "/curves", "/logs", "/checkpoints")
+            for what in (
+                "",
+                "/diff?other=1",
+                "/reports",
+                "/facts",
+                "/curves",
+                "/logs",
+                "/checkpoints",
+                "/usage",
+                "/export.csv",
+            )
         ),
         *(f"GET {ONE}{what}" for what in ("/search", "/search/curves", "/search/importance", "/artifacts", "/source")),
         *(f"GET {ONE}{what}" for what in ("/environment", "/snapshot.zip", "/picture.png")),

@@ -96,6 +96,8 @@ MADE_SINCE_0007 = (
     "DROP INDEX notes_by_experiment",
     "ALTER TABLE experiments DROP COLUMN note",
     "ALTER TABLE experiments DROP COLUMN tags",
+    "ALTER TABLE experiments DROP COLUMN deleted_at",
+    "ALTER TABLE experiments DROP COLUMN purged_at",
 )
 
 

@@ -23,6 +23,8 @@ _T = TypeVar("_T")
 
 ATTEMPTS = 10  # of a trial: the newest ones, in an overview of its experiment
 
+DELETED = "deleted"  # of an experiment that can be brought back, whatever its own state
+
 # What an active experiment is doing, from the liveliest of its trials.
 LIVELIEST = [
     TrialState.RUNNING,
@@ -63,6 +65,8 @@ class Overview(Record):
     @property
     def state(self) -> str:
         """Return the displayed state: an active experiment shows the state of its liveliest trial."""
+        if self.experiment.deleted_at is not None:
+            return DELETED
         if self.experiment.state is not ExperimentState.ACTIVE:
             return str(self.experiment.state)
         return str(next((state for state in LIVELIEST if self.counts.get(state)), self.experiment.state))

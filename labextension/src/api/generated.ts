@@ -300,6 +300,153 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/experiments/{number}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                number: string;
+            };
+            cookie?: never;
+        };
+        /** Return what an experiment holds on disk, and what of it would stay if it were deleted. */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    number: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["DiskUsage"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/experiments/{number}/delete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                number: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Delete one that has ended; its disk is freed after a day. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    number: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Overview"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/experiments/{number}/undelete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                number: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Bring a deleted one back, within a day. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    number: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Overview"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/experiments/{number}/resume": {
         parameters: {
             query?: never;
@@ -595,6 +742,57 @@ export interface paths {
                         "application/json": {
                             reports: components["schemas"]["StoredReport"][];
                         };
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/experiments/{number}/export.csv": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                number: string;
+            };
+            cookie?: never;
+        };
+        /** Read the reports of a trial as CSV, or the trials of a search where none is named. */
+        get: {
+            parameters: {
+                query?: {
+                    trial?: number;
+                };
+                header?: never;
+                path: {
+                    number: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "text/csv": unknown;
                     };
                 };
                 /** @description refused: what happened, and what to do */
@@ -3141,6 +3339,22 @@ export interface components {
             harmless: boolean;
         };
         /**
+         * DiskUsage
+         * @description What an experiment holds on disk, and what of it stays when it is deleted.
+         */
+        DiskUsage: {
+            experiment: number;
+            name: string;
+            owner: string;
+            bytes: {
+                [key: string]: number;
+            };
+            /** @default 0 */
+            stays: number;
+            /** @default [] */
+            needed: string[];
+        };
+        /**
          * Environment
          * @description Environment that the code ran with, recorded automatically.
          */
@@ -3249,6 +3463,10 @@ export interface components {
             tags: string[];
             /** @default null */
             ended_at: number | null;
+            /** @default null */
+            deleted_at: number | null;
+            /** @default null */
+            purged_at: number | null;
         };
         /**
          * ExperimentState
@@ -4931,6 +5149,7 @@ export type Curve = components['schemas']['Curve'];
 export type Curves = components['schemas']['Curves'];
 export type Diff = components['schemas']['Diff'];
 export type Difference = components['schemas']['Difference'];
+export type DiskUsage = components['schemas']['DiskUsage'];
 export type Environment = components['schemas']['Environment'];
 export type EnvironmentInfo = components['schemas']['EnvironmentInfo'];
 export type Exited = components['schemas']['Exited'];

@@ -2,6 +2,7 @@
 
 import type {
   Attempt,
+  Experiment,
   ExperimentState,
   Message,
   Metric,
@@ -46,13 +47,21 @@ export function overviewIn(json: unknown): Overview | null {
 }
 
 /** The word on the chip: an active experiment shows what its liveliest trial does. */
-export function stateOf(overview: Overview): ExperimentState | TrialState {
+export function stateOf(overview: Overview): ExperimentState | TrialState | 'deleted' {
+  if (isDeleted(overview)) {
+    return 'deleted';
+  }
   const own = overview.experiment.state;
   if (own !== 'active') {
     return own;
   }
   const counts = countsOf(overview);
   return LIVELIEST.find(state => counts[state]) ?? own;
+}
+
+/** Whether it was deleted, and can be brought back. */
+export function isDeleted(overview: Overview): boolean {
+  return typeof (overview.experiment as Partial<Experiment>).deleted_at === 'number';
 }
 
 /** How many of all its trials are in each state that any is in. */

@@ -3,19 +3,28 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import type { ICommandPalette } from '@jupyterlab/apputils';
-import { copyIcon, editIcon, launchIcon, pauseIcon, refreshIcon, runIcon, stopIcon } from '@jupyterlab/ui-components';
+import {
+  copyIcon,
+  deleteIcon,
+  editIcon,
+  launchIcon,
+  pauseIcon,
+  refreshIcon,
+  runIcon,
+  stopIcon,
+  undoIcon
+} from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import type { Overview } from '../api/types';
 import { editOf, labelsOf } from '../model/labels';
-import type { ActionBody } from '../service/source';
-import type { Act, Verb } from '../service/watch';
+import type { Verb } from '../service/watch';
 import { verbsFor } from '../view/actions';
 import { copy } from '../view/clipboard';
 import type { Experiments } from './experiments';
 import { sunIcon } from './icon';
-import { askLabels, askNumber, askNumbers, isSure } from './questions';
+import { askLabels, askNumber, askNumbers, mayDelete, mayStop } from './questions';
 import type { Tabs } from './tabs';
 
 export const SHOW_PANEL = 'daylight:show-panel';
@@ -53,10 +62,12 @@ export class Commands {
       },
       [OPEN]: this._open(),
       [COMPARE]: this._compare(),
-      'daylight:stop': { ...this._verb('stop', 'Stop', true), icon: stopIcon },
+      'daylight:stop': { ...this._verb('stop', 'Stop', mayStop), icon: stopIcon },
       'daylight:pause': { ...this._verb('pause', 'Pause'), icon: pauseIcon },
       'daylight:resume': { ...this._verb('resume', 'Resume'), icon: runIcon },
       'daylight:label': this._labelled(),
+      'daylight:delete': { ...this._verb('delete', 'Delete', mayDelete), icon: deleteIcon },
+      'daylight:undelete': { ...this._verb('undelete', 'Undelete'), icon: undoIcon },
       [COPY]: this._copy(),
       [REFRESH]: {
         label: 'Look for Experiments Again',
@@ -119,7 +130,12 @@ export class Commands {
     };
   }
 
-  private _verb(verb: Verb, word: string, asks = false): CommandRegistry.ICommandOptions {
+  private _verb(
+    verb: Verb,
+    word: string,
+    sure?: (number: number) => Promise<boolean>
+  ): CommandRegistry.ICommandOptions {
+    const asks = sure !== undefined;
     const enabled = (args: Args): boolean => {
       const number = this._numberOf(args);
       const known = number === null ? null : this._find(number);
@@ -129,10 +145,10 @@ export class Commands {
       label: args => (args.pointed ? `${word}${asks ? '…' : ''}` : this._label(word, asks)),
       caption: CAPTIONS[verb],
       isEnabled: enabled,
-      isVisible: args => !args.pointed || asks || enabled(args),
+      isVisible: args => !args.pointed || verb === 'stop' || enabled(args),
       execute: async args => {
         const number = this._numberOf(args) ?? (await askNumber(`${word} an experiment`));
-        if (number !== null && (!asks || (await isSure(number)))) {
+        if (number !== null && (!sure || (await sure(number)))) {
           await this._act(number, verb);
         }
       }
@@ -184,8 +200,17 @@ export class Commands {
     };
   }
 
-  private _act(number: number, verb: Act, asked?: ActionBody): Promise<void> {
-    return this._told(() => this._parts.experiments.act(number, verb, asked));
+  private _act(number: number, verb: Verb): Promise<void> {
+    return this._told(async () => {
+      await this._parts.experiments.act(number, verb);
+      if (verb === 'delete') {
+        const undo = { label: 'Undo', callback: () => void this._act(number, 'undelete') };
+        Notification.info(`#${number} is deleted. This can be undone for a day.`, {
+          autoClose: SHOWN_MS,
+          actions: [undo]
+        });
+      }
+    });
   }
 
   /** Do something; say what went wrong. */
@@ -228,7 +253,9 @@ export class Commands {
 const CAPTIONS: Record<Verb, string> = {
   stop: 'Stop an experiment for good',
   pause: 'Let an experiment save a checkpoint and give its slots back',
-  resume: 'Let a paused experiment go on'
+  resume: 'Let a paused experiment go on',
+  delete: 'Delete an experiment that has ended; this can be undone for a day',
+  undelete: 'Bring a deleted experiment back'
 };
 
 function verbsOf(overview: Overview): Verb[] {

@@ -13,7 +13,7 @@ const LONGEST_S = 15; // between two looks
 const SLOWER = 1.5;
 
 /** The chips: states that people look for. */
-export const STATES = ['running', 'queued', 'paused', 'completed', 'failed', 'stopped'] as const;
+export const STATES = ['running', 'queued', 'paused', 'completed', 'failed', 'stopped', 'deleted'] as const;
 
 export interface Filter {
   readonly search: string;

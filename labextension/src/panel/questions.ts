@@ -5,13 +5,22 @@ import { Widget } from '@lumino/widgets';
 
 import type { Labels } from '../model/labels';
 import { LabelFields } from '../view/labels';
+import { DELETE, STOP, type QuestionText } from '../view/question';
 import { numbersIn } from './list';
 
-export async function isSure(number: number): Promise<boolean> {
+export function mayStop(number: number): Promise<boolean> {
+  return isSure(`Stop #${number} for good?`, STOP);
+}
+
+export function mayDelete(number: number): Promise<boolean> {
+  return isSure(`Delete #${number}?`, DELETE);
+}
+
+async function isSure(title: string, { text, keep, act }: QuestionText): Promise<boolean> {
   const answer = await showDialog({
-    title: `Stop #${number} for good?`,
-    body: 'Its checkpoints and curves stay; it cannot be resumed.',
-    buttons: [Dialog.cancelButton({ label: 'Keep it running' }), Dialog.warnButton({ label: 'Stop it' })],
+    title,
+    body: text,
+    buttons: [Dialog.cancelButton({ label: keep }), Dialog.warnButton({ label: act })],
     defaultButton: 0
   });
   return answer.button.accept;

@@ -64,6 +64,11 @@ export class CommSource implements Source {
     return Uint8Array.from(atob((answer as { base64: string }).base64), letter => letter.charCodeAt(0));
   }
 
+  async csv(number: number, trial: number | null): Promise<string> {
+    const asked = trial === null ? {} : { trial };
+    return ((await this._questions.ask('GET', `/experiments/${number}/export.csv`, asked)) as { csv: string }).csv;
+  }
+
   post(path: string, asked: ActionBody = {}): Promise<unknown> {
     return this._questions.ask('POST', path, asked);
   }

@@ -35,6 +35,16 @@ export class LabSource implements Source {
     return new Uint8Array(bytes);
   }
 
+  async csv(number: number, trial: number | null): Promise<string> {
+    const path = `daylight/api/experiments/${number}/export.csv${trial === null ? '' : `?trial=${trial}`}`;
+    const url = URLExt.join(this._settings.baseUrl, path);
+    const [response, text] = await this._fetch(url, 'GET', null, answer => answer.text());
+    if (!response.ok) {
+      throw refusal(response.status, parsed(text));
+    }
+    return text;
+  }
+
   post(path: string, asked?: ActionBody): Promise<unknown> {
     const url = URLExt.join(this._settings.baseUrl, 'daylight/api', path);
     return this._ask(url, 'POST', asked ? JSON.stringify(asked) : null);

@@ -12,6 +12,8 @@ export interface Source {
   get(path: string, query?: Query): Promise<unknown>;
   /** The bytes of what a trial has kept; throws ServiceError. */
   artifact(number: number, trial: number, name: string): Promise<Uint8Array<ArrayBuffer>>;
+  /** The reports of a trial, or the trials of a search where it is null, as CSV; throws ServiceError. */
+  csv(number: number, trial: number | null): Promise<string>;
   /** Act, such as `/experiments/12/stop`, with what is `asked` for; throws ServiceError. */
   post(path: string, asked?: ActionBody): Promise<unknown>;
   /** Hear every message after `after`, until the answer's `close` is called or `closed` was. */

@@ -27,7 +27,7 @@ export interface Look {
 /** Which part of the log; without a `trial` it is that of the first. */
 export type LogQuery = ({ tail: number } | { offset: number; attempt: number; rank: number }) & { trial?: number };
 
-export type Verb = 'stop' | 'pause' | 'resume';
+export type Verb = 'stop' | 'pause' | 'resume' | 'delete' | 'undelete';
 
 /** A verb, also of a search or of one of its trials. */
 export type Act = Verb | 'extend' | 'label' | `trials/${number}/${Steer}`;
@@ -108,7 +108,7 @@ export class Watch {
     }
   }
 
-  /** Stop, pause, resume or label it, or steer its search; throws ServiceError. */
+  /** Stop, pause, resume, label or delete it, or steer its search; throws ServiceError. */
   async act(verb: Act, asked?: ActionBody): Promise<void> {
     await this._checked();
     const overview = readOverview(await this._source.post(`/experiments/${this._number}/${verb}`, asked));
@@ -128,6 +128,12 @@ export class Watch {
   async artifact(trial: number, name: string): Promise<Uint8Array<ArrayBuffer>> {
     await this._checked();
     return this._source.artifact(this._number, trial, name);
+  }
+
+  /** The reports of a trial, or the trials of a search where it is null, as CSV; throws ServiceError. */
+  async csv(trial: number | null): Promise<string> {
+    await this._checked();
+    return this._source.csv(this._number, trial);
   }
 
   /** The last `tail` bytes of the log that matters (the failed rank's, else rank 0's), or what came after `offset`. */

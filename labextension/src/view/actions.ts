@@ -1,10 +1,11 @@
-/** What can be done with an experiment: stop (which asks first), pause, resume, copy the command that shows it. */
+/** What can be done with an experiment: stop and delete (which ask first), pause, resume, copy what shows it. */
 
-import { ended, stateOf } from '../model/overview';
+import { ended, isDeleted, stateOf } from '../model/overview';
 import type { Look, Verb, Watch } from '../service/watch';
 import { copy } from './clipboard';
 import { button, changes, h, setText, show } from './dom';
-import { Question } from './question';
+import { download } from './download';
+import { DELETE, Question, STOP } from './question';
 
 const SAID_MS = 2000; // how long "copied" stays
 
@@ -12,14 +13,14 @@ export class Actions {
   private readonly _stop = button('Stop', () => this._ask());
   private readonly _pause = button('Pause', () => void this._act('pause'));
   private readonly _resume = button('Resume', () => void this._act('resume'));
+  private readonly _delete = button('Delete', () => this._askToDelete());
+  private readonly _undelete = button('Undelete', () => void this._act('undelete'));
+  private readonly _export = button('Export CSV', () => void this._exported());
   private readonly _copy = button('Copy command', () => void this._copied());
   private readonly _said = h('span', { class: 'dl-said', role: 'status' });
   private readonly _error = h('p', { class: 'dl-act-error', role: 'alert' });
-  private readonly _question = new Question({
-    text: 'Its checkpoints and curves stay; it cannot be resumed.',
-    keep: 'Keep it running',
-    act: 'Stop it'
-  });
+  private readonly _question = new Question(STOP);
+  private readonly _deletion = new Question(DELETE);
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _acting = false;
   private readonly _moved = changes();
@@ -27,9 +28,20 @@ export class Actions {
   readonly buttons: HTMLElement;
   readonly root: HTMLElement; // the question, and what went wrong
 
-  constructor(private readonly _watch: Pick<Watch, 'act' | 'look'>) {
-    this.buttons = h('div', { class: 'dl-actions' }, this._said, this._resume, this._pause, this._stop, this._copy);
-    this.root = h('div', {}, this._question.root, this._error);
+  constructor(private readonly _watch: Pick<Watch, 'act' | 'csv' | 'look'>) {
+    this.buttons = h(
+      'div',
+      { class: 'dl-actions' },
+      this._said,
+      this._resume,
+      this._pause,
+      this._stop,
+      this._undelete,
+      this._delete,
+      this._copy,
+      this._export
+    );
+    this.root = h('div', {}, this._question.root, this._deletion.root, this._error);
   }
 
   update(look: Look): void {
@@ -41,8 +53,14 @@ export class Actions {
     show(this._stop, offered.includes('stop'));
     show(this._pause, offered.includes('pause'));
     show(this._resume, offered.includes('resume'));
+    show(this._delete, offered.includes('delete'));
+    show(this._undelete, offered.includes('undelete'));
+    show(this._export, look.overview !== null && look.connection !== 'gone' && look.connection !== 'foreign');
     if (!offered.includes('stop')) {
       this._question.close();
+    }
+    if (!offered.includes('delete')) {
+      this._deletion.close();
     }
     if (focused instanceof HTMLElement && focused.hidden) {
       this._copy.focus(); // whoever acted by keyboard stays here
@@ -55,6 +73,10 @@ export class Actions {
 
   private _ask(): void {
     this._question.open(`Stop #${this._watch.look.number} for good?`, this._stop, () => void this._act('stop'));
+  }
+
+  private _askToDelete(): void {
+    this._deletion.open(`Delete #${this._watch.look.number}?`, this._delete, () => void this._act('delete'));
   }
 
   private async _act(verb: Verb): Promise<void> {
@@ -73,8 +95,17 @@ export class Actions {
 
   private _busy(acting: boolean): void {
     this._acting = acting;
-    for (const each of [this._stop, this._pause, this._resume]) {
+    for (const each of [this._stop, this._pause, this._resume, this._delete, this._undelete]) {
       each.disabled = acting;
+    }
+  }
+
+  private async _exported(): Promise<void> {
+    setText(this._error, '');
+    try {
+      download(`experiment-${this._watch.look.number}.csv`, await this._watch.csv(null));
+    } catch (error) {
+      setText(this._error, error instanceof Error ? error.message : String(error));
     }
   }
 
@@ -89,8 +120,11 @@ export class Actions {
 /** What makes sense in a state. */
 export function verbsFor(look: Look): Verb[] {
   const overview = look.overview;
-  if (!overview || ended(overview) || look.connection === 'gone' || look.connection === 'foreign') {
+  if (!overview || look.connection === 'gone' || look.connection === 'foreign') {
     return [];
+  }
+  if (ended(overview)) {
+    return [isDeleted(overview) ? 'undelete' : 'delete'];
   }
   switch (stateOf(overview)) {
     case 'paused':

@@ -4,6 +4,7 @@ import type { Artifact } from '../api/types';
 import { isPicture, MOST_BYTES, MOST_TILES, savedText, sizeText, tooLarge } from '../model/artifacts';
 import type { Look, Watch } from '../service/watch';
 import { button, changes, h, setAttribute, setChildren, setText, show } from './dom';
+import { download } from './download';
 import { Sight } from './frame';
 import { Polling } from './search/polling';
 import { Tile } from './tile';
@@ -156,11 +157,7 @@ export class Artifacts {
       return;
     }
     try {
-      const bytes = await this._watch.artifact(artifact.trial, artifact.name);
-      // Whatever it is, to the browser it is bytes: nothing of it may run here.
-      const url = URL.createObjectURL(new Blob([bytes], { type: 'application/octet-stream' }));
-      h('a', { href: url, download: artifact.file }).click();
-      setTimeout(() => URL.revokeObjectURL(url), 0);
+      download(artifact.file, await this._watch.artifact(artifact.trial, artifact.name));
       setText(this._trouble, '');
     } catch (error) {
       setText(this._trouble, error instanceof Error ? error.message : String(error));

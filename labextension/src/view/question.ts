@@ -9,6 +9,18 @@ export interface QuestionText {
   readonly act: string;
 }
 
+export const STOP: QuestionText = {
+  text: 'Its checkpoints and curves stay; it cannot be resumed.',
+  keep: 'Keep it running',
+  act: 'Stop it'
+};
+
+export const DELETE: QuestionText = {
+  text: 'For a day this can be undone; then its checkpoints, logs and curves are gone.',
+  keep: 'Keep it',
+  act: 'Delete it'
+};
+
 export class Question {
   readonly root: HTMLElement;
   private readonly _title = h('strong');

@@ -25,7 +25,7 @@ export { DEFAULTS, type Axis, type ViewSettings } from './settings';
 const TICK_MS = 1000;
 
 /** What a view needs of a Watch. */
-export type Watched = Pick<Watch, 'look' | 'subscribe' | 'act' | 'retry' | 'logs' | 'ask' | 'artifact'>;
+export type Watched = Pick<Watch, 'look' | 'subscribe' | 'act' | 'retry' | 'logs' | 'ask' | 'artifact' | 'csv'>;
 
 export class ExperimentView {
   private readonly _root = h('article', { class: 'dl-view', onkeydown: keepKeys });

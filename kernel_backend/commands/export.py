@@ -1,0 +1,52 @@
+"""The verb export: reports, trials or the list of experiments as CSV."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from kernel_backend.commands.answer import Answer, File, Text
+from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument
+from kernel_backend.durable import replacing
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.text import counted
+from kernel_backend.text.csv_export import experiments_csv
+
+MOST = 1000  # experiments in a list
+
+
+def _export(call: Call) -> Answer:
+    client, reference, out = call.client, call.arguments.reference, call.arguments.out
+    if reference is None:
+        text = experiments_csv(client.experiments(limit=MOST))
+    else:
+        text = client.export(reference.experiment, reference.trial)
+    if out is None:
+        return Answer({"csv": text}, [File(text)])
+    path = Path(out).expanduser()
+    try:
+        with replacing(path) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise InvalidRequest(f"cannot write to {path}: {error.strerror or error}") from error
+    return Answer({"file": str(path)}, [Text([f"{path}: {counted(text.count(chr(10)) - 1, 'row')}"])])
+
+
+EXPORT = Verb(
+    "export",
+    "print reports, the trials of a search, or the list of experiments as CSV",
+    _export,
+    (
+        replace(
+            NUMBER,
+            help="an experiment, or a trial as 12.7; none: all your experiments",
+            kwargs={**NUMBER.kwargs, "nargs": "?"},
+        ),
+        argument("--out", "-o", metavar="FILE", help="write to this file", complete="file"),
+        JSON,
+    ),
+    ("export 12", "export 12.7 -o metrics.csv", "export > experiments.csv"),
+    takes="an experiment, a trial, or nothing",
+    client=("export",),
+    job=("export",),
+)

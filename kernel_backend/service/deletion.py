@@ -1,0 +1,165 @@
+"""Delete experiments: at once for users, who may undo it for a day, then from disk by the housekeeping."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from kernel_backend.checkpoints.base import Checkpoints, Manifest
+from kernel_backend.errors import Conflict, DaylightError
+from kernel_backend.model import disk
+from kernel_backend.model.cluster.accounts import AuditEntry
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.disk import DiskUsage
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.trial import WEIGHTS, Trial
+from kernel_backend.service import warm_start
+from kernel_backend.service.access import changeable, visible
+from kernel_backend.service.audit import audit_entry
+from kernel_backend.service.context import Context
+
+HOUSEKEEPING_S = 600.0  # between looks for what may be freed
+
+_log = logging.getLogger(__name__)
+_Rule = Callable[[Experiment, float], dict[str, Any]]
+
+
+class Needed(NamedTuple):
+    """What other experiments need of one: checkpoints as `1/500-2` by who begins from them, and its results."""
+
+    checkpoints: dict[str, list[int]]
+    results: list[int]
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Return a sentence for each thing that stays."""
+        begun = [
+            f"checkpoint {name} stays: {_named(numbers)} begins from it" for name, numbers in self.checkpoints.items()
+        ]
+        learned = [f"its results stay: {_named(self.results)} searches with them"] if self.results else []
+        return (*begun, *learned)
+
+
+class Deletion:
+    """The verbs delete and undelete, disk usage, and the purge."""
+
+    def __init__(self, context: Context) -> None:
+        self._store, self._places, self._areas = context.store, context.places, context.areas
+        self._archive, self._bus = context.archive, context.bus
+
+    async def usage(self, who: Person, number: int) -> DiskUsage:
+        """Return what an experiment holds on disk; raises NotFound, PlaceUnavailable."""
+        return await asyncio.to_thread(self._usage, await visible(self._store, who, number))
+
+    async def delete(self, who: Person, number: int) -> None:
+        """Delete an experiment that has ended; raises Conflict for any other, and for pinned checkpoints."""
+        experiment = await changeable(self._store, who, number, deleted=True)
+        disk.delete(experiment, time.time())  # raises Conflict before storage is looked at
+        await asyncio.to_thread(self._check_pins, experiment)
+        await self._change(who, number, "delete", disk.delete)
+
+    async def undelete(self, who: Person, number: int) -> None:
+        """Bring a deleted experiment back; raises Conflict where its day is over."""
+        await changeable(self._store, who, number, deleted=True)
+        await self._change(who, number, "undelete", disk.undelete)
+
+    async def run(self) -> None:
+        """Free what may be freed, again and again, until cancelled."""
+        while True:
+            try:
+                await self.purge(time.time())
+            except DaylightError as error:
+                _log.warning("deleted experiments are freed later: %s", error)
+            await asyncio.sleep(HOUSEKEEPING_S)
+
+    async def purge(self, now: float) -> None:
+        """Free the disk of experiments that were deleted more than a day before `now`."""
+        for experiment in await asyncio.to_thread(self._store.deleted_experiments):
+            if disk.may_purge(experiment, now):
+                try:
+                    await asyncio.to_thread(self._purge, experiment, now)
+                except (DaylightError, OSError) as error:  # a disk that is away: the next look tries again
+                    _log.warning("experiment #%d could not be freed: %s", experiment.number, error)
+                self._bus.ring()
+
+    async def _change(self, who: Person, number: int, action: str, rule: _Rule) -> None:
+        def change(before: Experiment) -> tuple[dict[str, Any], AuditEntry | None]:
+            changes = rule(before, time.time())
+            return changes, audit_entry(who, before, action) if changes else None
+
+        await asyncio.to_thread(self._store.update_experiment, number, time.time(), change)
+        self._bus.ring()
+
+    def _check_pins(self, experiment: Experiment) -> None:
+        """Raise Conflict for a pinned checkpoint that no other experiment needs: its user wanted to keep it."""
+        needed = self._needed(experiment.number).checkpoints
+        for trial, _, manifest in self._checkpoints(experiment):
+            if manifest.pinned and _name(trial, manifest) not in needed:
+                which = f"{trial.id} --step {manifest.step}"
+                raise Conflict(
+                    f"checkpoint {trial.id}/{manifest.id} is pinned: daylight checkpoint unpin {which} first"
+                )
+
+    def _usage(self, experiment: Experiment) -> DiskUsage:
+        number, needed = experiment.number, self._needed(experiment.number)
+        sizes = {_name(trial, manifest): manifest.bytes for trial, _, manifest in self._checkpoints(experiment)}
+        aside = sum(each.bytes for _, place in self._storages(experiment) for each in place.aside())
+        shared = self._store.snapshot_users(experiment.snapshot, number)
+        found = {"checkpoints": sum(sizes.values()) + aside, **self._areas.of(experiment.owner).usage(number)}
+        found["snapshots"] = self._archive.bytes(experiment.snapshot)
+        stays = sum(sizes.get(name, 0) for name in needed.checkpoints) + (found["snapshots"] if shared else 0)
+        whose = [f"its snapshot stays: {_named(shared)} has the same"] if shared else []
+        return DiskUsage(
+            experiment=number,
+            name=experiment.name,
+            owner=experiment.owner,
+            bytes={kind: size for kind, size in found.items() if size},
+            stays=stays,
+            needed=(*needed.reasons, *whose),
+        )
+
+    def _purge(self, experiment: Experiment, now: float) -> None:
+        number, needed = experiment.number, self._needed(experiment.number)
+        for trial, place, manifest in self._checkpoints(experiment):
+            if _name(trial, manifest) not in needed.checkpoints:
+                place.discard(manifest.id)
+        for trial, place in self._storages(experiment):
+            for each in place.aside():
+                place.discard(each.name)
+            place.sweep(trial.attempt + 1)  # it has ended: none of its attempts commits any more
+        self._areas.of(experiment.owner).remove(number)
+        if not self._store.snapshot_users(experiment.snapshot, number):
+            self._archive.remove(experiment.snapshot, before=now - disk.UNDO_S)
+        if not needed.checkpoints and not needed.results:
+            self._store.purge(number, now)
+            _log.info("experiment #%d is freed", number)
+
+    def _needed(self, number: int) -> Needed:
+        """Return what experiments that are not deleted need of this one."""
+        checkpoints: dict[str, list[int]] = {}
+        for source, other in self._store.beginnings_from(number):
+            checkpoints.setdefault(source.partition(".")[2].removesuffix(WEIGHTS), []).append(other)
+        searches = self._store.warm_started()
+        results = [each.number for each in searches if number in warm_start.named(each.config.search)]
+        return Needed(checkpoints, [other for other in results if other != number])
+
+    def _checkpoints(self, experiment: Experiment) -> Iterator[tuple[Trial, Checkpoints, Manifest]]:
+        for trial, place in self._storages(experiment):
+            for manifest in place.committed():
+                yield trial, place, manifest
+
+    def _storages(self, experiment: Experiment) -> Iterator[tuple[Trial, Checkpoints]]:
+        for trial in self._store.trials(experiment.number):
+            if trial.attempt or trial.begins_from:  # else it has none
+                yield trial, self._places.open(experiment.number, trial.index)
+
+
+def _name(trial: Trial, manifest: Manifest) -> str:
+    return f"{trial.index}/{manifest.id}"
+
+
+def _named(numbers: list[int]) -> str:
+    return ", ".join(f"#{number}" for number in dict.fromkeys(numbers))

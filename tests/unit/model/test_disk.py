@@ -1,0 +1,65 @@
+"""When an experiment may be deleted, brought back, and freed; and how its disk space is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kernel_backend.errors import Conflict
+from kernel_backend.model.disk import UNDO_S, DiskUsage, delete, may_purge, undelete
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.text.disk import usage_lines
+from tests.unit.text.test_text import experiment
+
+
+def of(state: ExperimentState = ExperimentState.COMPLETED, **fields: Any) -> Experiment:
+    return experiment(state=state).model_copy(update=fields)
+
+
+@pytest.mark.parametrize("state", ExperimentState)
+def test_only_what_has_ended_is_deleted(state: ExperimentState):
+    if state in EXPERIMENT_ENDED:
+        assert delete(of(state), 7.0) == {"deleted_at": 7.0}
+    else:
+        with pytest.raises(Conflict, match=r"#12 has not ended.*daylight stop 12"):
+            delete(of(state), 7.0)
+
+
+def test_it_can_be_brought_back_for_a_day_and_then_be_freed():
+    deleted = of(deleted_at=100.0)
+    assert delete(deleted, 200.0) == {}  # the day goes on from the first time
+    assert undelete(of(), 200.0) == {}
+    assert undelete(deleted, 100.0 + UNDO_S) == {"deleted_at": None}
+    assert not may_purge(deleted, 100.0 + UNDO_S)
+    assert may_purge(deleted, 101.0 + UNDO_S)
+    with pytest.raises(Conflict, match="more than a day ago"):
+        undelete(deleted, 101.0 + UNDO_S)
+
+
+def test_what_is_not_deleted_or_goes_on_again_is_never_freed():
+    assert not may_purge(of(), 1e12)
+    assert not may_purge(of(ExperimentState.ACTIVE, deleted_at=1.0), 1e12)
+
+
+def test_a_deleted_one_says_so():
+    assert Overview(experiment=of(deleted_at=1.0), trials=()).state == "deleted"
+    assert Overview(experiment=of(deleted_at=1.0), trials=()).ended
+
+
+def test_its_disk_space_is_told_largest_first():
+    usage = DiskUsage(
+        experiment=12,
+        name="digits",
+        owner="ada",
+        bytes={"attempts": 2_000, "checkpoints": 1_500_000},
+        stays=500_000,
+        needed=("checkpoint 1/10-1 stays: #14 begins from it",),
+    )
+    assert (usage.total, usage.frees) == (1_502_000, 1_002_000)
+    assert usage_lines(usage) == [
+        "#12 digits: 1.5 MB (checkpoints 1.5 MB, attempts 2.0 kB)",
+        "  checkpoint 1/10-1 stays: #14 begins from it",
+    ]
