@@ -89,7 +89,7 @@ class AgentOperations:
         return self._area.last_attempt(experiment, trial, since)
 
     def usage(self, body: Iterator[bytes], experiment: int) -> dict[str, int]:
-        """The sizes of an experiment's folders."""
+        """Return the sizes of an experiment's folders."""
         return self._area.usage(experiment)
 
     def remove(self, body: Iterator[bytes], experiment: int) -> None:
@@ -183,6 +183,10 @@ class AgentOperations:
     def sweep(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, attempt: int) -> None:
         """Delete uncommitted checkpoints."""
         self._place(experiment, trial, uid).sweep(attempt)
+
+    def clear(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> None:
+        """Delete claims and the empty folder."""
+        self._place(experiment, trial, uid).clear()
 
     def pin(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str, pinned: bool) -> None:
         """Pin or unpin a checkpoint."""

@@ -212,6 +212,9 @@ class Checkpoints(Protocol):
     def sweep(self, attempt: int) -> None:
         """Delete uncommitted checkpoints of attempts before `attempt`."""
 
+    def clear(self) -> None:
+        """Delete the claims and the empty folder of a trial that has ended; do nothing while it has checkpoints."""
+
     def pin(self, checkpoint: str, pinned: bool) -> None:
         """Pin a checkpoint against all retention rules, or unpin it; raise NotFound."""
 

@@ -103,6 +103,17 @@ class Directory(VerifyingCheckpoints):
             if attempt_of(folder.name) < attempt and not self._has_manifest(folder.name):
                 shutil.rmtree(folder, ignore_errors=True)
 
+    def clear(self) -> None:
+        """Delete the claims, then the folder and its parent, an experiment's, if they are empty."""
+        names = self.names()
+        claims = claims_among(names)
+        if len(claims) == len(names):
+            for attempt in claims:
+                (self._root / claim_name(attempt)).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # not empty, or not there
+            self._root.rmdir()
+            self._root.parent.rmdir()
+
     def pin(self, checkpoint: str, pinned: bool) -> None:
         """Create or remove an empty file next to the manifest; raise NotFound."""
         if not self._has_manifest(checkpoint):

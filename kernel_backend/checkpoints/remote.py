@@ -98,6 +98,15 @@ class Remote(VerifyingCheckpoints):
             if attempt_of(checkpoint) < attempt and not names & {MANIFEST, BAD}:
                 self._delete(checkpoint, names)
 
+    def clear(self) -> None:
+        """Delete the claims if there is nothing else; an object store has no folders."""
+        names = self.names()
+        claims = claims_among(names)
+        if len(claims) == len(names):
+            for attempt in claims:
+                with contextlib.suppress(FileNotFoundError):
+                    self._tried(partial(self._fs.rm_file, f"{self._root}/{claim_name(attempt)}"))
+
     def pin(self, checkpoint: str, pinned: bool) -> None:
         """Create or remove an object next to the manifest; raise NotFound."""
         if not self._has_manifest(checkpoint):

@@ -130,6 +130,7 @@ class Deletion:
             for each in place.aside():
                 place.discard(each.name)
             place.sweep(trial.attempt + 1)  # it has ended: none of its attempts commits any more
+            place.clear()
         self._areas.of(experiment.owner).remove(number)
         if not self._store.snapshot_users(experiment.snapshot, number):
             self._archive.remove(experiment.snapshot, before=now - disk.UNDO_S)

@@ -88,6 +88,10 @@ class AgentCheckpoints:
         """Delete uncommitted checkpoints."""
         self._ask("sweep", _NONE, attempt=attempt)
 
+    def clear(self) -> None:
+        """Delete claims and the empty folder."""
+        self._ask("clear", _NONE)
+
     def pin(self, checkpoint: str, pinned: bool) -> None:
         """Pin or unpin a checkpoint."""
         self._ask("pin", _NONE, checkpoint=checkpoint, pinned=pinned)

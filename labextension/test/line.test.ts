@@ -1,5 +1,8 @@
 /** A line that is cut, blocked or at its end: it comes back by itself, and says how it stands. */
 
+import { stateOf } from '../src/model/overview';
+import { Experiments } from '../src/panel/experiments';
+import { LiveSettings } from '../src/panel/settings';
 import { ServiceError } from '../src/service/source';
 import {
   asha,
@@ -16,7 +19,7 @@ import {
   saved,
   silence
 } from './fakes';
-import { begun, connection, cut, looks, made, passed, source, watch } from './watching';
+import { begun, connection, cut, looks, made, NOW, passed, source, watch } from './watching';
 
 describe('after a cut', () => {
   test('the last look stays, and says when it is tried again', async () => {
@@ -282,6 +285,20 @@ describe('at the end', () => {
     const asked = source.asked.length;
     await passed(600);
     expect(source.asked).toHaveLength(asked);
+  });
+
+  test('what the panel does to it after its end is asked for', async () => {
+    source.overview = done();
+    await begun();
+    const panel = new Experiments(source, new LiveSettings());
+    source.overview = done({ seq: 120, experiment: experiment({ state: 'completed', deleted_at: NOW }) });
+    await panel.act(13, 'delete');
+    await passed(0.1);
+    expect(watch.look.overview?.seq).not.toBe(120);
+    await panel.act(12, 'delete');
+    await passed(0.1);
+    expect([connection(), watch.look.overview && stateOf(watch.look.overview)]).toEqual(['ended', 'deleted']);
+    panel.dispose();
   });
 
   test('a saved end is shown at once and read whole', async () => {

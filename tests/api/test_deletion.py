@@ -90,7 +90,8 @@ def test_after_a_day_its_disk_is_freed_and_its_number_is_gone_for_good(
     assert completed.usage_of(1) == usage
     after_a_day(served)
     assert committed(tmp_path) == set()
-    assert [each.name for kind in ("attempts", "artifacts", "snapshots") for each in (tmp_path / kind).iterdir()] == []
+    kinds = ("attempts", "artifacts", "checkpoints", "snapshots")
+    assert [each.name for kind in kinds for each in (tmp_path / kind).iterdir()] == []
     with pytest.raises(NotFound, match="no experiment #1 any more: it was deleted"):
         completed.experiment(1)
     with pytest.raises(NotFound):

@@ -282,6 +282,16 @@ class CheckpointsContract:
         place.discard("10-1")
         assert files.names() == ["claim-2"]
 
+    def test_claims_are_cleared_once_there_are_no_checkpoints(self, place, files):
+        place.clear()
+        commit(place, 10)
+        place.claim(2)
+        place.clear()
+        assert (ids(place), place.claimed()) == (["10-1"], 2)
+        place.discard("10-1")
+        place.clear()
+        assert (files.names(), place.names(), place.claimed()) == ([], [], 0)
+
     def test_what_only_looks_like_a_claim_is_none(self, place, files):
         for name in ("claim-", "claim-x", "claim-9.writing", "claim--9", "xclaim-9", "claim-9-1", "20-9/claim-9"):
             files.write(name, b"")

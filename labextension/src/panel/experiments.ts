@@ -6,6 +6,7 @@ import type { ISignal } from '@lumino/signaling';
 import { Signal } from '@lumino/signaling';
 
 import type { NodeUse, Overview } from '../api/types';
+import { announce } from '../service/changes';
 import { ServiceError } from '../service/source';
 import type { ActionBody, Source } from '../service/source';
 import type { Act } from '../service/watch';
@@ -141,9 +142,10 @@ export class Experiments implements IDisposable {
     }
   }
 
-  /** Stop, pause, resume or label one; throws ServiceError. */
+  /** Stop, pause, resume, label or delete one; throws ServiceError. */
   async act(number: number, verb: Act, asked?: ActionBody): Promise<void> {
     await this._source.post(`/experiments/${number}/${verb}`, asked);
+    announce(number);
     this.refresh();
   }
 

@@ -103,6 +103,13 @@ export class Line {
     }
   }
 
+  /** Ask for the overview of what has ended: something that this page did has changed it. */
+  lookOnce(): void {
+    if (this._connection === 'ended') {
+      void this._ask(this._turn);
+    }
+  }
+
   /** Close the stream and let go of timers and answers that are still to come. */
   leave(): void {
     this._turn += 1;

@@ -3,6 +3,7 @@
 import type { Curve, LogChunk, Overview } from '../api/types';
 import { ExperimentCache } from '../model/experimentstate';
 import type { Saved, SavedSearch } from '../model/saved';
+import { announce, onChange } from './changes';
 import { foreignText, Line, readOverview } from './connection';
 import type { Connection, ConnectionOptions } from './connection';
 import { ServiceError } from './source';
@@ -45,6 +46,7 @@ export class Watch {
   private _begun = false;
   private _disposed = false;
   private _emitting: ReturnType<typeof setTimeout> | undefined;
+  private _unsubscribe = (): void => undefined; // from changes of the same page
 
   constructor(
     private readonly _source: Source,
@@ -79,9 +81,16 @@ export class Watch {
   start(): void {
     if (!this._begun && !this._disposed) {
       this._begun = true;
+      this._unsubscribe = onChange(this._elsewhere);
       this._line.connect();
     }
   }
+
+  private readonly _elsewhere = (number: number): void => {
+    if (number === this._number) {
+      this._line.lookOnce();
+    }
+  };
 
   /** Take in a saved state that came from elsewhere (an updated output); older ones change nothing. */
   adopt(saved: Saved): void {
@@ -116,6 +125,7 @@ export class Watch {
       this._line.takeNewer(overview);
       this.retry(); // who answers a verb can be listened to again
     }
+    announce(this._number, this._elsewhere);
   }
 
   /** What the service says of this experiment at a path below it, such as `/search`; throws ServiceError. */
@@ -145,6 +155,7 @@ export class Watch {
   /** Close the stream, forget timers and listeners; what was known can still be read. */
   dispose(): void {
     this._disposed = true;
+    this._unsubscribe();
     this._line.leave();
     this._listeners.clear();
     clearTimeout(this._emitting);
