@@ -15,7 +15,7 @@ from jupyter_ext.capture import Capture, capture_cell, capture_file
 from jupyter_ext.frontend import headless, notebook_path, wants_widget
 from jupyter_ext.job.job import Job
 from jupyter_ext.magics.commands import HELP, run_command
-from jupyter_ext.magics.completion import complete_line
+from jupyter_ext.magics.completion import complete_line, complete_submission
 from jupyter_ext.magics.line import words
 from jupyter_ext.magics.magic_first import first_line, magic_first
 from jupyter_ext.magics.recorder import Recorder
@@ -162,6 +162,8 @@ def load(shell: Any) -> None:
         magics.recorder.register()
         shell.register_magics(magics)
         shell.set_hook("complete_command", complete_line, str_key="%dl")
+        for magic in ("%%dlsubmit", "%dlsubmit"):
+            shell.set_hook("complete_command", complete_submission, str_key=magic)
         shell.input_transformers_cleanup.insert(0, magic_first)
         setattr(shell, _ATTRIBUTE, magics)
 

@@ -28,10 +28,18 @@ Exit codes: 0 well, 1 the experiment failed, 2 wrong usage or refused, 3 no serv
 
 def verbs() -> dict[str, Verb]:
     """Return all verbs by name, in the order of the help: those shared with `%dl`, and terminal-only ones."""
-    from kernel_backend.cli import backup, doctor, open, serve, submit
+    from kernel_backend.cli import backup, completion, doctor, open, serve, submit
     from kernel_backend.commands.table import VERBS
 
-    found = [submit.SUBMIT, *VERBS.values(), serve.SERVE, *backup.VERBS, open.OPEN, doctor.DOCTOR]
+    found = [
+        submit.SUBMIT,
+        *VERBS.values(),
+        serve.SERVE,
+        *backup.VERBS,
+        open.OPEN,
+        doctor.DOCTOR,
+        completion.COMPLETION,
+    ]
     return {verb.name: verb for verb in found}
 
 

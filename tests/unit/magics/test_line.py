@@ -62,6 +62,11 @@ def test_the_verbs_of_dl_are_completed(shell: Any, tmp_path: Path, monkeypatch: 
     assert shell.complete(None, "%dl list --state p")[1] == ["paused"]
 
 
+def test_the_options_of_dlsubmit_are_completed(shell: Any):
+    assert shell.complete(None, "%%dlsubmit --slots 2 --log")[1] == ["--logical-workers"]
+    assert shell.complete(None, "%%dlsubmit --view w")[1] == ["widget"]
+
+
 def executed(shell: Any) -> list[Any]:
     return shell._daylight_magics.recorder.cells
 
