@@ -134,7 +134,18 @@ class Job:
             offset, attempt, rank = chunk.offset, chunk.attempt, chunk.rank
 
     def export(self, trial: int | None = None) -> str:
-        """Return its reports as CSV; of a search its trials, or the reports of `trial`."""
+        """Return the reports as CSV; of a search its trials.
+
+        Parameters
+        ----------
+        trial : int, optional
+            Trial whose reports are wanted; by default the only one, or all trials of a search as rows.
+
+        Returns
+        -------
+        str
+            CSV with a head, for `pandas.read_csv` or a spreadsheet.
+        """
         return self._client.export(self.number, trial)
 
     def checkpoints(self) -> list[CheckpointInfo]:
@@ -464,12 +475,34 @@ class Job:
         return self
 
     def delete(self) -> Job:
-        """Delete it; `undelete` brings it back for a day. Raises Conflict unless it has ended."""
+        """Delete the experiment; `undelete` restores it within a day.
+
+        Returns
+        -------
+        Job
+            This experiment.
+
+        Raises
+        ------
+        Conflict
+            If it has not ended, or has a pinned checkpoint.
+        """
         self._client.delete_experiment(self.number)
         return self
 
     def undelete(self) -> Job:
-        """Bring it back; raises Conflict where its day is over."""
+        """Restore the deleted experiment.
+
+        Returns
+        -------
+        Job
+            This experiment.
+
+        Raises
+        ------
+        Conflict
+            If it was deleted more than a day ago.
+        """
         self._client.undelete(self.number)
         return self
 
