@@ -18,6 +18,7 @@ from kernel_backend.model.views.curves import Curve
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import SearchStatus
 from kernel_backend.spec.resume import Resumption
+from kernel_backend.text.csv_export import metrics_csv, trials_csv
 
 REPORTS_AT_ONCE = 10_000
 POINTS = 400  # of a curve: a screen shows no more
@@ -135,7 +136,8 @@ class ExportHandler(ApiHandler):
     async def get(self, number: str) -> None:
         """Read the reports of a trial as CSV, or the trials of a search where none is named."""
         trial = self.maybe_integer("trial", least=1)
-        text = await self.service.export(self.user, int(number), trial)
+        found = await self.service.export(self.user, int(number), trial)
+        text = trials_csv(found.trials) if isinstance(found, SearchStatus) else metrics_csv(found)
         self.set_header("Content-Type", "text/csv; charset=utf-8")
         self.finish(text.encode())
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kernel_backend import discovery
 from kernel_backend.client import Client
 from kernel_backend.commands.verb import Verb
 from kernel_backend.errors import DaylightError
+from kernel_backend.home import home
 from kernel_backend.model.states import ExperimentState
 from kernel_backend.model.views.overview import DELETED, LIVELIEST
 from kernel_backend.spec.options import Candidates, Host, Option, options_for
@@ -49,10 +49,7 @@ def live_values(kind: Candidates) -> Sequence[str]:
     if kind not in ("experiment", "trial", "node"):
         return []
     try:
-        address = discovery.find()
-        if address is None:
-            return []
-        client = Client(lambda: address, patience=0.0)
+        client = Client.at_home(home())
         if kind == "node":
             return [node.name for node in client.nodes()]
         return [str(each.experiment.number) for each in client.experiments()]

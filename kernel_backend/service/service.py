@@ -29,6 +29,7 @@ from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, Illeg
 from kernel_backend.model.trial import checkpoint_step
 from kernel_backend.model.views.curves import Curves
 from kernel_backend.model.views.overview import LogChunk, Overview
+from kernel_backend.model.views.search_status import SearchStatus
 from kernel_backend.service.access import changeable, check_not_deleted, may_submit, visible
 from kernel_backend.service.admission import check_possible, check_workers
 from kernel_backend.service.audit import audit_entry
@@ -52,7 +53,6 @@ from kernel_backend.service.views.redaction import NoteRedactor
 from kernel_backend.service.views.watchers import WatcherFeed
 from kernel_backend.spec.resume import resized_note
 from kernel_backend.store.base import NewExperiment
-from kernel_backend.text.csv_export import metrics_csv, trials_csv
 
 _log = logging.getLogger(__name__)
 
@@ -221,14 +221,13 @@ class Service:
         await self._visible(who, number)
         return await asyncio.to_thread(self._store.reports, number, trial, kind, after, limit)
 
-    async def export(self, who: Person, number: int, trial: int | None) -> str:
-        """Return a trial's reports as CSV, or the trials of a search where none is named."""
+    async def export(self, who: Person, number: int, trial: int | None) -> SearchStatus | Sequence[StoredReport]:
+        """Return a trial's reports, or a search with all of its trials where none is named."""
         experiment = await self._visible(who, number)
         if experiment.config.search is not None and trial is None:
-            standing = await self.search.standing(who, number, sort="trial", limit=EVERY)
-            return await asyncio.to_thread(trials_csv, standing.trials)
+            return await self.search.standing(who, number, sort="trial", limit=EVERY)
         await asyncio.to_thread(self._store.trial, number, trial or 1)  # raises NotFound
-        return metrics_csv(await asyncio.to_thread(self._store.reports, number, trial or 1))
+        return await asyncio.to_thread(self._store.reports, number, trial or 1)
 
     async def facts(self, who: Person, number: int, trial: int) -> list[StoredFact]:
         """Return the provenance records of a trial's attempts, in order: what its result depends on."""
