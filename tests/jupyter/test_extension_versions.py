@@ -13,7 +13,7 @@ from kernel_backend import __version__
 from kernel_backend.client import Client
 from kernel_backend.model.views.overview import Overview
 from tests.api.later import LATER, SEARCH, Later, told
-from tests.api.served import Served
+from tests.api.served import Served, until
 from tests.api.test_other_versions import BODIES
 from tests.jupyter.hosted import Hosted
 
@@ -24,15 +24,22 @@ def later(served: Served, client: Client, home: Path, monkeypatch: pytest.Monkey
     return Later(monkeypatch)
 
 
-def test_every_route_of_the_server_passes_on_what_a_later_service_answers(later: Later, hosted: Hosted) -> None:
+def test_every_route_of_the_server_passes_on_what_a_later_service_answers(
+    later: Later, hosted: Hosted, client: Client
+) -> None:
     searched = [path for path in (*READS, *ACTS) if "/search" in path or "/trials/" in path]
     for path in READS:
         answer = hosted.get(path.format(SEARCH if path in searched else 1)).raise_for_status()
         if not path.endswith((".png", ".csv")):
             assert answer.json().items() >= LATER.items(), path
     assert hosted.get(FILE.format(1, 1, "net")).content == b"\x89PNG"
-    for path in sorted(ACTS, key=lambda path: path.endswith("stop")):
+    last = ["stop", "delete", "undelete"]  # only what has ended can be deleted
+    for path in sorted(
+        ACTS, key=lambda path: last.index(path.rpartition("/")[2]) if path.endswith(tuple(last)) else -1
+    ):
         hosted.post(path.format(SEARCH if path in searched else 1, 1)).raise_for_status()
+        if path.endswith("stop"):
+            until(lambda: client.experiment(1).ended, "it has ended")
     for path, kind in CHANGES.items():
         answer = hosted.post(path.format(SEARCH), json=BODIES[kind]).raise_for_status()
         assert answer.json().items() >= LATER.items(), path
