@@ -20,6 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from kernel_backend.model.search.domains import Range
 from kernel_backend.model.search.records import (
     Continue,
     Create,
@@ -30,7 +31,7 @@ from kernel_backend.model.search.records import (
     Settings,
     Vacancy,
 )
-from kernel_backend.model.search.space import Parameter, Range, Space
+from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.search import make, simulate
 from kernel_backend.search.log import apply_event, fold
 from kernel_backend.search.simulation.problems import Trained

@@ -9,9 +9,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kernel_backend.model.search.domains import Choices, Range
 from kernel_backend.model.search.methods import MethodOption, SearchMethod
 from kernel_backend.model.search.records import Complete, Continue, Create, Pause, Prune, Resume, Settings
-from kernel_backend.model.search.space import Choices, Parameter, Range, Space
+from kernel_backend.model.search.space import Parameter, Space
 
 if TYPE_CHECKING:
     from kernel_backend.search.asha import sampled

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from kernel_backend.model.record import Value
+from kernel_backend.model.search.domains import Range
 from kernel_backend.model.search.records import Complete, Continue, Create, Pause, Prune, Resume
-from kernel_backend.model.search.space import Range, Space
+from kernel_backend.model.search.space import Space
 
 Verdict = Continue | Pause | Prune | Complete
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_backend.model.search.space import Parameter, Range, Space
+from kernel_backend.model.search.domains import Range
+from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.search import TableProblem
 
 FILE = Path(__file__).parents[1] / "data" / "taskset_adam8p_6tasks.npz"

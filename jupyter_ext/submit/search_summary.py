@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Value
+from kernel_backend.model.search.domains import Range
 from kernel_backend.model.search.records import Search
-from kernel_backend.model.search.space import Parameter, Range, Space
+from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.model.values import written
 from kernel_backend.search.forecast import forecast
 from kernel_backend.search.make import plan

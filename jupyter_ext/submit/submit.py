@@ -27,7 +27,8 @@ from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidReques
 from kernel_backend.model.experiment import LONGEST_NAME, Config, Submission, parse_size
 from kernel_backend.model.record import Value
 from kernel_backend.model.record import checked as record_of
-from kernel_backend.model.search.space import UNSEARCHED, Choices, Space
+from kernel_backend.model.search.domains import Choices
+from kernel_backend.model.search.space import UNSEARCHED, Space
 from kernel_backend.model.snapshot import Process, Snapshot, State
 from kernel_backend.model.values import nearest
 from kernel_backend.model.views.overview import Overview

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from kernel_backend.definition.contract import Definition
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Value
-from kernel_backend.model.search.space import Choices, Parameter, Range, Space
+from kernel_backend.model.search.domains import Choices, Range
+from kernel_backend.model.search.space import Parameter, Space
 
 
 class Bound(NamedTuple):

@@ -10,8 +10,9 @@ from pydantic import Field, FiniteFloat, field_validator
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import GivenParams, Record, Value
+from kernel_backend.model.search.domains import Choices
 from kernel_backend.model.search.records import Search
-from kernel_backend.model.search.space import Choices, Space
+from kernel_backend.model.search.space import Space
 from kernel_backend.model.states import ExperimentState
 from kernel_backend.model.values import check_value
 

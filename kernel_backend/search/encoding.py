@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kernel_backend.model.record import Value
-from kernel_backend.model.search.space import Choices, Parameter, Range, Space, in_order
+from kernel_backend.model.search.domains import Choices, Range
+from kernel_backend.model.search.space import Parameter, Space, in_order
 
 
 class Dimension(NamedTuple):

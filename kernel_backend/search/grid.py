@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Value
+from kernel_backend.model.search.domains import Choices, Domain, Range
 from kernel_backend.model.search.records import Settings
-from kernel_backend.model.search.space import MOST_POINTS, Choices, Domain, Parameter, Range, Space, in_order
+from kernel_backend.model.search.space import MOST_POINTS, Parameter, Space, in_order
 from kernel_backend.search.asha import Asha
 from kernel_backend.search.base import Plan
 from kernel_backend.search.brackets import Bracket

@@ -13,8 +13,9 @@ from bisect import bisect_right
 from random import Random
 
 from kernel_backend.model.record import Value
+from kernel_backend.model.search.domains import Choices, Domain
 from kernel_backend.model.search.records import Complete, Continue, Create, Pause, Prune, Resume, Settings
-from kernel_backend.model.search.space import Choices, Domain, Space
+from kernel_backend.model.search.space import Space
 from kernel_backend.search.base import Plan
 from kernel_backend.search.base_searcher import BaseSearcher, Progress
 from kernel_backend.search.encoding import Encoder, codec

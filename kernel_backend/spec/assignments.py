@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Value
-from kernel_backend.model.search.space import MOST_POINTS, Choices, Domain, Parameter, Range, Space, When, problems
+from kernel_backend.model.search.domains import Choices, Domain, Range
+from kernel_backend.model.search.space import MOST_POINTS, Parameter, Space, When, problems
 from kernel_backend.model.syntax import expression_tree
 from kernel_backend.model.values import WORDS, TooLarge, as_value, check_value, literal
 

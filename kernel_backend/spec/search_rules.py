@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import parse_reference
+from kernel_backend.model.search.domains import Range
 from kernel_backend.model.search.methods import BUILT_IN, COMMON, SearchMethod
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.registry import method_of
-from kernel_backend.model.search.space import Range, Space
+from kernel_backend.model.search.space import Space
 from kernel_backend.model.values import nearest, written
 
 MOST_ROUNDS = 10_000  # of population-based training: a ranking is kept for each

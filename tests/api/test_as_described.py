@@ -29,8 +29,9 @@ from kernel_backend.client import Client
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Delivery, Note
+from kernel_backend.model.search.domains import Range
 from kernel_backend.model.search.records import Search
-from kernel_backend.model.search.space import Parameter, Range, Space
+from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.model.stream import DATA, MessageType
 from kernel_backend.model.trial import Trial
 from tests.api.served import DEFINITION, TOKEN, Served, StillEngine, archive, keep, report, started, submit, token_of

@@ -15,8 +15,9 @@ from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.cluster.quotas import Quota, SlotHours
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.resources import Node
+from kernel_backend.model.search.domains import Choices
 from kernel_backend.model.search.records import Search
-from kernel_backend.model.search.space import Choices, Parameter, Space
+from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import Extension
 from tests.api.people import FakeHub

@@ -22,6 +22,7 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import ArtifactSaved, Committed, Fact, Kind, Note, Report, SpoolRecord, Started
 from kernel_backend.model.resources import Share
+from kernel_backend.model.search.domains import Choices, Range
 from kernel_backend.model.search.effects import Added, Moved
 from kernel_backend.model.search.records import (
     Continue,
@@ -34,7 +35,7 @@ from kernel_backend.model.search.records import (
     Search,
     Vacancy,
 )
-from kernel_backend.model.search.space import Choices, Parameter, Range, Space, When
+from kernel_backend.model.search.space import Parameter, Space, When
 from kernel_backend.model.states import AttemptState, ExperimentState, Hold, IllegalTransition, Outcome, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Best, Failure, ScheduledTrial

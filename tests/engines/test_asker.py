@@ -18,8 +18,9 @@ import pytest
 
 from kernel_backend.errors import SearchFailed
 from kernel_backend.launch.search_process import ChildSearchProcess
+from kernel_backend.model.search.domains import Range
 from kernel_backend.model.search.records import Create, Settings
-from kernel_backend.model.search.space import Parameter, Range, Space
+from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.search.custom import Custom
 from tests.support.world import gone, until

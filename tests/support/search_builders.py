@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernel_backend.model.record import Value
+from kernel_backend.model.search.domains import Choices, Range
 from kernel_backend.model.search.records import (
     Closed,
     Complete,
@@ -24,7 +25,7 @@ from kernel_backend.model.search.records import (
     Settings,
     Vacancy,
 )
-from kernel_backend.model.search.space import Choices, Parameter, Range, Space, When
+from kernel_backend.model.search.space import Parameter, Space, When
 from kernel_backend.search import make
 from kernel_backend.search.base import Searcher
 from kernel_backend.search.log import apply_event

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Value
-from kernel_backend.model.search.space import Choices, Range, Space
+from kernel_backend.model.search.domains import Choices, Range
+from kernel_backend.model.search.space import Space
 from kernel_backend.model.states import TrialState
 from kernel_backend.model.values import written
 from kernel_backend.model.views.search_status import Importance, TrialCurve, TrialRow

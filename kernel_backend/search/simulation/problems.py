@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_backend.model.record import Value
-from kernel_backend.model.search.space import Parameter, Range, Space
+from kernel_backend.model.search.domains import Range
+from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.search.encoding import Encoder
 
 Array = NDArray[np.float64]

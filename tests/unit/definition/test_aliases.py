@@ -12,7 +12,7 @@ from jupyter_ext.submit.submit import SubmitOptions, check, describe, read
 from kernel_backend.definition.contract import CONTRACT, Definition
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import CaptureError, InvalidDefinition
-from kernel_backend.model.search.space import Range
+from kernel_backend.model.search.domains import Range
 from tests.support.builders import parse_options
 
 MODEL = "def model(width=64): ...\n"

@@ -20,9 +20,10 @@ from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.experiment import Config, Experiment, Metric
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.search.domains import Choices, Range
 from kernel_backend.model.search.methods import BUILT_IN
 from kernel_backend.model.search.records import Create, LogEntry, Pause, Reported, Search, Vacancy
-from kernel_backend.model.search.space import Choices, Parameter, Range, Space
+from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.model.states import AttemptState, ExperimentState, Hold, Outcome, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Best, Failure, Frame, Trial, checkpoint_step

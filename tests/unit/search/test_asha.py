@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_backend.errors import Conflict
+from kernel_backend.model.search.domains import Choices
 from kernel_backend.model.search.records import Complete, Continue, Create, Pause, Prune, Resume
-from kernel_backend.model.search.space import Choices, Parameter, Space
+from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.search import make
 from kernel_backend.search.brackets import cost, graded, hyperband, with_late_bloomers
 from kernel_backend.search.rungs import Rung, rung_units

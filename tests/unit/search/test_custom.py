@@ -12,6 +12,7 @@ import pytest
 from kernel_backend.definition.search_class import check_class
 from kernel_backend.errors import Conflict, InvalidDefinition, SearchFailed
 from kernel_backend.model.record import Value
+from kernel_backend.model.search.domains import Choices, Range
 from kernel_backend.model.search.records import (
     Complete,
     Continue,
@@ -27,7 +28,7 @@ from kernel_backend.model.search.records import (
     Settings,
     Vacancy,
 )
-from kernel_backend.model.search.space import Choices, Parameter, Range, Space, When
+from kernel_backend.model.search.space import Parameter, Space, When
 from kernel_backend.search.custom import Custom
 from kernel_backend.search.log import apply_event, replay
 from kernel_backend.search.simulation.problems import Trained

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_backend.model.search.space import Choices, Parameter, Range, Space, When
+from kernel_backend.model.search.domains import Choices, Range
+from kernel_backend.model.search.space import Parameter, Space, When
 from kernel_backend.search.encoding import Dimension, Encoder
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from kernel_backend.model.record import Value
-from kernel_backend.model.search.space import Choices, Parameter, Range, Space, When
+from kernel_backend.model.search.domains import Choices, Range
+from kernel_backend.model.search.space import Parameter, Space, When
 from kernel_backend.search.encoding import Encoder
 from kernel_backend.search.observations import Observations
 from kernel_backend.search.samplers.base import RandomSampler

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Value
-from kernel_backend.model.search.space import Choices, Parameter, Range, Space, When
+from kernel_backend.model.search.domains import Choices, Range
+from kernel_backend.model.search.space import Parameter, Space, When
 from kernel_backend.search.encoding import Encoder
 from kernel_backend.search.observations import Observations
 from kernel_backend.search.rungs import RankKey

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from kernel_backend.errors import Conflict
 from kernel_backend.model.record import Value
+from kernel_backend.model.search.domains import Choices, Domain, Range
 from kernel_backend.model.search.records import Complete, Continue, Create, Pause, Prune, Resume, Settings
-from kernel_backend.model.search.space import Choices, Domain, Parameter, Range, Space, When
+from kernel_backend.model.search.space import Parameter, Space, When
 from kernel_backend.search.encoding import Encoder, codec
 from kernel_backend.search.observations import Observations
 from kernel_backend.search.pbt import Pbt, shifted

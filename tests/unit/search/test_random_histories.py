@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from kernel_backend.errors import Conflict
 from kernel_backend.model.record import Value
+from kernel_backend.model.search.domains import Choices
 from kernel_backend.model.search.records import Complete, Continue, Create, Prune, Resume, Vacancy, Verdict
-from kernel_backend.model.search.space import Choices, Parameter, Space
+from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.search import make
 from kernel_backend.search.base import Searcher
 from kernel_backend.search.custom import Custom

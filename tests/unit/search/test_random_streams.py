@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernel_backend.model.search.space import Parameter, Range, Space
+from kernel_backend.model.search.domains import Range
+from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.search.encoding import Encoder
 from kernel_backend.search.observations import Observations
 from kernel_backend.search.samplers.base import RandomSampler, stream

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from kernel_backend.model.search.space import Parameter, Range, Space
+from kernel_backend.model.search.domains import Range
+from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.search import TableProblem, make, simulate
 from kernel_backend.search.simulation.problems import Trained
 from tests.support.search_builders import settings

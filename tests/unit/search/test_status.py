@@ -14,8 +14,9 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.best import better
 from kernel_backend.model.experiment import Config, Experiment, Metric
 from kernel_backend.model.reports import Report
+from kernel_backend.model.search.domains import Range
 from kernel_backend.model.search.records import Closed, Create, Extended, LogEntry, Reported, Resume, Search
-from kernel_backend.model.search.space import Parameter, Range, Space
+from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.model.trial import Best
 from kernel_backend.model.views.search_status import SearchStatus, TrialSummary

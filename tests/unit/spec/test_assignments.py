@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Value
-from kernel_backend.model.search.space import Choices, Parameter, Range, When
+from kernel_backend.model.search.domains import Choices, Range
+from kernel_backend.model.search.space import Parameter, When
 from kernel_backend.spec.assignments import parse_assignments, parse_line
 
 
