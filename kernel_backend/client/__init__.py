@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 from urllib.parse import quote
 
 from kernel_backend import discovery
+from kernel_backend.client.calls import given
+from kernel_backend.client.cluster import ClusterCalls
 from kernel_backend.client.conversation import ANSWER_S, Conversation, Locate
 from kernel_backend.discovery import Address
 from kernel_backend.errors import InvalidRequest, NotFound, ServiceUnreachable
 from kernel_backend.model.artifacts import Artifact, check_name
 from kernel_backend.model.checkpoints import GarbageReport, GarbageRequest
-from kernel_backend.model.cluster import accounts as sharing
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
 from kernel_backend.model.disk import DiskUsage
 from kernel_backend.model.environments import EnvironmentInfo
@@ -27,7 +28,7 @@ from kernel_backend.model.search.methods import SearchMethods
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.stream import Message
 from kernel_backend.model.views.curves import Curves
-from kernel_backend.model.views.overview import CheckpointInfo, LogChunk, NodeUse, Overview
+from kernel_backend.model.views.overview import CheckpointInfo, LogChunk, Overview
 from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, SearchStatus, TrialRow
 from kernel_backend.reconnect import Say, to_stderr
 from kernel_backend.routes import Operation
@@ -39,10 +40,7 @@ PAGE = 10_000  # reports a request
 ROWS = 1000  # trials of a search in one answer
 
 
-_Answer = TypeVar("_Answer", bound=Record)
-
-
-class Client:
+class Client(ClusterCalls):
     """Client of one service; every method raises the DaylightError that the service returned.
 
     The service's address is looked up before each call, so one that restarted on another port is found again. Calls
@@ -50,7 +48,7 @@ class Client:
     """
 
     def __init__(self, locate: Locate, *, patience: float = ANSWER_S, say: Say = to_stderr) -> None:
-        self._service = Conversation(locate, patience, say)
+        super().__init__(Conversation(locate, patience, say))
 
     @classmethod
     def connect(cls, start: bool = True, home: Path | None = None) -> Self:
@@ -114,7 +112,7 @@ class Client:
 
         The empty group stands for all that the user may see; with `tags` only those that have all of these.
         """
-        asked = _given(state=state, search=search, limit=limit, owner=owner, group=group, tag=",".join(tags) or None)
+        asked = given(state=state, search=search, limit=limit, owner=owner, group=group, tag=",".join(tags) or None)
         body = self._service.json("GET", "/api/experiments", params=asked)
         return self._list(Overview, body, "experiments")
 
@@ -170,7 +168,7 @@ class Client:
 
     def history(self, search: str | None = None, limit: int = 20) -> list[HistoryEntry]:
         """Return experiments, newest first, each with its changes since the one before it."""
-        body = self._service.json("GET", "/api/history", params=_given(search=search, limit=limit), timeout=READING_S)
+        body = self._service.json("GET", "/api/history", params=given(search=search, limit=limit), timeout=READING_S)
         return self._list(HistoryEntry, body, "history")
 
     def reports(
@@ -185,7 +183,7 @@ class Client:
         found: list[StoredReport] = []
         while limit is None or len(found) < limit:
             page = PAGE if limit is None else min(PAGE, limit - len(found))
-            query = _given(trial=trial, kind=kind, after=after, limit=page)
+            query = given(trial=trial, kind=kind, after=after, limit=page)
             body = self._service.json("GET", f"/api/experiments/{number}/reports", params=query)
             reports = self._list(StoredReport, body, "reports")
             found += reports
@@ -197,7 +195,7 @@ class Client:
     def export(self, number: int, trial: int | None = None) -> str:
         """Return a trial's reports as CSV, or the trials of a search where none is named; raises NotFound."""
         path = f"/api/experiments/{number}/export.csv"
-        return self._service.call("GET", path, params=_given(trial=trial), timeout=READING_S).text
+        return self._service.call("GET", path, params=given(trial=trial), timeout=READING_S).text
 
     def facts(self, number: int, trial: int = 1) -> list[StoredFact]:
         """Return the facts that a trial's attempts recorded about its result, in order; raises NotFound."""
@@ -279,7 +277,7 @@ class Client:
         """
         if rank and not offset:
             _check_rank(rank, self.experiment(number))
-        query = _given(trial=trial, attempt=attempt, rank=rank, offset=offset, tail=tail)
+        query = given(trial=trial, attempt=attempt, rank=rank, offset=offset, tail=tail)
         return self._read(LogChunk, self._service.json("GET", f"/api/experiments/{number}/logs", params=query))
 
     def checkpoints(self, number: int) -> list[CheckpointInfo]:
@@ -345,81 +343,6 @@ class Client:
         """Return the curves as a PNG."""
         return self._service.call("GET", f"/api/experiments/{number}/picture.png", params={"dark": int(dark)}).content
 
-    def me(self) -> sharing.Self:
-        """Return the calling user, with their accounts and usage."""
-        return self._read(sharing.Self, self._service.json("GET", "/api/me"))
-
-    def accounts(self) -> list[sharing.Account]:
-        """Return users and groups with quotas and usage: all for admins, else the user's own."""
-        return self._list(sharing.Account, self._service.json("GET", "/api/accounts"), "accounts")
-
-    def set_quota(self, kind: sharing.AccountKind, name: str, given: Mapping[str, Any]) -> sharing.Account:
-        """Set numbers of a quota: fields of Quota, `none` for no limit, None to restore the hub's number.
-
-        Raises Forbidden for users who are no admins, and InvalidRequest with the invalid number.
-        """
-        body = self._service.json("PUT", f"{_account(kind, name)}/quota", json=dict(given))
-        return self._read(sharing.Account, body)
-
-    def clear_quota(self, kind: sharing.AccountKind, name: str) -> sharing.Account:
-        """Reset all numbers of a quota to the hub's; raises Forbidden for users who are no admins."""
-        return self._read(sharing.Account, self._service.json("DELETE", f"{_account(kind, name)}/quota"))
-
-    def usage(
-        self,
-        kind: sharing.AccountKind,
-        name: str,
-        since: float | None = None,
-        until: float | None = None,
-        points: int = 200,
-    ) -> sharing.UseOverTime:
-        """Return the slots that an account held over time, by default in the last week; raises NotFound."""
-        whole = {"since": since and int(since), "until": until and int(until), "points": points}
-        return self._read(
-            sharing.UseOverTime, self._service.json("GET", f"{_account(kind, name)}/use", params=_given(**whole))
-        )
-
-    def queue(self) -> list[sharing.Waiting]:
-        """Return the queue in scheduling order, pool by pool."""
-        return self._list(sharing.Waiting, self._service.json("GET", "/api/queue"), "queue")
-
-    def set_priority(self, number: int, priority: int | None) -> Overview:
-        """Set the priority of an experiment; None restores the one that its owner requested.
-
-        Raises NotFound, Forbidden, InvalidRequest, Conflict.
-        """
-        asked = checked(sharing.Priority, priority=priority)
-        return self._overview("POST", f"/api/queue/{number}/priority", record=asked)
-
-    def put_first(self, number: int) -> Overview:
-        """Move an experiment to the head of the queue; raises NotFound, and Forbidden for users who are no admins."""
-        return self._overview("POST", f"/api/queue/{number}/first")
-
-    def drain(self, name: str) -> NodeUse:
-        """Drain a node: start nothing more on it; raises NotFound, and Forbidden for users who are no admins."""
-        return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{_part(name)}/drain"))
-
-    def undrain(self, name: str) -> NodeUse:
-        """Undrain a node: start gangs on it again; raises as `drain` does."""
-        return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{_part(name)}/undrain"))
-
-    def pools(self) -> list[sharing.Pool]:
-        """Return the pools: their capacity, usage and number of queued requests."""
-        return self._list(sharing.Pool, self._service.json("GET", "/api/pools"), "pools")
-
-    def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[sharing.AuditEntry]:
-        """Return the audit log, newest first, before number `before`, restricted to entries with all words of `search`.
-
-        Raises Forbidden for users who are no admins.
-        """
-        asked = _given(before=before, limit=limit, search=search or None)
-        body = self._service.json("GET", "/api/audit", params=asked)
-        return self._list(sharing.AuditEntry, body, "audit")
-
-    def nodes(self) -> list[NodeUse]:
-        """Return the nodes and the slots in use on each."""
-        return self._list(NodeUse, self._service.json("GET", "/api/nodes"), "nodes")
-
     def upload_snapshot(self, id: str, data: bytes) -> None:
         """Store an archive, unless the service has it already; `id` is the sha256 of `data`."""
         try:
@@ -446,32 +369,12 @@ class Client:
         """Close the connections, which ends each `watch`; the next call opens new ones."""
         self._service.close()
 
-    def _read(self, kind: type[_Answer], body: Mapping[str, Any]) -> _Answer:
-        """Return the record in an answer; raises OtherVersion where it cannot be read here."""
-        return self._service.read(kind, body)
-
-    def _list(self, kind: type[_Answer], body: Mapping[str, Any], name: str) -> list[_Answer]:
-        """Return the records that an answer lists under `name`; raises as `_read` does."""
-        return [self._read(kind, each) for each in self._service.listed(body, name)]
-
-    def _overview(self, method: str, path: str, **request: Any) -> Overview:
-        return self._read(Overview, self._service.json(method, path, **request))
-
 
 def _running(home: Path | None) -> Address:
     address = discovery.find(home)
     if address is None:
         raise ServiceUnreachable("no Daylight service runs: start it with: daylight serve")
     return address
-
-
-def _account(kind: sharing.AccountKind, name: str) -> str:
-    return f"/api/accounts/{kind}/{_part(name)}"
-
-
-def _part(name: str) -> str:
-    """Quote a name as one path segment; a dot alone would mean the parent otherwise."""
-    return quote(name, safe="").replace(".", "%2E") if set(name) == {"."} else quote(name, safe="")
 
 
 def _kept(number: int, trial: int, checkpoint: str) -> str:
@@ -483,8 +386,3 @@ def _check_rank(rank: int, overview: Overview) -> None:
     if rank >= slots:
         there = "rank 0 alone" if slots == 1 else f"ranks 0 to {slots - 1}"
         raise InvalidRequest(f"--rank {rank}: experiment #{number} has {there}")
-
-
-def _given(**query: Any) -> dict[str, Any]:
-    """Return the parameters that have a value."""
-    return {name: value for name, value in query.items() if value is not None}

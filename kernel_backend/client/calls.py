@@ -1,0 +1,35 @@
+"""Read the records in answers: the base of the client's calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from kernel_backend.client.conversation import Conversation
+from kernel_backend.model.record import Record
+from kernel_backend.model.views.overview import Overview
+
+_Answer = TypeVar("_Answer", bound=Record)
+
+
+class Calls:
+    """Base of the calls of one service."""
+
+    def __init__(self, service: Conversation) -> None:
+        self._service = service
+
+    def _read(self, kind: type[_Answer], body: Mapping[str, Any]) -> _Answer:
+        """Return the record in an answer; raises OtherVersion where it cannot be read here."""
+        return self._service.read(kind, body)
+
+    def _list(self, kind: type[_Answer], body: Mapping[str, Any], name: str) -> list[_Answer]:
+        """Return the records that an answer lists under `name`; raises as `_read` does."""
+        return [self._read(kind, each) for each in self._service.listed(body, name)]
+
+    def _overview(self, method: str, path: str, **request: Any) -> Overview:
+        return self._read(Overview, self._service.json(method, path, **request))
+
+
+def given(**query: Any) -> dict[str, Any]:
+    """Return the parameters that have a value."""
+    return {name: value for name, value in query.items() if value is not None}

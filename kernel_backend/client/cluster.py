@@ -1,0 +1,100 @@
+"""Call the service about the cluster: accounts and quotas, the queue, nodes, the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from kernel_backend.client.calls import Calls, given
+from kernel_backend.model.cluster import accounts as sharing
+from kernel_backend.model.record import checked
+from kernel_backend.model.views.overview import NodeUse, Overview
+
+
+class ClusterCalls(Calls):
+    """Calls about what all users share; every method raises the DaylightError that the service returned."""
+
+    def me(self) -> sharing.Self:
+        """Return the calling user, with their accounts and usage."""
+        return self._read(sharing.Self, self._service.json("GET", "/api/me"))
+
+    def accounts(self) -> list[sharing.Account]:
+        """Return users and groups with quotas and usage: all for admins, else the user's own."""
+        return self._list(sharing.Account, self._service.json("GET", "/api/accounts"), "accounts")
+
+    def set_quota(self, kind: sharing.AccountKind, name: str, numbers: Mapping[str, Any]) -> sharing.Account:
+        """Set numbers of a quota: fields of Quota, `none` for no limit, None to restore the hub's number.
+
+        Raises Forbidden for users who are no admins, and InvalidRequest with the invalid number.
+        """
+        body = self._service.json("PUT", f"{_account(kind, name)}/quota", json=dict(numbers))
+        return self._read(sharing.Account, body)
+
+    def clear_quota(self, kind: sharing.AccountKind, name: str) -> sharing.Account:
+        """Reset all numbers of a quota to the hub's; raises Forbidden for users who are no admins."""
+        return self._read(sharing.Account, self._service.json("DELETE", f"{_account(kind, name)}/quota"))
+
+    def usage(
+        self,
+        kind: sharing.AccountKind,
+        name: str,
+        since: float | None = None,
+        until: float | None = None,
+        points: int = 200,
+    ) -> sharing.UseOverTime:
+        """Return the slots that an account held over time, by default in the last week; raises NotFound."""
+        whole = {"since": since and int(since), "until": until and int(until), "points": points}
+        return self._read(
+            sharing.UseOverTime, self._service.json("GET", f"{_account(kind, name)}/use", params=given(**whole))
+        )
+
+    def queue(self) -> list[sharing.Waiting]:
+        """Return the queue in scheduling order, pool by pool."""
+        return self._list(sharing.Waiting, self._service.json("GET", "/api/queue"), "queue")
+
+    def set_priority(self, number: int, priority: int | None) -> Overview:
+        """Set the priority of an experiment; None restores the one that its owner requested.
+
+        Raises NotFound, Forbidden, InvalidRequest, Conflict.
+        """
+        asked = checked(sharing.Priority, priority=priority)
+        return self._overview("POST", f"/api/queue/{number}/priority", record=asked)
+
+    def put_first(self, number: int) -> Overview:
+        """Move an experiment to the head of the queue; raises NotFound, and Forbidden for users who are no admins."""
+        return self._overview("POST", f"/api/queue/{number}/first")
+
+    def drain(self, name: str) -> NodeUse:
+        """Drain a node: start nothing more on it; raises NotFound, and Forbidden for users who are no admins."""
+        return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{_part(name)}/drain"))
+
+    def undrain(self, name: str) -> NodeUse:
+        """Undrain a node: start gangs on it again; raises as `drain` does."""
+        return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{_part(name)}/undrain"))
+
+    def pools(self) -> list[sharing.Pool]:
+        """Return the pools: their capacity, usage and number of queued requests."""
+        return self._list(sharing.Pool, self._service.json("GET", "/api/pools"), "pools")
+
+    def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[sharing.AuditEntry]:
+        """Return the audit log, newest first, before number `before`, restricted to entries with all words of `search`.
+
+        Raises Forbidden for users who are no admins.
+        """
+        asked = given(before=before, limit=limit, search=search or None)
+        body = self._service.json("GET", "/api/audit", params=asked)
+        return self._list(sharing.AuditEntry, body, "audit")
+
+    def nodes(self) -> list[NodeUse]:
+        """Return the nodes and the slots in use on each."""
+        return self._list(NodeUse, self._service.json("GET", "/api/nodes"), "nodes")
+
+
+def _account(kind: sharing.AccountKind, name: str) -> str:
+    return f"/api/accounts/{kind}/{_part(name)}"
+
+
+def _part(name: str) -> str:
+    """Quote a name as one path segment; a dot alone would mean the parent otherwise."""
+    return quote(name, safe="").replace(".", "%2E") if set(name) == {"."} else quote(name, safe="")
