@@ -11,24 +11,20 @@ from typing import Any
 from sqlalchemy import Connection, Select, Text, case, delete, func, insert, select, type_coerce
 from typing_extensions import override
 
-from kernel_backend.errors import NotFound
 from kernel_backend.model import events
-from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.cluster.usage import ReservationRecord, UsageInterval
 from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import Experiment
-from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
+from kernel_backend.model.reports import SpoolRecord
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.search.effects import Added, Effect, Moved
 from kernel_backend.model.search.records import LogEntry
 from kernel_backend.model.states import LIVE, AttemptState, ExperimentState, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Best, Trial
-from kernel_backend.model.views.curves import ReportedValues
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import TrialSummary
 from kernel_backend.store import tables
@@ -36,9 +32,9 @@ from kernel_backend.store.base import NewExperiment, Scheduled, Store
 from kernel_backend.store.connect import connect, database_url, migrate, translated_errors
 from kernel_backend.store.intake import take_in
 from kernel_backend.store.listing import count_trials, find_before, find_experiments
-from kernel_backend.store.metric_columns import read_metric_columns
 from kernel_backend.store.overviews import read_overviews
 from kernel_backend.store.quotas import SqlQuotaStore
+from kernel_backend.store.reported import SqlReportedStore
 from kernel_backend.store.scheduled import OPEN_EXPERIMENT, read_scheduled, restless
 from kernel_backend.store.search_log import append, read_log
 from kernel_backend.store.stream import last_seq, read_changes, read_messages
@@ -58,7 +54,7 @@ from kernel_backend.store.usage import keep_claims, read_claims, read_slot_secon
 _OPEN_ATTEMPT = [state for state in AttemptState if state is not AttemptState.ENDED]
 
 
-class SqlStore(SqlQuotaStore, Store):
+class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
     """Store in a database.
 
     `at` is the path of a SQLite file, or a SQLAlchemy URL of SQLite or PostgreSQL. Raises StoreUnavailable, and
@@ -383,26 +379,6 @@ class SqlStore(SqlQuotaStore, Store):
             return last_seq(db)
 
     @override
-    def reports(
-        self, number: int, trial: int, kind: Kind | None = None, after: int = 0, limit: int | None = None
-    ) -> list[StoredReport]:
-        here = tables.reports.c
-        query = rows_of(StoredReport, tables.reports).where(
-            here.experiment == number, here.trial == trial, here.seq > after
-        )
-        if kind is not None:
-            query = query.where(here.kind == kind)
-        return self._all(StoredReport, query.order_by(here.seq).limit(limit))
-
-    @override
-    def validations(self, number: int, after: int = 0) -> list[StoredReport]:
-        here = tables.reports.c
-        query = rows_of(StoredReport, tables.reports).where(
-            here.experiment == number, here.seq > after, here.kind == "validation"
-        )
-        return self._all(StoredReport, query.order_by(here.seq))
-
-    @override
     def slot_seconds(self, number: int, at: float) -> float:
         with self._reading() as db:
             return read_slot_seconds(db, number, at)
@@ -426,29 +402,3 @@ class SqlStore(SqlQuotaStore, Store):
     def keep_claims(self, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord] = ()) -> None:
         with self._writing(lazily=True) as tx:
             keep_claims(tx.db, made, gone)
-
-    @override
-    def facts(self, number: int, trial: int) -> list[StoredFact]:
-        here = tables.facts.c
-        query = rows_of(StoredFact, tables.facts).where(here.experiment == number, here.trial == trial)
-        return self._all(StoredFact, query.order_by(here.attempt, here.name))
-
-    @override
-    def artifacts(self, number: int) -> list[Artifact]:
-        here = tables.artifacts.c
-        query = rows_of(Artifact, tables.artifacts).where(here.experiment == number)
-        return self._all(Artifact, query.order_by(here.trial, here.name))
-
-    @override
-    def artifact(self, number: int, trial: int, name: str) -> Artifact:
-        here = tables.artifacts.c
-        query = rows_of(Artifact, tables.artifacts).where(here.experiment == number, here.trial == trial)
-        found = self._all(Artifact, query.where(here.name == name))
-        if not found:
-            raise NotFound(f"trial {number}.{trial} has no artifact {name!r}: daylight artifacts {number} lists them")
-        return found[0]
-
-    @override
-    def told(self, number: int, trial: int, after: int = 0) -> ReportedValues:
-        with self._reading() as db:
-            return read_metric_columns(db, number, trial, after)

@@ -22,7 +22,7 @@ from kernel_backend.model.search.records import Create, LogEntry, Reported
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.search.log import apply_event, replay
 from kernel_backend.search.make import make
-from kernel_backend.service.search.runner import settings_of
+from kernel_backend.service.search.traits import settings_of
 from kernel_backend.store.sql import SqlStore
 from tests.support.world import World
 from tests.torture.victims import kill

@@ -15,12 +15,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from kernel_backend.errors import Conflict, DaylightError
+from kernel_backend.errors import DaylightError
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.reports import StoredReport
-from kernel_backend.model.search import registry
 from kernel_backend.model.search.effects import Effect
-from kernel_backend.model.search.methods import SearchMethod
 from kernel_backend.model.search.records import (
     Closed,
     Create,
@@ -32,23 +30,28 @@ from kernel_backend.model.search.records import (
     Limit,
     LogEntry,
     Promoted,
-    Reason,
     Reported,
     Resume,
-    Settings,
     Vacancy,
 )
-from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, TrialState
+from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED
 from kernel_backend.model.trial import Failure, Trial
 from kernel_backend.search import settings
 from kernel_backend.search.effects import created, effect, held
 from kernel_backend.search.log import apply_event, replay
 from kernel_backend.search.make import make
 from kernel_backend.search.prior import prior_events
-from kernel_backend.search.samplers.optuna import NEEDED
 from kernel_backend.service import warm_start
 from kernel_backend.service.search.custom_process import ClosableProcess, FailedSearchProcess
 from kernel_backend.service.search.state import SearchState, failure_in
+from kernel_backend.service.search.traits import (
+    exit_reason,
+    is_custom,
+    is_slow,
+    method_of,
+    settings_of,
+    unprepared_text,
+)
 from kernel_backend.store.base import Store
 
 LOG_PAGE = 1000  # entries of a log that are read at once: 100,000 records in memory keep the collector busy
@@ -89,7 +92,7 @@ class Searches:
         A trial that has still to leave its last gang, or to get a checkpoint to begin from, is queued a little later.
         The same holds for the decision of a slow searcher.
         """
-        if _slow(experiment):
+        if is_slow(experiment):
             self._apart(experiment, self._vacancy)
             return None
         with self._turn(experiment) as known:
@@ -97,7 +100,7 @@ class Searches:
 
     def hear(self, experiment: Experiment) -> bool:
         """Process the reports and ends of trials; return whether anything was decided."""
-        if _slow(experiment):
+        if is_slow(experiment):
             if self._news(experiment):
                 self._apart(experiment, self._hear_all)
             return False
@@ -113,7 +116,7 @@ class Searches:
         number, known = experiment.number, self._known.get(experiment.number)
         if known is not None:
             return known.failed
-        if experiment.config.search is None or not (_custom(experiment) or experiment.state == "failed"):
+        if experiment.config.search is None or not (is_custom(experiment) or experiment.state == "failed"):
             return None
         if number not in self._failures:
             self._failures[number] = failure_in(self._store.search_log(number))
@@ -138,8 +141,8 @@ class Searches:
         """
         with self._turn(experiment) as known:
             if known and known.failed is None:
-                others = [] if _custom(experiment) else self._resting(experiment, besides=trial)
-                self._happen(experiment, known, Failed(message=_unprepared(failure)[:SAID]), lambda _: others)
+                others = [] if is_custom(experiment) else self._resting(experiment, besides=trial)
+                self._happen(experiment, known, Failed(message=unprepared_text(failure)[:SAID]), lambda _: others)
 
     def forget(self, number: int) -> None:
         """Drop the search of an ended experiment: only its log remains. Does not block."""
@@ -174,7 +177,7 @@ class Searches:
     @contextlib.contextmanager
     def _turn(self, experiment: Experiment, patient: bool = False) -> Iterator[SearchState | None]:
         """Yield the search state; None where it has ended or a slow searcher is busy; `patient` waits for both."""
-        waits = patient or not _slow(experiment)
+        waits = patient or not is_slow(experiment)
         lock = self._lock(experiment.number)
         if not lock.acquire(blocking=waits):
             yield None
@@ -195,7 +198,7 @@ class Searches:
             try:
                 return question(known)
             except Exception as error:
-                if not _slow(experiment):
+                if not is_slow(experiment):
                     raise
                 self._fails(experiment, error)
                 return otherwise
@@ -234,7 +237,7 @@ class Searches:
         before = self._troubles.get(number)
         pause = min(PAUSES_S[1], 2 * before.pause) if before is not None else PAUSES_S[0]
         said = error.message if isinstance(error, DaylightError) else f"{type(error).__name__}: {error}"
-        method = _method(experiment)
+        method = method_of(experiment)
         if method is not None and method.package and not expected:
             said = f"its method {method.name} of package {method.package} has raised {said}"
         message = f"the search does not go on: {said[:SAID]}; this is tried again"
@@ -298,7 +301,7 @@ class Searches:
             known.take(entry)
 
     def _process_of(self, experiment: Experiment) -> ClosableProcess | None:
-        if not _custom(experiment):
+        if not is_custom(experiment):
             return None
         failure = failure_in(self._store.search_log(experiment.number))
         return self._process(experiment) if failure is None else FailedSearchProcess(failure)
@@ -325,7 +328,7 @@ class Searches:
         for outline in self._store.outlines(experiment.number):
             if outline.state in TRIAL_ENDED and outline.index not in known.ended:
                 trial = self._store.trial(experiment.number, outline.index)
-                self._happen(experiment, known, Exited(trial=trial.index, reason=_reason(trial)))
+                self._happen(experiment, known, Exited(trial=trial.index, reason=exit_reason(trial)))
         known.looked = count
 
     def _ended(self, experiment: Experiment) -> int:
@@ -366,41 +369,3 @@ class Searches:
         except Exception:
             self._drop(experiment.number)
             raise
-
-
-def _method(experiment: Experiment) -> SearchMethod | None:
-    """Return its method; None where it is no search, or its method's package is gone."""
-    search = experiment.config.search
-    return registry.find(search.method) if search is not None else None
-
-
-def _custom(experiment: Experiment) -> bool:
-    """Return whether its searcher is a user's own class."""
-    method = _method(experiment)
-    return method is not None and method.own_class
-
-
-def _slow(experiment: Experiment) -> bool:
-    """Return whether its searcher may be slow or fail: code that is not ours, or code that is gone."""
-    search, method = experiment.config.search, _method(experiment)
-    return search is not None and (method is None or method.slow or search.samples_by in NEEDED)
-
-
-def settings_of(experiment: Experiment) -> Settings:
-    """Return the settings of an experiment's searcher; raises Conflict where it is no search."""
-    if experiment.config.search is None:
-        raise Conflict(f"experiment #{experiment.number} is no search: it has a single trial")
-    return settings.settings_of(experiment.config)
-
-
-def _unprepared(failure: Failure) -> str:
-    where = f" ({failure.frames[-1].where})" if failure.frames else ""
-    return f"prepare() fails, so that no trial can begin: {failure.type}: {failure.message}{where}"
-
-
-def _reason(trial: Trial) -> Reason:
-    if trial.state is TrialState.FAILED:
-        return "invalid" if trial.failure is not None and trial.failure.invalid else "failed"
-    if trial.state is TrialState.COMPLETED:  # without the report at its end that every trial of a search has
-        return "failed"
-    return "pruned" if trial.state is TrialState.PRUNED else "stopped"

@@ -1,0 +1,53 @@
+"""Read from an experiment how its search is run: its method, its settings, and how its trials ended."""
+
+from __future__ import annotations
+
+from kernel_backend.errors import Conflict
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.search import registry
+from kernel_backend.model.search.methods import SearchMethod
+from kernel_backend.model.search.records import Reason, Settings
+from kernel_backend.model.states import TrialState
+from kernel_backend.model.trial import Failure, Trial
+from kernel_backend.search import settings
+from kernel_backend.search.samplers.optuna import NEEDED
+
+
+def method_of(experiment: Experiment) -> SearchMethod | None:
+    """Return its method; None where it is no search, or its method's package is gone."""
+    search = experiment.config.search
+    return registry.find(search.method) if search is not None else None
+
+
+def is_custom(experiment: Experiment) -> bool:
+    """Return whether its searcher is a user's own class."""
+    method = method_of(experiment)
+    return method is not None and method.own_class
+
+
+def is_slow(experiment: Experiment) -> bool:
+    """Return whether its searcher may be slow or fail: code that is not ours, or code that is gone."""
+    search, method = experiment.config.search, method_of(experiment)
+    return search is not None and (method is None or method.slow or search.samples_by in NEEDED)
+
+
+def settings_of(experiment: Experiment) -> Settings:
+    """Return the settings of an experiment's searcher; raises Conflict where it is no search."""
+    if experiment.config.search is None:
+        raise Conflict(f"experiment #{experiment.number} is no search: it has a single trial")
+    return settings.settings_of(experiment.config)
+
+
+def unprepared_text(failure: Failure) -> str:
+    """Return why no trial of a search can begin: its `prepare()` fails."""
+    where = f" ({failure.frames[-1].where})" if failure.frames else ""
+    return f"prepare() fails, so that no trial can begin: {failure.type}: {failure.message}{where}"
+
+
+def exit_reason(trial: Trial) -> Reason:
+    """Return how a trial ended, as its searcher is told."""
+    if trial.state is TrialState.FAILED:
+        return "invalid" if trial.failure is not None and trial.failure.invalid else "failed"
+    if trial.state is TrialState.COMPLETED:  # without the report at its end that every trial of a search has
+        return "failed"
+    return "pruned" if trial.state is TrialState.PRUNED else "stopped"
