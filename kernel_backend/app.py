@@ -234,7 +234,7 @@ class Daylight(Program):
         return (
             LocalEngine(home),
             CheckpointStorage(self.checkpoints, _identity(store)),
-            SingleWorkspace(OwnWorkspace(home)),
+            SingleWorkspace(OwnWorkspace(home, None if "://" in self.checkpoints else Path(self.checkpoints))),
         )
 
     def _of_accounts(self, home: Path, store: Store) -> tuple[Engine, CheckpointStorage, Workspaces]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from kernel_backend.errors import HomeUnusable
@@ -118,6 +118,22 @@ def folders_of(root: Path, experiment: int) -> list[tuple[str, Path]]:
         for name in _names(root / kind)
         if (found := _NUMBER.fullmatch(name)) and int(found[1]) == experiment
     ]
+
+
+def sizes_of_experiments(folders: Mapping[str, Path]) -> dict[int, dict[str, int]]:
+    """Return the bytes of each experiment by kind; `folders` are those of `numbered_folders`."""
+    found: dict[int, dict[str, int]] = {}
+    for kind, folder in folders.items():
+        for name in _names(folder):
+            if number := _NUMBER.fullmatch(name):
+                sizes = found.setdefault(int(number[1]), {})
+                sizes[kind] = sizes.get(kind, 0) + tree_size(folder / name)
+    return found
+
+
+def numbered_folders(root: Path) -> dict[str, Path]:
+    """Return the folders whose entries begin with the number of an experiment, by what they are for."""
+    return {kind: root / kind for kind in _NUMBERED}
 
 
 def tree_size(folder: Path) -> int:

@@ -11,7 +11,7 @@ from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import GarbageReport, GarbageRequest
 from kernel_backend.model.cluster.accounts import Account, AuditEntry, Pool, Priority, Self, UseOverTime, Waiting
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
-from kernel_backend.model.disk import DiskUsage
+from kernel_backend.model.disk import DiskReport, DiskUsage
 from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
@@ -176,6 +176,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("/api/queue", {"GET": Operation({"queue": Waiting}, query={"limit": INT}, page=True)}),
     Endpoint("/api/queue/{number}/priority", {"POST": Operation(Overview, body=Priority, again=True)}),
     Endpoint("/api/queue/{number}/first", {"POST": Operation(Overview, again=True)}),
+    Endpoint("/api/disk", {"GET": Operation(DiskReport, query={"everyone": INT})}),
     Endpoint("/api/nodes", {"GET": Operation({"nodes": NodeUse}, page=True)}),
     Endpoint("/api/nodes/{name}/drain", {"POST": Operation(NodeUse, again=True)}),
     Endpoint("/api/nodes/{name}/undrain", {"POST": Operation(NodeUse, again=True)}),

@@ -92,6 +92,10 @@ class AgentOperations:
         """Return the sizes of an experiment's folders."""
         return self._area.usage(experiment)
 
+    def disk(self, body: Iterator[bytes]) -> Any:
+        """Return what all experiments and environments hold."""
+        return self._area.disk()
+
     def remove(self, body: Iterator[bytes], experiment: int) -> None:
         """Delete these folders."""
         self._area.remove(experiment)

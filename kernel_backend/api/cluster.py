@@ -81,6 +81,15 @@ class QueueFirstHandler(ApiHandler):
         self.reply(await self.service.cluster.first(self.user, int(number)))
 
 
+class DiskHandler(ApiHandler):
+    """Disk space."""
+
+    async def get(self) -> None:
+        """Return what takes disk: of the user's, or with `everyone=1` of all users' (admins)."""
+        everyone = self.maybe_integer("everyone", least=0) or 0
+        self.reply(await self.service.disk.report(self.user, bool(everyone)))
+
+
 class NodesHandler(ApiHandler):
     """Nodes on which gangs run."""
 
@@ -142,6 +151,7 @@ HANDLERS: dict[str, type[RequestHandler]] = {
     "/api/queue": QueueHandler,
     "/api/queue/{number}/priority": QueuePriorityHandler,
     "/api/queue/{number}/first": QueueFirstHandler,
+    "/api/disk": DiskHandler,
     "/api/nodes": NodesHandler,
     "/api/nodes/{name}/drain": DrainHandler,
     "/api/nodes/{name}/undrain": UndrainHandler,

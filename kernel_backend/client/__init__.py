@@ -16,7 +16,7 @@ from kernel_backend.errors import InvalidRequest, NotFound, ServiceUnreachable
 from kernel_backend.model.artifacts import Artifact, check_name
 from kernel_backend.model.checkpoints import GarbageReport, GarbageRequest
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
-from kernel_backend.model.disk import DiskUsage
+from kernel_backend.model.disk import DiskReport, DiskUsage
 from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
@@ -128,6 +128,11 @@ class Client(ClusterCalls):
         """Return what an experiment holds on disk, and what of it would stay if it were deleted; raises NotFound."""
         body = self._service.json("GET", f"/api/experiments/{number}/usage", timeout=READING_S)
         return self._read(DiskUsage, body)
+
+    def disk(self, everyone: bool = False) -> DiskReport:
+        """Return what takes disk of the user's, or of all users'; raises Forbidden for users who are no admins."""
+        body = self._service.json("GET", "/api/disk", params={"everyone": int(everyone)}, timeout=READING_S)
+        return self._read(DiskReport, body)
 
     def delete_experiment(self, number: int) -> Overview:
         """Delete an experiment; `undelete` brings it back for a day. Raises Conflict unless it has ended."""

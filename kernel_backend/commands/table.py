@@ -10,6 +10,7 @@ from kernel_backend.commands import (
     cluster,
     compare,
     deletion,
+    disk,
     environment,
     experiments,
     export,
@@ -36,5 +37,6 @@ VERBS: Mapping[str, Verb] = {
         *cluster.VERBS,
         *experiments.CHANGE,
         *deletion.VERBS,
+        disk.DU,
     )
 }

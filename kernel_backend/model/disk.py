@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from kernel_backend.errors import Conflict
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.record import Record
 from kernel_backend.model.states import EXPERIMENT_ENDED
 
+LEAST_FREE = 0.1  # of a file system, without a warning
 UNDO_S = 86400.0  # for so long a deleted experiment can be brought back
+
+
+Bytes = Annotated[int, Field(ge=0)]
 
 
 class DiskUsage(Record):
@@ -32,6 +38,45 @@ class DiskUsage(Record):
     def frees(self) -> int:
         """Return how many bytes a deletion frees."""
         return self.total - self.stays
+
+
+def nearly_full(free: int, size: int) -> str:
+    """Return a warning where less than a tenth of a file system is free; else an empty text."""
+    if free >= size * LEAST_FREE:
+        return ""
+    return f"the disk is nearly full, {free / max(size, 1):.0%} is free: daylight delete and daylight gc make room"
+
+
+class WorkspaceUsage(Record):
+    """What a workspace holds on disk, and the room on its file system."""
+
+    experiments: dict[int, dict[str, Bytes]]  # by number and folder of the home
+    environments: Bytes
+    free: Bytes
+    size: Bytes
+
+
+class UserDisk(Record):
+    """What all experiments of a user hold on disk."""
+
+    name: str
+    bytes: dict[str, int]  # by folder of the home
+
+    @property
+    def total(self) -> int:
+        """Return all bytes."""
+        return sum(self.bytes.values())
+
+
+class DiskReport(Record):
+    """What takes disk: users and experiments, the largest first, and what belongs to none of them."""
+
+    users: tuple[UserDisk, ...]
+    experiments: tuple[DiskUsage, ...]  # without what stays after a deletion
+    shared: dict[str, int]  # environments; for admins also snapshots, database, unknown (of experiments that are not)
+    free: int | None = None  # bytes of the file system that is fullest; None where none could be looked at
+    size: int | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def delete(before: Experiment, now: float) -> dict[str, Any]:

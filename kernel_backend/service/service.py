@@ -35,6 +35,7 @@ from kernel_backend.service.admission import check_possible, check_workers
 from kernel_backend.service.audit import audit_entry
 from kernel_backend.service.context import Context
 from kernel_backend.service.deletion import Deletion
+from kernel_backend.service.disk import DiskMeter
 from kernel_backend.service.duplicates import DuplicateFinder
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.loop.loop import Loop
@@ -81,6 +82,7 @@ class Service:
         self.sharing = QuotaVerbs(store, self.roster, loop.pictures.looking, self._changed)
         self.cluster = ClusterVerbs(store, engine, self.roster, loop.pictures, self.overview, self._changed)
         self.deletion = Deletion(context)
+        self.disk = DiskMeter(context)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:

@@ -1,14 +1,55 @@
-"""Disk usage of an experiment as text."""
+"""Disk usage of experiments and users as text."""
 
 from __future__ import annotations
 
-from kernel_backend.model.disk import DiskUsage
+from collections.abc import Mapping
+
+from kernel_backend.model.disk import DiskReport, DiskUsage
 from kernel_backend.text import size
+
+_COLUMNS = ("checkpoints", "artifacts", "attempts")  # the last are logs and code; the rest is `other`
+_HEAD = ["total", "checkpoints", "artifacts", "logs, code", "other"]
+EXPERIMENT_HEAD = ["no", "name", "owner", *_HEAD]
+USER_HEAD = ["user", *_HEAD]
 
 
 def usage_lines(usage: DiskUsage) -> list[str]:
     """Return `#12 digits: 1.2 GB (checkpoints 1.1 GB, attempts 20 MB)`, and below it what a deletion leaves."""
-    kinds = sorted(usage.bytes.items(), key=lambda each: -each[1])
-    parts = ", ".join(f"{kind} {size(count)}" for kind, count in kinds)
+    parts = _parts(usage.bytes)
     head = f"#{usage.experiment} {usage.name}".strip()
     return [f"{head}: {size(usage.total)}" + (f" ({parts})" if parts else ""), *(f"  {each}" for each in usage.needed)]
+
+
+def experiment_rows(report: DiskReport, limit: int) -> list[list[str]]:
+    """Return a row for each of the largest experiments."""
+    return [
+        [str(each.experiment), each.name, each.owner, size(each.total), *_cells(each.bytes)]
+        for each in report.experiments[:limit]
+    ]
+
+
+def user_rows(report: DiskReport) -> list[list[str]]:
+    """Return a row for each user."""
+    return [[each.name, size(each.total), *_cells(each.bytes)] for each in report.users]
+
+
+def report_lines(report: DiskReport, limit: int) -> list[str]:
+    """Return what is below the tables: the rest, the sum, what is shared, and the room on the file system."""
+    rest = report.experiments[limit:]
+    lines = [f"and {len(rest)} more: {size(sum(each.total for each in rest))}"] if rest else []
+    lines.append(f"all experiments: {size(sum(each.total for each in report.experiments))}")
+    if report.shared:
+        lines.append(f"shared: {_parts(report.shared)}")
+    if report.free is not None and report.size:
+        lines.append(f"free: {size(report.free)} of {size(report.size)}")
+    return [*lines, *report.warnings]
+
+
+def _parts(sizes: Mapping[str, int]) -> str:
+    kinds = sorted(sizes.items(), key=lambda each: -each[1])
+    return ", ".join(f"{kind} {size(count)}" for kind, count in kinds)
+
+
+def _cells(sizes: Mapping[str, int]) -> list[str]:
+    other = sum(count for kind, count in sizes.items() if kind not in _COLUMNS)
+    return [size(count) if count else "" for count in (*(sizes.get(kind, 0) for kind in _COLUMNS), other)]

@@ -12,6 +12,7 @@ from pydantic import Field, TypeAdapter
 from kernel_backend.environments.lock import Lock
 from kernel_backend.errors import PlaceUnavailable, SearchFailed
 from kernel_backend.launch.search_process import ANSWER_S, START_S
+from kernel_backend.model.disk import WorkspaceUsage
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Environment
@@ -62,6 +63,10 @@ class AgentWorkspace:
     def usage(self, experiment: int) -> dict[str, int]:
         """Have the agent add up the sizes."""
         return self._agents.ask(self._user, "usage", _SIZES, limit=LONG_S, experiment=experiment)
+
+    def disk(self) -> WorkspaceUsage:
+        """Have the agent add up all sizes."""
+        return self._agents.ask(self._user, "disk", _DISK, limit=LONG_S)
 
     def remove(self, experiment: int) -> None:
         """Have the agent delete the folders."""
@@ -164,6 +169,7 @@ _NONE: TypeAdapter[None] = TypeAdapter(None)
 # All users' experiments are numbered by it.
 _NUMBER: TypeAdapter[int] = TypeAdapter(Annotated[int, Field(ge=0, le=LARGEST_NUMBER)])
 _SIZES: TypeAdapter[dict[str, int]] = TypeAdapter(dict[str, Annotated[int, Field(ge=0)]])
+_DISK = TypeAdapter(WorkspaceUsage)
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 _WORKING = TypeAdapter(Working)
 _LOCK = TypeAdapter(Lock)

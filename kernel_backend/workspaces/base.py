@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from kernel_backend.environments.lock import Lock
+from kernel_backend.model.disk import WorkspaceUsage
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.search.records import Settings
@@ -91,6 +92,9 @@ class Workspace(Protocol):
 
     def usage(self, experiment: int) -> dict[str, int]:
         """Return the bytes of an experiment's folders by what they are for (`attempts`), but for its checkpoints."""
+
+    def disk(self) -> WorkspaceUsage:
+        """Return what all experiments and environments hold here, and the room on the file system."""
 
     def remove(self, experiment: int) -> None:
         """Delete these folders; raises OSError where one cannot be."""

@@ -11,8 +11,18 @@ from pathlib import Path
 
 from kernel_backend.artifacts.read import opened, pieces
 from kernel_backend.environments.storage import Environments
-from kernel_backend.home import artifact_folder, attempt_folder, folders_of, largest_number, stand_in_folder, tree_size
+from kernel_backend.home import (
+    artifact_folder,
+    attempt_folder,
+    folders_of,
+    largest_number,
+    numbered_folders,
+    sizes_of_experiments,
+    stand_in_folder,
+    tree_size,
+)
 from kernel_backend.launch.search_process import ChildSearchProcess
+from kernel_backend.model.disk import WorkspaceUsage
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.snapshots.archive import unpack
@@ -25,8 +35,10 @@ WITHHELD = ("PYTHONPATH", "PYTHONHOME")  # from a locked environment, as from it
 class OwnWorkspace:
     """Workspace below `home`."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, checkpoints: Path | None = None) -> None:
+        """Use the workspace below `home`; its checkpoints may lie in another folder."""
         self._home = home
+        self._checkpoints = checkpoints or home / "checkpoints"
         self.environments = Environments(home)
 
     def unpack(self, job: LaunchSpec, archive: bytes) -> Working:
@@ -49,6 +61,16 @@ class OwnWorkspace:
         for kind, folder in folders_of(self._home, experiment):
             found[kind] += tree_size(folder)
         return dict(found)
+
+    def disk(self) -> WorkspaceUsage:
+        """Add up the sizes of all files below the home; links are not followed."""
+        room = shutil.disk_usage(self._checkpoints if self._checkpoints.is_dir() else self._home)
+        return WorkspaceUsage(
+            experiments=sizes_of_experiments({**numbered_folders(self._home), "checkpoints": self._checkpoints}),
+            environments=tree_size(self._home / "environments"),
+            free=room.free,
+            size=room.total,
+        )
 
     def remove(self, experiment: int) -> None:
         """Delete the folders, the attempts' last."""

@@ -139,6 +139,10 @@ def test_the_folders_of_an_experiment_are_measured_and_deleted_by_their_user(are
     assert found["artifacts"] == 100
     assert 200 <= found["attempts"] < 1000
     assert found["searches"] == 0
+    disk = area.disk()
+    assert disk.experiments[3] == found
+    assert set(disk.experiments) == {3, 31}
+    assert 0 <= disk.free <= disk.size
     area.remove(3)
     assert area.usage(3) == {}
     assert not (home / "searches/3").exists()

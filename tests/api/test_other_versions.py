@@ -82,6 +82,7 @@ VERBS: dict[str, Callable[[Client], Any]] = {
     "promote": lambda client: client.promote(SEARCH, 1),
     "prune": lambda client: client.prune(SEARCH, 1),
     "extend": lambda client: client.extend(SEARCH, Extension(trials=30)),
+    "disk": lambda client: client.disk(),
     "usage_of": lambda client: client.usage_of(1),
     "export": lambda client: client.export(1),
     "label": lambda client: client.label(1, LabelEdit(name="digits")),

@@ -68,7 +68,7 @@ WHOSE = {
     "all": [
         *(f"GET /api/{what}" for what in ("experiments", "history", "stream", "nodes", "health")),
         *(f"GET /api/{what}" for what in ("openapi.json", "search/methods")),
-        *(f"GET /api/{what}" for what in ("me", "accounts", "queue", "pools")),
+        *(f"GET /api/{what}" for what in ("me", "accounts", "queue", "pools", "disk")),
         "GET /api/accounts/{kind}/{name}/use",  # of others there is none: test_sharing.py
         "POST /api/experiments",
         "POST /api/gc",

@@ -2596,6 +2596,53 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/disk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Return what takes disk: of the user's, or with `everyone=1` of all users' (admins). */
+        get: {
+            parameters: {
+                query?: {
+                    everyone?: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["DiskReport"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/nodes": {
         parameters: {
             query?: never;
@@ -3337,6 +3384,23 @@ export interface components {
             detail: string[];
             /** @default false */
             harmless: boolean;
+        };
+        /**
+         * DiskReport
+         * @description What takes disk: users and experiments, the largest first, and what belongs to none of them.
+         */
+        DiskReport: {
+            users: components["schemas"]["UserDisk"][];
+            experiments: components["schemas"]["DiskUsage"][];
+            shared: {
+                [key: string]: number;
+            };
+            /** @default null */
+            free: number | null;
+            /** @default null */
+            size: number | null;
+            /** @default [] */
+            warnings: string[];
         };
         /**
          * DiskUsage
@@ -4329,6 +4393,16 @@ export interface components {
             quota: components["schemas"]["Quota"];
         };
         /**
+         * UserDisk
+         * @description What all experiments of a user hold on disk.
+         */
+        UserDisk: {
+            name: string;
+            bytes: {
+                [key: string]: number;
+            };
+        };
+        /**
          * Vacancy
          * @description A gang was granted; the decision, if there is one, assigns it to a trial.
          */
@@ -5149,6 +5223,7 @@ export type Curve = components['schemas']['Curve'];
 export type Curves = components['schemas']['Curves'];
 export type Diff = components['schemas']['Diff'];
 export type Difference = components['schemas']['Difference'];
+export type DiskReport = components['schemas']['DiskReport'];
 export type DiskUsage = components['schemas']['DiskUsage'];
 export type Environment = components['schemas']['Environment'];
 export type EnvironmentInfo = components['schemas']['EnvironmentInfo'];
@@ -5208,6 +5283,7 @@ export type TrialRow = components['schemas']['TrialRow'];
 export type TrialState = components['schemas']['TrialState'];
 export type Use = components['schemas']['Use'];
 export type UseOverTime = components['schemas']['UseOverTime'];
+export type UserDisk = components['schemas']['UserDisk'];
 export type Vacancy = components['schemas']['Vacancy'];
 export type Wait = components['schemas']['Wait'];
 export type Waiting = components['schemas']['Waiting'];

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kernel_backend.errors import Conflict
-from kernel_backend.model.disk import UNDO_S, DiskUsage, delete, may_purge, undelete
+from kernel_backend.model.disk import UNDO_S, DiskUsage, delete, may_purge, nearly_full, undelete
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState
 from kernel_backend.model.views.overview import Overview
@@ -63,3 +63,9 @@ def test_its_disk_space_is_told_largest_first():
         "#12 digits: 1.5 MB (checkpoints 1.5 MB, attempts 2.0 kB)",
         "  checkpoint 1/10-1 stays: #14 begins from it",
     ]
+
+
+def test_a_disk_is_nearly_full_below_a_tenth():
+    assert nearly_full(10, 100) == ""
+    assert nearly_full(9, 100) == "the disk is nearly full, 9% is free: daylight delete and daylight gc make room"
+    assert nearly_full(0, 0) == ""

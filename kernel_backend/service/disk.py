@@ -1,0 +1,94 @@
+"""Measure what takes disk: by user, by experiment, and what they share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from kernel_backend.errors import DaylightError, Forbidden
+from kernel_backend.home import DATABASE, tree_size
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.disk import DiskReport, DiskUsage, UserDisk, WorkspaceUsage, nearly_full
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.service.context import Context
+from kernel_backend.workspaces.base import Workspace
+
+ALL = 2**31 - 1  # experiments at once
+
+
+class DiskMeter:
+    """Disk usage of users and experiments, measured anew by each call."""
+
+    def __init__(self, context: Context) -> None:
+        self._store, self._areas = context.store, context.areas
+        self._archive, self._home = context.archive, context.home
+
+    async def report(self, who: Person, everyone: bool) -> DiskReport:
+        """Return what takes disk of the user's, or of all users'; raises Forbidden for users who are no admins."""
+        if everyone and not who.admin:
+            raise Forbidden("what others have on disk is for admins: daylight du shows yours")
+        return await asyncio.to_thread(self._report, None if everyone else who.name, who.admin)
+
+    def _report(self, owner: str | None, admin: bool) -> DiskReport:
+        deleted = [each for each in self._store.deleted_experiments() if owner in (None, each.owner)]
+        experiments = [*self._store.experiments(owner, limit=ALL), *deleted]
+        owners = {each.owner for each in experiments} | ({owner} if owner else set())
+        warnings: list[str] = []
+        measured = self._measured(owners, warnings)
+        usages = sorted(_usages(experiments, measured), key=lambda each: (-each.total, each.experiment))
+        workspaces = list({id(each): each for each in measured.values()}.values())
+        fullest = min(workspaces, key=lambda each: each.free, default=None)
+        if fullest is not None and (warning := nearly_full(fullest.free, fullest.size)):
+            warnings.append(warning)
+        shared = {"environments": sum(each.environments for each in workspaces)}
+        if admin:
+            shared |= {"snapshots": tree_size(self._archive.root), "database": self._database()}
+        if owner is None:
+            shared["unknown"] = _unknown(workspaces, {each.number for each in experiments})
+        return DiskReport(
+            users=tuple(sorted(_totals(usages), key=lambda each: (-each.total, each.name))),
+            experiments=tuple(usages),
+            shared={kind: size for kind, size in shared.items() if size},
+            free=None if fullest is None else fullest.free,
+            size=None if fullest is None else fullest.size,
+            warnings=tuple(warnings),
+        )
+
+    def _measured(self, owners: set[str], warnings: list[str]) -> Mapping[str, WorkspaceUsage]:
+        """Measure the workspace of each owner, one that several share once."""
+        done: dict[Workspace, WorkspaceUsage] = {}
+        found = {}
+        for owner in sorted(owners):
+            workspace = self._areas.of(owner)
+            try:
+                if workspace not in done:
+                    done[workspace] = workspace.disk()
+                found[owner] = done[workspace]
+            except (DaylightError, OSError) as error:
+                warnings.append(f"the disk of {owner} could not be looked at: {error}")
+        return found
+
+    def _database(self) -> int:
+        return sum(each.stat().st_size for each in self._home.glob(f"{DATABASE}*"))
+
+
+def _usages(experiments: Sequence[Experiment], measured: Mapping[str, WorkspaceUsage]) -> Iterator[DiskUsage]:
+    for each in experiments:
+        found = measured[each.owner].experiments.get(each.number, {}) if each.owner in measured else {}
+        sizes = {kind: size for kind, size in found.items() if size}
+        yield DiskUsage(experiment=each.number, name=each.name, owner=each.owner, bytes=sizes)
+
+
+def _totals(usages: Sequence[DiskUsage]) -> Iterator[UserDisk]:
+    totals: dict[str, Counter[str]] = {}
+    for each in usages:
+        totals.setdefault(each.owner, Counter()).update(each.bytes)
+    for name, sizes in totals.items():
+        yield UserDisk(name=name, bytes=dict(sizes))
+
+
+def _unknown(workspaces: Sequence[WorkspaceUsage], known: set[int]) -> int:
+    """Return the bytes of folders whose experiment is not in the database."""
+    rest = (sizes for each in workspaces for number, sizes in each.experiments.items() if number not in known)
+    return sum(sum(sizes.values()) for sizes in rest)

@@ -1,0 +1,88 @@
+"""What takes disk, told by a real service of real files."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from kernel_backend.cli import main
+from kernel_backend.client import Client
+from kernel_backend.errors import Forbidden
+from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
+from tests.api.served import Served, submit
+from tests.api.test_deletion import complete, people
+
+__all__ = ["people"]
+
+
+def test_users_see_their_own_disk_and_admins_that_of_all(people: tuple[Served, dict[str, Client]]):
+    served, client = people
+    complete(served, client["dave"], served.home)
+    eve = submit(client["eve"], "other").experiment.number
+    (served.home / "attempts" / f"{eve}.1-1" / "log").parent.mkdir(parents=True, exist_ok=True)
+    (served.home / "attempts" / f"{eve}.1-1" / "log").write_bytes(b"x" * 300)
+    (served.home / "environments").mkdir()
+    (served.home / "environments" / "lock").write_bytes(b"x" * 70)
+    (served.home / "artifacts" / "99").mkdir()
+    (served.home / "artifacts" / "99" / "old").write_bytes(b"x" * 40)
+
+    own = client["dave"].disk()
+    (digits,) = own.experiments
+    assert (digits.experiment, digits.owner, digits.bytes["artifacts"]) == (1, "dave", 1000)
+    assert digits.bytes["checkpoints"] > 0
+    assert digits.bytes["attempts"] >= 500
+    assert [(each.name, each.total) for each in own.users] == [("dave", digits.total)]
+    assert own.shared == {"environments": 70}
+    assert 0 <= (own.free or 0) <= (own.size or 0)
+    assert own.size
+    with pytest.raises(Forbidden, match="for admins"):
+        client["dave"].disk(everyone=True)
+
+    everyone = client["ada"].disk(everyone=True)
+    assert (everyone.users[0].name, everyone.users[0].total) == ("dave", digits.total)
+    assert {each.name for each in everyone.users} == {"dave", "eve"}
+    assert everyone.users[1].total >= 300
+    assert everyone.shared["unknown"] == 40
+    assert everyone.shared["database"] > 0
+    client["dave"].delete_experiment(1)
+    assert client["dave"].disk().experiments == own.experiments  # until its day is over
+
+
+def test_a_workspace_that_cannot_be_looked_at_is_named(
+    people: tuple[Served, dict[str, Client]], monkeypatch: pytest.MonkeyPatch
+):
+    served, client = people
+    submit(client["dave"])
+
+    monkeypatch.setattr(served.service.disk, "_areas", SingleWorkspace(OwnWorkspace(served.home / "away")))
+    report = client["dave"].disk()
+    (warning,) = report.warnings
+    assert re.match("the disk of dave could not be looked at: .*No such file or directory: .*away", warning)
+    assert (report.size, [each.total for each in report.experiments]) == (None, [0])
+
+
+def test_the_verb_lists_the_largest_first(service: Served, capsys: pytest.CaptureFixture[str]):
+    client = service.client()
+    complete(service, client, service.home)
+    (service.home / "artifacts" / "2" / "1").mkdir(parents=True)
+    (service.home / "artifacts" / "2" / "1" / "net").write_bytes(b"x" * 5_000_000)
+    submit(client, "large")
+    assert main(["du", "--limit", "1"]) == 0
+    said = capsys.readouterr().out
+    head, large, *rest = said.splitlines()
+    assert head.split()[:3] == ["no", "name", "owner"]
+    assert large.split()[:2] == ["2", "large"]
+    assert "5.0 MB" in large
+    assert rest[0].startswith("and 1 more: ")
+    assert any(line.startswith("free: ") for line in rest)
+    assert main(["du", "1", "2"]) == 0
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines() if line[0] == "#"] == [
+        "#1 digits",
+        "#2 large",
+    ]
+    assert main(["du", "--all", "--json"]) == 0
+    assert [each["experiment"] for each in json.loads(capsys.readouterr().out)["experiments"]] == [2, 1]
+    assert main(["du", "1.1"]) == 2
+    assert "takes whole experiments" in capsys.readouterr().err
