@@ -133,7 +133,7 @@ def table(found: dict[str, list[Cycle]], count: int, size: int, threads: int) ->
 
 def tensors(run: Training) -> dict[str, dict[str, torch.Tensor]]:
     """Every tensor of model and optimizer, live."""
-    parts = {"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict()}
+    parts = {"model": run.model.state_dict(), "optimizer": run.objectives[0].optimizers[""].state_dict()}
     return {name: flatten(state)[1] for name, state in parts.items()}
 
 

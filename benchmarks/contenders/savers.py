@@ -36,7 +36,7 @@ class Peer:
         self._run, self._folder = run, folder
 
     def _state(self) -> dict[str, Any]:
-        return {"model": self._run.model.state_dict(), "optimizer": self._run.optimizer.state_dict()}
+        return {"model": self._run.model.state_dict(), "optimizer": self._run.objectives[0].optimizers[""].state_dict()}
 
     def _fresh(self) -> Path:
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 
-from kernel_backend.definition.contract import TRAINED, Parameter
+from kernel_backend.definition.contract import LOOP_VALUES, TRAINED, Parameter
 
 _DATA = r"_?(data|dataset|set|loader|dataloader|data_loader|ds|dl)"
 _MAKES = r"(make|get|build|create|setup)_"
@@ -64,6 +64,8 @@ def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
         if parameters and parameters[0].name == "input" and "output" not in asked:
             free.insert(0, "input")  # as torch calls it: a loss without an output trains nothing
         return _of_a_step(free, asked)
+    if any(each.kind == "loop" and each.value_of not in LOOP_VALUES for each in parameters):
+        return {}  # it takes models by their names, and so no parameters
     free = [each for each in free if not _NUMBER.fullmatch(each)]
     if role == "optimizer" and not asked & {"params", "named_params", "model"}:
         return dict(zip(free[:1], ["params"], strict=False))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kernel_backend.definition.contract import Definition
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Value
 from kernel_backend.model.search.domains import Choices, Range
 from kernel_backend.model.search.space import Parameter, Space
@@ -47,6 +48,27 @@ def bind_space(definition: Definition, given: Mapping[str, Value], space: Space)
     if problems:
         raise InvalidDefinition("\n".join(problems))
     return Bound(params, Space(parameters=tuple(fitted)))
+
+
+def check_options(definition: Definition, config: Config) -> None:
+    """Raise InvalidDefinition for options of a training that its definition cannot have."""
+    if config.gather_loss and definition.steps:
+        raise InvalidDefinition(
+            f"--gather-loss is for loss(output, target), and {definition.steps[0]}() computes its loss from its share "
+            "of the batch: leave --gather-loss out, or write loss() instead"
+        )
+    parts = [
+        (function, each)
+        for function in definition.functions.values()
+        for each in function.parameters
+        if function.name == "metrics" and each.name in definition.models
+    ]
+    if config.ema is not None and parts:
+        function, part = parts[0]
+        raise InvalidDefinition(
+            f"metrics (line {function.line}) asks for {part.name}, which has the plain weights, and --ema validates "
+            "averaged ones: leave --ema out, or return such metrics from a step, which gets the averaged models"
+        )
 
 
 def _searched_by_prepare(definition: Definition, space: Space) -> Iterator[str]:

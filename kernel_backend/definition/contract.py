@@ -26,8 +26,8 @@ LOOP_VALUES = frozenset({
     "world", "run", "optimizer", "steps", "epochs",
 })
 # fmt: on
-# What this version's runner can train; a role outside of it is refused before anything is submitted.
-TRAINED = ("prepare", "model", "train_data", "optimizer", "loss", "schedule", "validation_data", "metrics")
+# What this version's runner can train, `step_<key>` too; any other role is refused before anything is submitted.
+TRAINED = ("prepare", "model", "train_data", "optimizer", "loss", "step", "schedule", "validation_data", "metrics")
 # The contract by which a definition is read. 2: other names of roles are accepted, and AdamW has a hyperparameter `lr`.
 # A snapshot keeps the one by which it was made, so that it trains in the same way for ever.
 CONTRACT = 2
@@ -37,6 +37,7 @@ CAN_ASK = {
     "metrics": "output, target, input, batch, epoch",
     "optimizer": "params, named_params",
     "schedule": "optimizer, steps, epochs",
+    "step": "model or the names of what it returns, batch, input, target, index, epoch",
 }
 _STEP = re.compile(r"step_\w+")
 
@@ -99,6 +100,7 @@ class Definition(Record):
     hyperparameters: dict[str, Parameter]
     hints: tuple[str, ...] = ()  # what the user should know, yet can be trained
     unused: tuple[str, ...] = ()  # what looks like a role, is none, and is used by nothing
+    models: tuple[str, ...] = ()  # names of the models that `model` returns in a dict, as far as its source tells
 
     @property
     def summary(self) -> str:
@@ -108,6 +110,11 @@ class Definition(Record):
     def _told(self, role: str) -> str:
         written = self.functions[role].written
         return f"{written} (as {role})" if written else role
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Return the training steps, `step` and `step_<key>`, in written order."""
+        return tuple(role for role in self.roles if is_step(role))
 
     def needs(self, name: str) -> list[Function]:
         """Return the function of this name, and all functions whose results it uses, directly or not."""
@@ -123,7 +130,7 @@ class Definition(Record):
         Raises InvalidDefinition with all problems at once: roles that this version does not train with, names that
         are no hyperparameters (with the nearest), values of the wrong type, and hyperparameters without a value.
         """
-        problems = [self._untrained(role) for role in self.roles if role not in TRAINED]
+        problems = [self._untrained(role) for role in self.roles if role not in TRAINED and not is_step(role)]
         problems += [self.unknown(name) for name in given if name not in self.hyperparameters]
         values: dict[str, Value] = {}
         for name, parameter in self.hyperparameters.items():
@@ -162,9 +169,9 @@ class Definition(Record):
 
     def _can_ask(self, name: str) -> str:
         """Return further loop values available to the role with this argument, as the end of a sentence."""
-        roles = (role for role in CAN_ASK if role in self.roles)
+        roles = (role for role in self.roles if _key(role) in CAN_ASK)
         owner = next((role for role in roles if name in (each.name for each in self.functions[role].parameters)), None)
-        return f". By name {owner} can have {CAN_ASK[owner]}" if owner else ""
+        return f". By name {owner} can have {CAN_ASK[_key(owner)]}" if owner else ""
 
     def fitted(self, name: str, value: Value) -> Value:
         """Convert a value for hyperparameter `name`; raises ValueError with the expected type."""
@@ -175,6 +182,10 @@ class Definition(Record):
             return coerce(value, parameter.annotation, parameter.default)
         except ValueError as wanted:
             raise ValueError(f"{name}={value!r}: {name} ({parameter.place}) takes {wanted}") from None
+
+
+def _key(role: str) -> str:
+    return "step" if is_step(role) else role
 
 
 def is_role(name: str) -> bool:

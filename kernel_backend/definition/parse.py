@@ -41,7 +41,7 @@ class _Found:
 
     nodes: Mapping[str, FunctionNode]
     taken: Mapping[str, str]  # other names of roles -> the role
-    keys: frozenset[str]  # of the models that `model` returns
+    keys: tuple[str, ...]  # of the models that `model` returns
     guesses: bool  # other names of arguments are accepted, too
 
 
@@ -75,9 +75,12 @@ def _parsed(tree: ast.Module, roles_from: int, contract: int) -> Definition:
         hyperparameters=_merged(functions) | (_of_adamw(functions) if contract > 1 else {}),
         hints=(*_by_place(functions), *hints(tree, own, taken)),
         unused=tuple(unused(tree, own, taken, roles, roles_from)),
+        models=found.keys,
     )
     if "prepare" in roles:
         _check_prepare(definition)
+    if definition.models:
+        _check_models(definition)
     return definition
 
 
@@ -128,11 +131,29 @@ def _there_is(tree: ast.Module, roles: list[str], roles_from: int) -> str:
     return f"it has {', '.join(found)}" if found else "it defines no function"
 
 
-def _model_keys(node: FunctionNode) -> frozenset[str]:
-    """Return the keys of a dict display that `model` returns: other roles may use its parts by name."""
-    dicts = [each.value for each in ast.walk(node) if isinstance(each, ast.Return) and isinstance(each.value, ast.Dict)]
-    keys = [key.value for each in dicts for key in each.keys if isinstance(key, ast.Constant)]
-    return frozenset(key for key in keys if isinstance(key, str))
+def _model_keys(node: FunctionNode) -> tuple[str, ...]:
+    """Return the keys of the dict that `model` returns: other roles may use its parts by name."""
+    within = list(ast.walk(node))
+    assigned = {
+        target.id: each.value
+        for each in within
+        if isinstance(each, ast.Assign)
+        for target in each.targets
+        if isinstance(target, ast.Name)
+    }
+    returned = [each.value for each in within if isinstance(each, ast.Return)]
+    values = [assigned.get(each.id) if isinstance(each, ast.Name) else each for each in returned]
+    return tuple(dict.fromkeys(key for each in values for key in _keys(each)))
+
+
+def _keys(value: ast.expr | None) -> Iterator[str]:
+    """Yield the keys of `{...}`, `dict(...)` or `nn.ModuleDict(...)`."""
+    if isinstance(value, ast.Dict):
+        yield from (key.value for key in value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
+    elif isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in ("dict", "ModuleDict"):
+        yield from (each.arg for each in value.keywords if each.arg)
+        for argument in value.args:
+            yield from _keys(argument)
 
 
 def _add(name: str, found: _Found, functions: dict[str, Function], within: tuple[str, ...]) -> None:
@@ -182,7 +203,7 @@ def _parameter(function: str, argument: ast.arg, default: ast.expr | None, found
         value_of = "model"
     annotation = ast.unparse(argument.annotation) if argument.annotation else None
     kind: Literal["loop", "function", "hyperparameter"] = "hyperparameter"
-    is_part = name in found.keys and (function == "optimizer" or function.startswith("step"))
+    is_part = name in found.keys and (function in ("optimizer", "metrics") or is_step(function))
     if name in LOOP_VALUES or is_part or (required and value_of in LOOP_VALUES):
         _check_available(function, node, argument, value_of)
         kind = "loop"
@@ -255,6 +276,33 @@ def _check_prepare(definition: Definition) -> None:
                     f"trials and gives nothing on: have prepare write files, and {function.name} read them",
                     line=parameter.line,
                     text="prepare",
+                )
+
+
+def _check_models(definition: Definition) -> None:
+    """Raise if several models lack a training step, or a function needs the output that only a single one has."""
+    names = ", ".join(definition.models)
+    line = definition.functions["model"].line
+    if not definition.steps:
+        raise InvalidDefinition(
+            f"model (line {line}) returns several models ({names}), and no function says how they train: write "
+            f"def step_{definition.models[0]}({names}, batch) for each optimizer, or one def step({names}, batch); "
+            'each returns {"loss": ...}',
+            line=line,
+            roles=["step"],
+        )
+    instead = {
+        "loss": "leave loss out, and the validation uses the steps",
+        "metrics": f"have it ask for {names} and batch",
+    }
+    for role in instead.keys() & definition.functions.keys():
+        for parameter in definition.functions[role].parameters:
+            if parameter.value_of == "output":
+                raise InvalidDefinition(
+                    f"{role} (line {parameter.line}) asks for {parameter.name}, the output of one model, and model "
+                    f"returns several ({names}): {instead[role]}",
+                    line=parameter.line,
+                    text=parameter.name,
                 )
 
 

@@ -29,7 +29,7 @@ from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule
 from kernel_backend.runner.data import Batches, source
 from kernel_backend.runner.declared_data import DeclaredDataCheck, changes
 from kernel_backend.runner.definition.auxiliary_modules import AuxiliaryModules, auxiliary_modules
-from kernel_backend.runner.definition.functions import BatchRule, Functions
+from kernel_backend.runner.definition.functions import BatchRule, Functions, parts_of
 from kernel_backend.runner.definition.load import MODULE, Loaded, load
 from kernel_backend.runner.definition.prepare_hook import prepared
 from kernel_backend.runner.definition.process_check import ProcessCheck, process_check
@@ -42,13 +42,14 @@ from kernel_backend.runner.determinism.generators import OwnGenerators
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.determinism.rank_variables import protected_rank_variables
 from kernel_backend.runner.first_epoch import FirstEpoch, code_of, watch_files
-from kernel_backend.runner.gradients.reducer import Gradients, OwnGradients, SummedGradients
+from kernel_backend.runner.gradients.reducer import Gradients, OwnGradients, Parameters, SummedGradients
 from kernel_backend.runner.gradients.tree import TreeGradients, shares_of
 from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.loop.cadence import CadenceTimer
 from kernel_backend.runner.loop.finite import Finite
 from kernel_backend.runner.loop.loop import train
+from kernel_backend.runner.loop.objective import build_objectives, named
 from kernel_backend.runner.loop.target import Target
 from kernel_backend.runner.loop.training import Training
 from kernel_backend.runner.metrics.sums import share
@@ -155,30 +156,40 @@ def build(
     data = batches("train_data", "sample", digested=True)
     functions.know(**steps_known(config, data))
     model = functions.model().to(device)
+    functions.know(**parts_of(model))
     if any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in model.modules()):
         data.keep_pairs()
     average = WeightAverage(model, config.ema) if config.ema is not None else None
-    optimizer = functions.optimizer(model)
-    schedule = functions.schedule(optimizer)
-    scaler = GradScaler(device.type, enabled=config.amp == "fp16")
-    loss = functions.step_function("loss")
+    optimizers = functions.optimizers(model)
+    schedules = functions.schedules(optimizers)
+    loss = functions.step_function("loss") if functions.has("loss") else None
+    steps = {role: functions.training_step(role, model) for role in functions.steps}
     metrics = functions.step_function("metrics") if functions.has("metrics") else None
-    measured = None
-    if metrics is not None:
-        measured = Metrics(metrics, functions.asked("metrics"), ranks, device)
-    unseen = exactness.writes_unseen(model, optimizer, [Path(job.code), Path(job.cwd)])
-    beside = auxiliary_modules(model, loss=loss, metrics=metrics)
+    metrics_asks = functions.asked("metrics") if metrics is not None else frozenset[str]()
+    unseen = exactness.writes_unseen(model, optimizers.values(), [Path(job.code), Path(job.cwd)])
+    beside = auxiliary_modules(model, loss=loss, metrics=metrics, **steps)
     logical = LogicalRanks(model, mine, count, beside)
     streams = RandomStates() if config.rng == "stream" else None
-    parts: dict[str, Stateful | None] = {
-        "model": Model(model),
-        "optimizer": Optimizer(optimizer),
-        "schedule": Schedule(schedule) if schedule is not None else None,
-        "scaler": scaler if scaler.is_enabled() else None,
-        "ema": average,
-        "beside": AuxiliaryModules(beside, unseen) if beside else None,
-    }
-    stateful = {name: part for name, part in parts.items() if part is not None}
+    objectives = build_objectives(
+        functions,
+        model,
+        steps,
+        optimizers,
+        schedules,
+        scaler=lambda: GradScaler(device.type, enabled=config.amp == "fp16"),
+        gradients=partial(gradients, config, ranks, everyones),
+        finite=lambda role: Finite(config.on_nan == "fail", role_line(job, loaded, role)),
+    )
+    stateful: dict[str, Stateful] = {"model": Model(model)}
+    stateful |= {named("optimizer", name): Optimizer(each) for name, each in optimizers.items()}
+    stateful |= {named("schedule", name): Schedule(each) for name, each in schedules.items()}
+    for each in objectives:
+        if each.scaler.is_enabled():
+            stateful[named("scaler", each.role if len(objectives) > 1 else "")] = each.scaler
+    if average is not None:
+        stateful["ema"] = average
+    if beside:
+        stateful["beside"] = AuxiliaryModules(beside, unseen)
     checkpoints = Checkpointer(
         job,
         ranks,
@@ -192,15 +203,13 @@ def build(
     return Training(
         config=config,
         model=model,
-        optimizer=optimizer,
-        schedule=schedule,
-        scaler=scaler,
+        objectives=objectives,
         average=average,
-        gradients=gradients(config, model, scaler, ranks, everyones),
         logical=logical,
         loss=loss,
-        loss_asks=functions.asked("loss"),
-        metrics=measured,
+        loss_asks=functions.asked("loss") if loss is not None else frozenset(),
+        metrics=Metrics(metrics, metrics_asks, ranks, device) if metrics is not None else None,
+        metrics_asks=metrics_asks,
         rule=BatchRule(model),
         precision=precision(config, device),
         train=data,
@@ -208,8 +217,14 @@ def build(
         device=device,
         ranks=ranks,
         streams=streams,
-        finite=Finite(config.on_nan == "fail", loss_line(job, loaded)),
-        generators=OwnGenerators(model=model, loss=loss, metrics=metrics, optimizer=optimizer, average=average),
+        generators=OwnGenerators(
+            model=model,
+            loss=loss,
+            metrics=metrics,
+            **{named("optimizer", name): each for name, each in optimizers.items()},
+            average=average,
+            **steps,
+        ),
         first_epoch=FirstEpoch(job, ranks, spool, code_id, validates),
         checkpoints=checkpoints,
         pace=CadenceTimer(data.per_epoch, config.checkpoint_every, lambda: checkpoints.cost, lambda: checkpoints.busy),
@@ -236,19 +251,23 @@ def loader_workers(config: Config, functions: Functions, role: str) -> int | Non
     return 0
 
 
-def loss_line(job: LaunchSpec, loaded: Loaded) -> str:
-    """Return where the loss function is written, as `cell [4] line 12`."""
-    line = loaded.definition.functions["loss"].line
+def role_line(job: LaunchSpec, loaded: Loaded, role: str) -> str:
+    """Return where a role's function is written, as `cell [4] line 12`."""
+    line = loaded.definition.functions[role].line
     sources = Sources(Path(job.code), Path(job.cwd), loaded.snapshot)
-    frame = users_frame(Call(str(Path(job.code) / f"{MODULE}.py"), line, "loss"), sources)
+    frame = users_frame(Call(str(Path(job.code) / f"{MODULE}.py"), line, role), sources)
     return frame.where if frame else f"line {line}"
 
 
-def gradients(config: Config, model: nn.Module, scaler: GradScaler, ranks: Ranks, everyones: list[range]) -> Gradients:
+def gradients(
+    config: Config, ranks: Ranks, everyones: list[range], parameters: Parameters, scaler: GradScaler, name: str
+) -> Gradients:
     """Choose the gradient sum: a tree for logical workers, none for a single rank, else the backend's ring."""
     if config.logical_workers is not None:
-        return TreeGradients(model, scaler, ranks, everyones)
-    return OwnGradients(model, scaler) if ranks.size == 1 else SummedGradients(model, scaler, ranks)
+        return TreeGradients(parameters, scaler, ranks, everyones, named("tree", name))
+    if ranks.size == 1:
+        return OwnGradients(parameters, scaler)
+    return SummedGradients(parameters, scaler, ranks, named("gradients", name))
 
 
 def precision(config: Config, device: torch.device) -> Callable[[], AbstractContextManager[None]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernel_backend.definition.binding import Bound, bind_space
+from kernel_backend.definition.binding import Bound, bind_space, check_options
 from kernel_backend.definition.code import code_id, is_code
 from kernel_backend.definition.parse import parse
 from kernel_backend.definition.search_class import check_class
@@ -22,7 +22,9 @@ def bound(root: Path, submission: Submission) -> Bound:
     archive = Archive(root)
     source = archive.definition(submission.snapshot)
     snapshot = archive.snapshot(submission.snapshot)
-    found = bind_space(parse(source, snapshot.roles_from, snapshot.contract), submission.params, submission.space)
+    definition = parse(source, snapshot.roles_from, snapshot.contract)
+    found = bind_space(definition, submission.params, submission.space)
+    check_options(definition, submission.config)
     search = submission.config.search
     if search is not None and search.source is not None and method_of(search.method).own_class:
         check_class(source, search.source)

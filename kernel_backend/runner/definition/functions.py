@@ -16,6 +16,7 @@ from kernel_backend.runner.definition.load import Loaded
 from kernel_backend.runner.determinism import seeds
 
 _OF_A_STEP = frozenset({"output", "target", "input", "batch", "epoch"})
+_OF_A_TRAINING_STEP = frozenset({"target", "input", "batch", "epoch", "index"})
 
 
 class Functions:
@@ -50,54 +51,80 @@ class Functions:
         functions = self._definition.functions.values()
         return any(each.name in ("rank", "world") for function in functions for each in function.parameters)
 
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Return the training steps, in written order."""
+        return self._definition.steps
+
     def model(self) -> nn.Module:
-        """Return the model; raise InvalidDefinition unless the role returns a single module."""
-        model = self.result("model")
-        if isinstance(model, dict):
+        """Return the model, of several by name an `nn.ModuleDict`; raise InvalidDefinition for anything else."""
+        made = self.result("model")
+        model = module_of(made)
+        if model is None:
+            raise InvalidDefinition(f"model() returned {_a(made)}; it must return an nn.Module, or a dict of them")
+        if isinstance(model, nn.ModuleDict) and not self.steps:
             raise InvalidDefinition(
-                f"model() returned several models ({', '.join(map(str, model))}): definitions with more than one "
-                "come with the step_<key> roles of a later version; return one nn.Module that holds them"
+                f"model() returned several models ({', '.join(model)}), and there is no step that says how they train: "
+                "write def step(model, batch), or def step_<name>(...) for each optimizer"
             )
-        if not isinstance(model, nn.Module):
-            raise InvalidDefinition(f"model() returned {_a(model)}; it must return an nn.Module")
         return model
 
-    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Return the optimizer over the model's parameters; AdamW if the definition has none."""
-        params, named = list(model.parameters()), list(model.named_parameters())
+    def optimizers(self, model: nn.Module) -> dict[str, torch.optim.Optimizer]:
+        """Return the optimizers by name, a single one by an empty name; AdamW for each step if the role is missing."""
+        params, named, parts = list(model.parameters()), list(model.named_parameters()), parts_of(model)
         if not self.has("optimizer"):
             lr = self.params.get("lr", 1e-3)
             assert isinstance(lr, int | float)
-            return torch.optim.AdamW(params, lr=lr)
-        made = self.prepared("optimizer", frozenset({"params", "named_params"}))
-        optimizer = made(params=params, named_params=named)
-        if not isinstance(optimizer, torch.optim.Optimizer):
-            raise InvalidDefinition(f"optimizer() returned {_a(optimizer)}; it must return a torch.optim.Optimizer")
-        _must_be_the_models(optimizer, params)
-        return optimizer
+            keys = [step.removeprefix("step_") for step in self.steps if step != "step"]
+            if unknown := [key for key in keys if key not in parts]:
+                raise InvalidDefinition(
+                    f"step_{unknown[0]} trains no model: model() returns {', '.join(parts) or 'one'}. Write "
+                    f"optimizer(), which returns a dict with {unknown[0]}"
+                )
+            return {key: torch.optim.AdamW((parts[key] if key else model).parameters(), lr=lr) for key in keys or [""]}
+        made = self.prepared("optimizer", frozenset({"params", "named_params", *parts}))
+        result = made(params=params, named_params=named, **parts)
+        optimizers = result if isinstance(result, dict) else {"": result}
+        for key, optimizer in optimizers.items():
+            if not isinstance(optimizer, torch.optim.Optimizer):
+                raise InvalidDefinition(
+                    f"optimizer() returned {_a(optimizer)}{f' for {key}' if key else ''}; it must return a "
+                    "torch.optim.Optimizer, or a dict of them"
+                )
+            _must_be_the_models(optimizer, params)
+        return optimizers
 
-    def schedule(self, optimizer: torch.optim.Optimizer) -> LRScheduler | None:
-        """Return the learning rate schedule; None if the definition has none."""
+    def schedules(self, optimizers: Mapping[str, torch.optim.Optimizer]) -> dict[str, LRScheduler]:
+        """Return the learning rate schedules by name, a single one by an empty name."""
         if not self.has("schedule"):
-            return None
-        made = self.prepared("schedule", frozenset({"optimizer"}))(optimizer=optimizer)
-        if not isinstance(made, LRScheduler):
-            raise InvalidDefinition(f"schedule() returned {_a(made)}; it must return a torch.optim.lr_scheduler")
-        if isinstance(made, ReduceLROnPlateau) and not self.has("validation_data"):
-            raise InvalidDefinition(
-                "schedule() returned a ReduceLROnPlateau, which goes by the validation (--metric), and there is "
-                "no validation_data: add it, or take a schedule that goes by steps"
-            )
-        return made
+            return {}
+        given = optimizers.get("", dict(optimizers))
+        made = self.prepared("schedule", frozenset({"optimizer"}))(optimizer=given)
+        schedules = made if isinstance(made, dict) else {"": made}
+        for schedule in schedules.values():
+            if not isinstance(schedule, LRScheduler):
+                raise InvalidDefinition(
+                    f"schedule() returned {_a(schedule)}; it must return a torch.optim.lr_scheduler, or a dict of them"
+                )
+            if isinstance(schedule, ReduceLROnPlateau) and not self.has("validation_data"):
+                raise InvalidDefinition(
+                    "schedule() returned a ReduceLROnPlateau, which goes by the validation (--metric), and there is "
+                    "no validation_data: add it, or take a schedule that goes by steps"
+                )
+        return schedules
 
     def step_function(self, role: str) -> Callable[..., Any]:
         """Return `loss` or `metrics`, to be called with `output target input batch epoch` by name."""
         return self.prepared(role, _OF_A_STEP)
 
+    def training_step(self, role: str, model: nn.Module) -> Callable[..., Any]:
+        """Return a training step, to be called with `model`, its parts and the values of a step by name."""
+        return self.prepared(role, _OF_A_TRAINING_STEP | {"model", *parts_of(model)})
+
     def asked(self, role: str) -> frozenset[str]:
-        """Return the loop values of a step that `loss` or `metrics` takes."""
+        """Return the loop values of a step that `loss`, `metrics` or a training step takes."""
         parameters = self._definition.functions[role].parameters
-        return _OF_A_STEP & {each.value_of for each in parameters if each.kind == "loop"}
+        return (_OF_A_STEP | _OF_A_TRAINING_STEP) & {each.value_of for each in parameters if each.kind == "loop"}
 
     def result(self, name: str) -> Any:
         """Return the result of a role or shared function, which is called once."""
@@ -116,10 +143,10 @@ class Functions:
         wanted: dict[str, str] = {}
         for parameter in function.parameters:
             value = parameter.value_of
-            if parameter.kind == "function":
-                fixed[parameter.name] = self.result(value)
-            elif value in given:
+            if value in given and parameter.kind != "hyperparameter":
                 wanted[parameter.name] = value
+            elif parameter.kind == "function":
+                fixed[parameter.name] = self.result(value)
             elif parameter.kind == "loop":
                 fixed[parameter.name] = self._constant(name, value, parameter.line, given)
         called = getattr(self._module, function.attribute)
@@ -157,23 +184,63 @@ class BatchRule:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._names = frozenset(inspect.signature(model.forward).parameters)
+        """Set up the rule; of several models, the inputs in a dict go by any name."""
+        several = isinstance(model, nn.ModuleDict)
+        self._names = None if several else frozenset(inspect.signature(model.forward).parameters)
 
     def split(self, batch: Any) -> Inputs:
         """Split a batch; raise InvalidDefinition if the rule does not fit it."""
         if isinstance(batch, list | tuple) and len(batch) > 1:
             return Inputs(tuple(batch[:-1]), {}, batch[-1])
         if isinstance(batch, Mapping):
-            named = {name: batch[name] for name in batch if name in self._names}
+            names = self._names if self._names is not None else batch.keys() - {"labels", "target"}
+            named = {name: batch[name] for name in batch if name in names}
             if named:
                 return Inputs((), named, batch.get("labels", batch.get("target")))
             raise InvalidDefinition(
                 f"a batch has {', '.join(map(str, batch))}, and the model's forward takes "
-                f"{', '.join(sorted(self._names))}: give one of them the other's name"
+                f"{', '.join(sorted(names))}: give one of them the other's name"
             )
         raise InvalidDefinition(
             f"a sample of the data is {_a(batch)}: make it (input, ..., target), or a dict with labels or target"
         )
+
+
+def module_of(made: Any) -> nn.Module | None:
+    """Return what `model()` returned as one module: a dict of modules as an `nn.ModuleDict`; None for anything else."""
+    if isinstance(made, Mapping) and made and all(isinstance(each, nn.Module) for each in made.values()):
+        try:
+            return nn.ModuleDict(dict(made))
+        except (KeyError, TypeError) as error:
+            names = ", ".join(map(str, made))
+            raise InvalidDefinition(f"model() calls one of its models {names}: {error}; give it another name") from None
+    return made if isinstance(made, nn.Module) else None
+
+
+def parts_of(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the models that `model()` returned by name; empty for a single one."""
+    return dict(model.items()) if isinstance(model, nn.ModuleDict) else {}
+
+
+def step_result(role: str, result: Any) -> tuple[Tensor, Mapping[str, Any]] | None:
+    """Return the scalar and the logged values of a training step; None for one that trains nothing this time.
+
+    Raises InvalidDefinition for other results.
+    """
+    if result is None:
+        return None
+    logged: Any = {}
+    if isinstance(result, Mapping):
+        logged = {name: value for name, value in result.items() if name != "loss"}
+        result = result.get("loss")
+    elif isinstance(result, tuple) and len(result) == 2:
+        result, logged = result
+    if not isinstance(result, Tensor) or result.numel() != 1 or not isinstance(logged, Mapping):
+        raise InvalidDefinition(
+            f"{role}() returned {_a(result)} as its loss; it must return a scalar tensor, or a dict with such a loss "
+            "and values to log; None trains nothing in this step"
+        )
+    return result.reshape(()), logged
 
 
 def loss_and_logged(result: Any) -> tuple[Tensor, Mapping[str, Any]]:

@@ -10,7 +10,7 @@ import platform
 import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -122,12 +122,12 @@ def guarantee(config: Config, size: int, device: torch.device, asks_rank: bool, 
     return f"exact: any kill, {slots}, on {where}"
 
 
-def writes_unseen(model: nn.Module, optimizer: torch.optim.Optimizer, own: Sequence[Path]) -> bool:
+def writes_unseen(model: nn.Module, optimizers: Iterable[torch.optim.Optimizer], own: Sequence[Path]) -> bool:
     """Return True if user code under the folders `own` writes to tensors by `.data`.
 
     Such a write increments no version, so a lazy copy cannot detect that it is torn.
     """
-    kinds = {type(module) for module in model.modules()} | {type(optimizer)}
+    kinds = {type(module) for module in model.modules()} | set(map(type, optimizers))
     files = {own[0] / "definition.py", *(Path(file) for kind in kinds if (file := _file_of(kind)))}
     theirs = [file for file in files if "site-packages" not in file.parts and any(map(file.is_relative_to, own))]
     return any(_touches_data(ast.parse(file.read_text())) for file in theirs if file.exists())

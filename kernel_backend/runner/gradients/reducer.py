@@ -12,7 +12,7 @@ before its gradients are computed, so that they and their sum are never larger t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -24,6 +24,9 @@ from kernel_backend.runner.ranks.backends import Handle, Ranks
 
 # Few large buckets: each sum costs Horovod a negotiation of 1 to 2 ms, and on a CPU there is little to overlap with.
 BUCKET_BYTES = 25 << 20
+
+
+Parameters = Mapping[str, nn.Parameter]  # by their names in the model
 
 
 class ControlFlags(NamedTuple):
@@ -53,9 +56,10 @@ class Gradients(Protocol):
         """Begin a step and discard the previous gradients."""
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute the gradients of one share: `loss` is its mean over `samples`, None for an empty share.
+        """Compute the gradients of one share: `loss` is its mean over `samples`.
 
-        The global batch has `total` samples.
+        It is None for an empty share, and for one that trains nothing in this step; `samples` is 0 then. The global
+        batch has `total` samples.
         """
 
     def finish(self) -> ControlWord:
@@ -69,8 +73,8 @@ class Gradients(Protocol):
 class OwnGradients:
     """Gradients of a gang of one: the plain training step, bit for bit."""
 
-    def __init__(self, model: nn.Module, scaler: GradScaler) -> None:
-        self._parameters = list(model.parameters())  # frozen ones included, as they may be trained later
+    def __init__(self, parameters: Parameters, scaler: GradScaler) -> None:
+        self._parameters = list(parameters.values())  # frozen ones included, as they may be trained later
         self._scaler = scaler
         self._word = ControlWord(0, 0.0, ControlFlags())
 
@@ -81,9 +85,9 @@ class OwnGradients:
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
         """Compute the gradients of the step's one share."""
-        assert loss is not None
-        self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-        self._word = ControlWord(samples, loss.detach(), flags)
+        if loss is not None:
+            self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        self._word = ControlWord(samples, 0.0 if loss is None else loss.detach(), flags)
 
     def finish(self) -> ControlWord:
         """Return the control word; the gradients are complete already."""
@@ -91,17 +95,17 @@ class OwnGradients:
 
 
 class Buckets:
-    """Gradients of a model as views of preallocated flat tensors; the control word ends the last one.
+    """Gradients of some parameters as views of preallocated flat tensors; the control word ends the last one.
 
     Parameters frozen at the start stay out, and must not get a gradient later.
     """
 
-    def __init__(self, model: nn.Module, scaler: GradScaler, multiple: int = 1) -> None:
+    def __init__(self, parameters: Parameters, scaler: GradScaler, multiple: int = 1) -> None:
         """Lay out the buckets; every bucket's length is a multiple of `multiple`."""
-        named = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
+        named = [(name, each) for name, each in parameters.items() if each.requires_grad]
         self._names = [name for name, _ in named]
         self._parameters = [each for _, each in named]
-        self._frozen = [(name, each) for name, each in model.named_parameters() if not each.requires_grad]
+        self._frozen = [(name, each) for name, each in parameters.items() if not each.requires_grad]
         for _, parameter in self._frozen:
             parameter.grad = None  # left over from an earlier training
         self._scaler, self._multiple = scaler, multiple
@@ -114,6 +118,7 @@ class Buckets:
         self._word = word.flat[word.elements : word.elements + self._word_size]
         self._views = self._take_views()
         self._touched = [False] * len(named)
+        self._active = False  # another objective of the same step may compute gradients of the same parameters
         for bucket in self._buckets:
             for index in bucket.indices:
                 hook = self._hook(index, bucket)
@@ -161,6 +166,8 @@ class Buckets:
 
     def _hook(self, index: int, bucket: _Bucket) -> Callable[[Tensor], None]:
         def ready(parameter: Tensor) -> None:
+            if not self._active:
+                return
             if self._touched[index]:
                 raise InvalidDefinition(
                     f"parameter {self._names[index]} got two gradients in one backward pass, and the first is on its "
@@ -175,6 +182,7 @@ class Buckets:
 
     def _open(self) -> None:
         """Zero all gradients and make them views of the buckets again."""
+        self._active = True
         for parameter, view in zip(self._parameters, self._views, strict=True):
             if parameter.grad is not view:  # no rank used it in the step before, or the optimizer replaced it
                 parameter.grad = view
@@ -205,6 +213,7 @@ class Buckets:
         """Decode the summed word, and remove gradients that no rank has."""
         # The one wait for a GPU in a step: whether there is a gradient decides what the optimizer does next.
         samples, loss, *rest = self._word.tolist()
+        self._active = False
         flags, touched = rest[: len(ControlFlags._fields)], rest[len(ControlFlags._fields) :]
         for parameter, ranks in zip(self._parameters, touched, strict=True):
             if ranks == 0.0:
@@ -215,9 +224,10 @@ class Buckets:
 class SummedGradients(Buckets):
     """Gradients of a gang, one share per rank, summed by the backend's ring while they are computed."""
 
-    def __init__(self, model: nn.Module, scaler: GradScaler, ranks: Ranks) -> None:
-        super().__init__(model, scaler)
-        self._ranks = ranks
+    def __init__(self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, name: str = "gradients") -> None:
+        """Set up the buckets; `name` is unique among the gradient sums of a training."""
+        super().__init__(parameters, scaler)
+        self._ranks, self._name = ranks, name
         self._sent: list[Handle] = []
 
     def begin(self) -> None:
@@ -248,7 +258,7 @@ class SummedGradients(Buckets):
 
     def _send(self) -> None:
         number = len(self._sent)
-        self._sent.append(self._ranks.allreduce_async(self._buckets[number].widen(), f"gradients.{number}"))
+        self._sent.append(self._ranks.allreduce_async(self._buckets[number].widen(), f"{self._name}.{number}"))
 
 
 class _Bucket:

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.amp import GradScaler
 
-from kernel_backend.runner.gradients.reducer import Buckets, ControlFlags, ControlWord
+from kernel_backend.runner.gradients.reducer import Buckets, ControlFlags, ControlWord, Parameters
 from kernel_backend.runner.ranks.backends import Ranks
 
 
@@ -54,10 +54,15 @@ def total(parts: Mapping[Node, Tensor], node: Node) -> Tensor:
 class TreeGradients(Buckets):
     """Gradients of V logical ranks, of which this one computes `mine`."""
 
-    def __init__(self, model: nn.Module, scaler: GradScaler, ranks: Ranks, everyones: Sequence[range]) -> None:
-        """Set up the tree; `everyones` holds the logical ranks of each rank, in order."""
-        super().__init__(model, scaler, multiple=len(everyones))
-        self._ranks, self._mine = ranks, everyones[ranks.rank]
+    def __init__(
+        self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, everyones: Sequence[range], name: str = "tree"
+    ) -> None:
+        """Set up the tree.
+
+        `everyones` holds the logical ranks of each rank, in order; `name` is unique among the sums of a training.
+        """
+        super().__init__(parameters, scaler, multiple=len(everyones))
+        self._ranks, self._mine, self._name = ranks, everyones[ranks.rank], name
         self._root = Node(0, everyones[-1].stop)
         self._covers = [tuple(cover(mine, self._root)) for mine in everyones]
         self._sums = [_Sums(self._covers[ranks.rank], bucket.wide) for bucket in self._buckets]
@@ -86,7 +91,7 @@ class TreeGradients(Buckets):
         self._refuse_thawed()
         for number, (bucket, sums) in enumerate(zip(self._buckets, self._sums, strict=True)):
             alone = self._ranks.size == 1
-            bucket.take(sums.nodes[self._root] if alone else self._exchange(sums.nodes, f"tree.{number}"))
+            bucket.take(sums.nodes[self._root] if alone else self._exchange(sums.nodes, f"{self._name}.{number}"))
         return self._read_word()
 
     def _exchange(self, nodes: Mapping[Node, Tensor], name: str) -> Tensor:

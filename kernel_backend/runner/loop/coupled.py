@@ -34,7 +34,8 @@ def compares(run: Training) -> bool:
     False if generators held by parts of the training continue from step to step: rank 0 alone would draw from them.
     """
     keeps = run.streams is not None and bool(run.generators)
-    return run.step == 0 and run.logical.count > 1 and not gathers(run) and not keeps
+    by_loss = all(each.function is None for each in run.objectives)
+    return by_loss and run.step == 0 and run.logical.count > 1 and not gathers(run) and not keeps
 
 
 def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None:
@@ -90,7 +91,7 @@ def _whole(run: Training, parts: list[MetricPart]) -> float | None:
 def _loss(run: Training, values: dict[str, Any], draw: int) -> float:
     reseed(run, "coupled", draw)
     with run.precision():
-        return float(loss_and_logged(run.loss(**values))[0])
+        return float(loss_and_logged(run.loss_function(**values))[0])
 
 
 @contextmanager

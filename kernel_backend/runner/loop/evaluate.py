@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import torch
 from torch import nn
 
 from kernel_backend.runner.data import Batch, Batches
 from kernel_backend.runner.definition.functions import loss_and_logged
-from kernel_backend.runner.loop.forward import forward, reseed
+from kernel_backend.runner.loop.forward import evaluated, reseed
+from kernel_backend.runner.loop.training_step import call_step
 from kernel_backend.runner.loop.whole_loss import gathers, validation_loss
 from kernel_backend.runner.metrics.sums import Sums, evaluating
 from kernel_backend.runner.metrics.whole_set import Evaluation, MetricPart
@@ -37,8 +39,7 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
                     validation_loss(run, number, given, sums)
                 else:
                     for part in given:
-                        loss, _ = loss_and_logged(run.loss(**part.values))
-                        sums.add("loss", loss, part.samples, part.logical)
+                        _add_losses(run, model, part, sums)
             if evaluation is not None:
                 evaluation.end_batch(number)
         judged = sums.means(run.ranks)
@@ -53,10 +54,26 @@ def _given(
         if run.streams is None:
             reseed(run, "validation", run.step, number, rank)
         if batch.samples:
-            part = MetricPart(number, rank, batch.samples, forward(run, model, batch, run.current))
+            part = MetricPart(number, rank, batch.samples, evaluated(run, model, batch, run.current))
             yield part
             if evaluation is not None:
                 evaluation.add(part)
+
+
+def _add_losses(run: Training, model: nn.Module, part: MetricPart, sums: Sums) -> None:
+    """Add the loss of a share; without a `loss` function those of the training steps, with what they log."""
+    if run.loss is not None:
+        loss, _ = loss_and_logged(run.loss(**part.values))
+        sums.add("loss", loss, part.samples, part.logical)
+        return
+    for objective in run.objectives:
+        # With gradients, which a step may take of its inputs, as a gradient penalty does.
+        with objective.trained_alone(), torch.enable_grad():
+            result = call_step(run, objective, model, part.values["batch"], run.current, part.number)
+        if result is not None:
+            loss, values = result
+            for name, value in {objective.label: loss, **values}.items():
+                sums.add(name, value, part.samples, part.logical)
 
 
 def finish_metrics(run: Training, evaluation: Evaluation) -> dict[str, float]:

@@ -28,6 +28,18 @@ def forward(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict[s
     }
 
 
+def evaluated(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict[str, Any]:
+    """Return what a validation batch gives to `loss` and `metrics`; the model runs only if they need its output."""
+    if run.uses_output:
+        return forward(run, model, batch, epoch)
+    data = to_device(batch.data, run.device)
+    values = {"batch": data, "epoch": epoch}
+    if run.metrics_asks & {"input", "target"}:
+        inputs = run.rule.split(data)
+        values |= {"input": inputs.value, "target": inputs.target}
+    return values
+
+
 def parts(run: Training, shares: list[Batch]) -> list[tuple[int, Batch]]:
     """Return the logical ranks of this process that have samples, with their shares."""
     return [(rank, batch) for rank, batch in zip(run.logical.mine, shares, strict=True) if batch.samples]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
 
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.reports import Note, Report
@@ -19,13 +20,23 @@ from kernel_backend.runner.loop.coupled import compares, warn_if_coupled
 from kernel_backend.runner.loop.evaluate import validate
 from kernel_backend.runner.loop.forward import forward, reseed
 from kernel_backend.runner.loop.nan_origin import nan_origin
+from kernel_backend.runner.loop.objective import Objective
 from kernel_backend.runner.loop.training import Training
+from kernel_backend.runner.loop.training_step import call_step
 from kernel_backend.runner.loop.whole_loss import gathers, share_losses
 from kernel_backend.runner.metrics.join import host_copy
 from kernel_backend.runner.metrics.sums import Sums
 from kernel_backend.runner.metrics.whole_set import MetricPart
 
 FINISHED, RELEASED = 0, 85
+
+
+class Taken(NamedTuple):
+    """Step that was taken: what the ranks ask for together, each objective's loss, and logged values."""
+
+    flags: ControlFlags
+    losses: dict[str, Tensor | float]  # of the global batch, by label
+    logged: Sums
 
 
 def train(run: Training) -> int:
@@ -39,18 +50,19 @@ def train(run: Training) -> int:
         if not run.target.moves_on(run.units, run.step):
             return RELEASED
     for shares in batches(run):
-        word, logged = take_step(run, shares)
+        taken = take_step(run, shares)
         run.step += 1
         run.first_epoch.take(shares)
         run.judged, ends, run.current = {}, shares[0].last, shares[0].epoch
         run.passes = shares[0].epoch + ends
         run.over = run.step == run.config.steps or run.passes == run.epochs
         here = run.target.reached(run.units) and not run.over
-        if not run.finite.waits or word.flags.report or ends or run.over:
-            run.finite.check(run.step, run.model, last=run.over)
-        if word.flags.report:
-            report(run, word, logged)
-        if word.flags.release and not run.over and not here:
+        for each in run.objectives:
+            if not each.finite.waits or taken.flags.report or ends or run.over:
+                each.finite.check(run.step, run.model, last=run.over)
+        if taken.flags.report:
+            report(run, taken)
+        if taken.flags.release and not run.over and not here:
             run.validated = not ends
             run.progress.tick("finishing", run.step)
             run.checkpoints.finish(moment(run))
@@ -62,9 +74,9 @@ def train(run: Training) -> int:
             commit(run)
             if not run.target.moves_on(run.units, run.step):
                 return RELEASED
-        elif run.finite.broken:
+        elif any(each.finite.broken for each in run.objectives):
             continue  # weights that may be broken are not worth restoring
-        elif improved or word.flags.checkpoint or (ends and run.pace.after_epoch(shares[0].epoch + 1)):
+        elif improved or taken.flags.checkpoint or (ends and run.pace.after_epoch(shares[0].epoch + 1)):
             save(run)
     run.first_epoch.finish()
     run.progress.tick("finishing", run.step)
@@ -78,40 +90,72 @@ def batches(run: Training) -> Iterator[list[Batch]]:
     return run.streams.apart(left) if run.streams else left
 
 
-def take_step(run: Training, shares: list[Batch]) -> tuple[ControlWord, Sums]:
-    """Train on one global batch; return the control word, and the values that the loss function logged."""
+def take_step(run: Training, shares: list[Batch]) -> Taken:
+    """Train on one global batch: of each objective, the gradients, their sum and the update."""
     run.progress.tick("first step" if run.step == run.began else "step", run.step + 1)
+    flags, none = wishes(run), ControlFlags()
+    losses: dict[str, Tensor | float] = {}
     logged = Sums()
-    flags = wishes(run)
-    whole = gathers(run)
-    compared: list[MetricPart] | None = [] if compares(run) else None
-    run.gradients.begin()
-    losses = share_losses(run, shares, logged) if whole else each_loss(run, shares, logged, compared)
-    for batch, loss in zip(shares, losses, strict=True):
-        run.gradients.add(loss, batch.samples, batch.total, flags._replace(logged=bool(logged)))
-    word = run.gradients.finish()
-    run.checkpoints.settle()
-    if compared is not None:
-        warn_if_coupled(run, compared, float(word.loss))
-    run.finite.take(word.loss, lambda: nan_origin(run, shares))
-    with drawing_alike(run):
-        update(run)
-    return word, logged
+    for objective in run.objectives:
+        last = objective is run.objectives[-1]
+        compared: list[MetricPart] | None = [] if compares(run) else None
+        word = summed(run, objective, shares, flags if last else none, logged, compared)
+        run.checkpoints.settle()
+        if word.samples:  # it trains something this time
+            losses[objective.label] = word.loss
+            if compared is not None:
+                warn_if_coupled(run, compared, float(word.loss))
+            objective.finite.take(word.loss, lambda it=objective: nan_origin(run, it, shares))  # type: ignore[misc]
+            with drawing_alike(run, objective):
+                update(run, objective)
+    complete_step(run)
+    return Taken(word.flags, losses, logged)
+
+
+def summed(
+    run: Training,
+    objective: Objective,
+    shares: list[Batch],
+    flags: ControlFlags,
+    logged: Sums,
+    compared: list[MetricPart] | None,
+) -> ControlWord:
+    """Compute an objective's gradients of all shares and sum them over the ranks; return the control word."""
+    gradients = objective.gradients
+    with objective.trained_alone():
+        gradients.begin()
+        whole = gathers(run)
+        losses = share_losses(run, shares, logged) if whole else each_loss(run, objective, shares, logged, compared)
+        for batch, loss in zip(shares, losses, strict=True):
+            samples = 0 if loss is None else batch.samples
+            gradients.add(loss, samples, batch.total, flags._replace(logged=bool(logged)))
+        word = gradients.finish()
+    if 0 < word.samples < shares[0].total:
+        raise InvalidDefinition(
+            f"{objective.role}() returned None for a part of a global batch: let it depend on index or epoch whether "
+            "it trains, which are the same for all slots"
+        )
+    return word
 
 
 def each_loss(
-    run: Training, shares: list[Batch], logged: Sums, compared: list[MetricPart] | None
+    run: Training, objective: Objective, shares: list[Batch], logged: Sums, compared: list[MetricPart] | None
 ) -> Iterator[Tensor | None]:
     """Yield the mean loss of each share; gradients of one are computed before the next."""
     for rank, batch in zip(run.logical.mine, shares, strict=True):
         run.logical.take(rank)
         if run.streams is None:
-            reseed(run, "step", run.step, rank)
-        yield loss_of(run, rank, batch, logged, compared)
+            reseed(run, "step", run.step, rank, *run.draws_for(objective))
+        yield loss_of(run, objective, rank, batch, logged, compared)
 
 
 def loss_of(
-    run: Training, rank: int, batch: Batch, logged: Sums, compared: list[MetricPart] | None = None
+    run: Training,
+    objective: Objective,
+    rank: int,
+    batch: Batch,
+    logged: Sums,
+    compared: list[MetricPart] | None = None,
 ) -> Tensor | None:
     """Return the mean loss of one share, None if it is empty; add values to log to `logged`.
 
@@ -120,11 +164,17 @@ def loss_of(
     if not batch.samples:
         return None
     with run.precision(), lone_sample_told(batch):
-        given = forward(run, run.model, batch, batch.epoch)
-        if compared is not None:
-            own = {name: host_copy(given[name]) for name in run.loss_asks}
-            compared.append(MetricPart(0, rank, batch.samples, own))
-        loss, values = loss_and_logged(run.loss(**given))
+        if run.loss is None or objective.function is not None:
+            result = call_step(run, objective, run.model, batch.data, batch.epoch, run.step)
+        else:
+            given = forward(run, run.model, batch, batch.epoch)
+            if compared is not None:
+                own = {name: host_copy(given[name]) for name in run.loss_asks}
+                compared.append(MetricPart(0, rank, batch.samples, own))
+            result = loss_and_logged(run.loss(**given))
+    if result is None:
+        return None
+    loss, values = result
     for name, value in values.items():
         logged.add(name, value, batch.samples, rank)
     return loss
@@ -155,46 +205,54 @@ def wishes(run: Training) -> ControlFlags:
 
 
 @contextmanager
-def drawing_alike(run: Training) -> Iterator[None]:
+def drawing_alike(run: Training, objective: Objective) -> Iterator[None]:
     """Seed equally on every rank, so that an optimizer that draws does so equally on all.
 
     Examples are Langevin noise and stochastic rounding.
     """
     if run.streams is None:
-        reseed(run, "update", run.step)
+        reseed(run, "update", run.step, *run.draws_for(objective))
         yield
     else:
         with run.streams.aside():
-            seeds.reseed(seeds.mix(run.config.seed, "update", run.step))
+            seeds.reseed(seeds.mix(run.config.seed, "update", run.step, *run.draws_for(objective)))
             yield
 
 
-def update(run: Training) -> None:
-    """Update the weights by the gradients, and everything else that a step changes."""
+def update(run: Training, objective: Objective) -> None:
+    """Update an objective's weights by their gradients."""
     if run.config.clip is not None:
-        run.scaler.unscale_(run.optimizer)
-        nn.utils.clip_grad_norm_(run.model.parameters(), run.config.clip)
-    run.scaler.step(run.optimizer)
-    run.scaler.update()
-    if run.schedule is not None and run.config.schedule_per == "step" and not by_metric(run.schedule):
-        run.schedule.step()
+        for optimizer in objective.optimizers.values():
+            objective.scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(objective.clipped, run.config.clip)
+    for optimizer in objective.optimizers.values():
+        objective.scaler.step(optimizer)
+    objective.scaler.update()
+
+
+def complete_step(run: Training) -> None:
+    """Change what a step changes besides weights: schedules, buffers, the average."""
+    if run.config.schedule_per == "step":
+        for each in run.objectives:
+            each.step_schedules()
     run.logical.take(run.logical.mine.start)
     if run.average is not None:
         run.average.update(run.model)
 
 
-def report(run: Training, word: ControlWord, logged: Sums) -> None:
-    """Report the loss of the global batch and the values that the loss function logged."""
-    metrics = logged.means(run.ranks) if word.flags.logged else {}
-    metrics["loss"] = float(word.loss)
+def report(run: Training, taken: Taken) -> None:
+    """Report the losses of the global batch and the values that were logged."""
+    metrics = taken.logged.means(run.ranks) if taken.flags.logged else {}
+    metrics |= {label: float(loss) for label, loss in taken.losses.items()}
     run.spool.say(Report(kind="training", step=run.step, epoch=run.epoch, metrics=metrics))
 
 
 def end_epoch(run: Training) -> bool:
     """Step a per-epoch schedule, and validate; return True if this is the best model so far."""
     run.validated = True
-    if run.schedule is not None and run.config.schedule_per == "epoch" and not by_metric(run.schedule):
-        run.schedule.step()
+    if run.config.schedule_per == "epoch":
+        for each in run.objectives:
+            each.step_schedules()
     return check(run)
 
 
@@ -236,8 +294,9 @@ def judge(run: Training, between: bool) -> bool:
         run.spool.say(Note(level="warning", text=f"{text}; no checkpoint is best"))
         return False
     value = run.judged[metric.name]
-    if isinstance(run.schedule, ReduceLROnPlateau) and not between:
-        run.schedule.step(value)
+    for schedule in [schedule for each in run.objectives for schedule in each.schedules if not between]:
+        if isinstance(schedule, ReduceLROnPlateau):
+            schedule.step(value)
     if not metric.better(value, run.best):
         return False
     run.best = value
@@ -269,8 +328,3 @@ def moment(run: Training) -> Position:
         "first_epoch": run.first_epoch.state(),
     }
     return Position(run.step, run.epoch, run.judged, facts)
-
-
-def by_metric(schedule: LRScheduler) -> bool:
-    """Return True if a schedule is stepped by the validation's metric."""
-    return isinstance(schedule, ReduceLROnPlateau)

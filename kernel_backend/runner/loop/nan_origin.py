@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,17 +11,29 @@ from kernel_backend.runner.data import Batch
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.loop.finite import bad_parameter, bad_value, first_bad_layer
 from kernel_backend.runner.loop.forward import parts, reseed, to_device
+from kernel_backend.runner.loop.objective import Objective
 
 if TYPE_CHECKING:
     from kernel_backend.runner.loop.training import Training
 
 
-def nan_origin(run: Training, shares: list[Batch]) -> str:
-    """Describe why the loss of this step is not finite, before its update; called by all ranks, changes nothing."""
+def nan_origin(run: Training, objective: Objective, shares: list[Batch]) -> str:
+    """Describe why a loss of this step is not finite, before its update; called by all ranks, changes nothing."""
+    find = _whence if objective.function is None else _bad_batch
     with torch.no_grad(), RandomStates().aside(), run.logical.aside():
-        found = bad_parameter(run.model) or next(filter(None, (_whence(run, *each) for each in parts(run, shares))), "")
+        found = bad_parameter(run.model) or next(filter(None, (find(run, *each) for each in parts(run, shares))), "")
     everyones = run.ranks.all_gather_object(found)
-    return next(filter(None, everyones), "the model gives finite outputs, and the loss function does not")
+    otherwise = "the model gives finite outputs, and the loss function does not"
+    if objective.function is not None:
+        otherwise = f"the batch and the weights are finite, and what {objective.role}() computes of them is not"
+    return next(filter(None, everyones), otherwise)
+
+
+def _bad_batch(run: Training, rank: int, batch: Batch) -> str:
+    """Describe a batch that is not finite; a training step is not called again, as it may change what it likes."""
+    data = batch.data
+    named = data.items() if isinstance(data, Mapping) else [("data", data)]
+    return next(filter(None, (bad_value(str(name), value) for name, value in named)), "")
 
 
 def _whence(run: Training, rank: int, batch: Batch) -> str:

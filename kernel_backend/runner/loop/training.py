@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
-from torch.amp import GradScaler
-from torch.optim.lr_scheduler import LRScheduler
 
 from kernel_backend.model.experiment import Config
 from kernel_backend.runner.checkpoint.checkpointer import Checkpointer
@@ -20,11 +18,10 @@ from kernel_backend.runner.definition.functions import BatchRule
 from kernel_backend.runner.determinism.generators import OwnGenerators
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.first_epoch import FirstEpoch
-from kernel_backend.runner.gradients.reducer import Gradients
 from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.loop.cadence import CadenceTimer
-from kernel_backend.runner.loop.finite import Finite
+from kernel_backend.runner.loop.objective import Objective
 from kernel_backend.runner.loop.target import Target
 from kernel_backend.runner.metrics.whole_set import Metrics
 from kernel_backend.runner.progress import Progress
@@ -37,15 +34,13 @@ class Training:
 
     config: Config
     model: nn.Module
-    optimizer: torch.optim.Optimizer
-    schedule: LRScheduler | None
-    scaler: GradScaler
+    objectives: Sequence[Objective]  # in the order in which a step computes and updates them
     average: WeightAverage | None
-    gradients: Gradients
     logical: LogicalRanks
-    loss: Callable[..., Any]
+    loss: Callable[..., Any] | None  # None: training steps compute their losses
     loss_asks: frozenset[str]  # the loop values that it takes
     metrics: Metrics | None
+    metrics_asks: frozenset[str]  # the loop values that it takes
     rule: BatchRule
     precision: Callable[[], AbstractContextManager[None]]
     train: Batches
@@ -53,8 +48,7 @@ class Training:
     device: torch.device
     ranks: Ranks
     streams: RandomStates | None
-    finite: Finite
-    generators: OwnGenerators  # the model's own, the loss function's and the optimizer's
+    generators: OwnGenerators  # the model's own, the functions' and the optimizers'
     first_epoch: FirstEpoch
     checkpoints: Checkpointer
     pace: CadenceTimer
@@ -70,6 +64,22 @@ class Training:
     validated: bool = True  # an epoch that has ended has had its validation
     over: bool = False  # all steps have been taken
     judged: dict[str, float] = field(default_factory=dict)  # metrics of the validation at this step
+
+    def draws_for(self, objective: Objective) -> tuple[str, ...]:
+        """Return what separates an objective's random draws from those of the others of a step."""
+        return (objective.role,) if len(self.objectives) > 1 else ()
+
+    @property
+    def loss_function(self) -> Callable[..., Any]:
+        """Return `loss`, where there is one."""
+        assert self.loss is not None
+        return self.loss
+
+    @property
+    def uses_output(self) -> bool:
+        """Return True if a validation needs the model's output, for `loss`, `metrics` or the objects it returns."""
+        needs = not self.metrics_asks or "output" in self.metrics_asks
+        return self.loss is not None or (self.metrics is not None and needs)
 
     @property
     def total_steps(self) -> int | None:

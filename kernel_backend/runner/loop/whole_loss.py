@@ -61,7 +61,7 @@ def share_losses(run: Training, shares: list[Batch], logged: Sums) -> list[Tenso
     if run.streams is None:
         reseed(run, "step", run.step, "loss")
     with run.precision():
-        loss, values = loss_and_logged(run.loss(**{name: whole.values[name] for name in run.loss_asks}))
+        loss, values = loss_and_logged(run.loss_function(**{name: whole.values[name] for name in run.loss_asks}))
     first = min(whole.rows)
     for name, value in values.items() if first in outputs else ():
         logged.add(name, value, whole.samples, first)
@@ -80,7 +80,7 @@ def validation_loss(run: Training, number: int, given: Iterable[MetricPart], sum
         whole = _joined(run, everyones)
         if run.streams is None:
             reseed(run, "validation", run.step, number, "loss")
-        loss, _ = loss_and_logged(run.loss(**{name: whole.values[name] for name in run.loss_asks}))
+        loss, _ = loss_and_logged(run.loss_function(**{name: whole.values[name] for name in run.loss_asks}))
         sums.add("loss", loss, whole.samples)
 
 

@@ -56,13 +56,13 @@ def test_what_a_step_function_asks_for_is_known_whatever_its_arguments_are_calle
 
 def test_without_an_optimizer_it_is_adamw_with_the_lr_of_the_definition():
     made = functions(BASIC)
-    optimizer = made.optimizer(made.model())
+    optimizer = made.optimizers(made.model())[""]
     assert type(optimizer) is torch.optim.AdamW
     assert optimizer.param_groups[0]["lr"] == 1e-3
     made = functions(BASIC, lr=0.2)
-    assert made.optimizer(made.model()).param_groups[0]["lr"] == 0.2
+    assert made.optimizers(made.model())[""].param_groups[0]["lr"] == 0.2
     made = functions(BASIC.replace("width=2", "width=2, lr=0.3"))
-    assert made.optimizer(made.model()).param_groups[0]["lr"] == 0.3
+    assert made.optimizers(made.model())[""].param_groups[0]["lr"] == 0.3
 
 
 def test_roles_by_other_names_are_called_with_what_their_arguments_mean():
@@ -75,9 +75,9 @@ def test_roles_by_other_names_are_called_with_what_their_arguments_mean():
     source += "def valid_data(train_loader): return train_loader[:1]\n"
     source += "def metrics(y_true, y_pred): return {'error': y_pred - 2 * y_true}\n"
     made = functions(source)
-    optimizer = made.optimizer(made.model())
+    optimizer = made.optimizers(made.model())[""]
     assert (type(optimizer), optimizer.param_groups[0]["lr"]) == (torch.optim.SGD, 0.2)
-    assert made.schedule(optimizer).optimizer is optimizer
+    assert made.schedules({"": optimizer})[""].optimizer is optimizer
     assert len(made.result("validation_data")) == 1
     step = {"output": torch.ones(2), "target": torch.zeros(2), "input": None, "batch": None, "epoch": 0}
     assert made.step_function("loss")(**step) == 0.5
@@ -87,7 +87,7 @@ def test_roles_by_other_names_are_called_with_what_their_arguments_mean():
 def test_an_optimizer_may_ask_for_named_parameters():
     source = BASIC + "def optimizer(named_params, lr=0.2): return torch.optim.SGD(dict(named_params).values(), lr=lr)\n"
     made = functions(source)
-    assert made.optimizer(made.model()).param_groups[0]["lr"] == 0.2
+    assert made.optimizers(made.model())[""].param_groups[0]["lr"] == 0.2
 
 
 def test_an_optimizer_of_parameters_that_are_not_the_models_is_told():
@@ -95,7 +95,7 @@ def test_an_optimizer_of_parameters_that_are_not_the_models_is_told():
     made = functions(BASIC + "def criterion(): return nn.Linear(3, 5)\n" + own)
     says = r"not the model's \(of shape \(5, 3\), \(5,\)\): make the module that has them a part of what model"
     with pytest.raises(InvalidDefinition, match=says):
-        made.optimizer(made.model())
+        made.optimizers(made.model())
 
 
 def test_initial_weights_depend_on_nothing_but_the_seed():
@@ -108,7 +108,18 @@ def test_initial_weights_depend_on_nothing_but_the_seed():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("return nn.Linear(shared, width)", "return {'a': nn.Linear(1, 1), 'b': None}"), "several models \\(a, b\\)"),
+        (
+            ("return nn.Linear(shared, width)", "made = {i: nn.Linear(1, 1) for i in 'ab'}\n    return made"),
+            r"several models \(a, b\), and there is no step that says how they train: write def step\(model, batch\)",
+        ),
+        (
+            ("return nn.Linear(shared, width)", "made = {'keys': nn.Linear(1, 1)}\n    return [made][0]"),
+            r"model\(\) calls one of its models keys: .*give it another name",
+        ),
+        (
+            ("return nn.Linear(shared, width)", "return [{'a': nn.Linear(1, 1), 'b': None}][0]"),
+            r"model\(\) returned a dict; it must return an nn.Module, or a dict of them",
+        ),
         (("return nn.Linear(shared, width)", "return 5"), "model\\(\\) returned a int; it must return an nn.Module"),
         (
             ("def loss(", "def augment(input): ...\ndef loss("),
@@ -178,20 +189,20 @@ def schedule(optimizer, steps, floor=0.0):
 def test_a_schedule_is_made_over_the_optimizer_and_may_ask_for_all_steps():
     made = functions(BASIC + COSINE, floor=0.5)
     made.know(steps=40)
-    optimizer = made.optimizer(made.model())
-    schedule = made.schedule(optimizer)
+    optimizer = made.optimizers(made.model())[""]
+    schedule = made.schedules({"": optimizer})[""]
     assert (schedule.T_max, schedule.eta_min, schedule.optimizer) == (40, 0.5, optimizer)
-    assert functions(BASIC).schedule(optimizer) is None
+    assert functions(BASIC).schedules({"": optimizer}) == {}
 
 
 def test_a_schedule_that_is_none_is_told():
     made = functions(BASIC + "def schedule(optimizer): return 0.1\n")
     with pytest.raises(InvalidDefinition, match=r"returned a float; it must return a torch\.optim\.lr_scheduler"):
-        made.schedule(made.optimizer(made.model()))
+        made.schedules(made.optimizers(made.model()))
 
 
 def test_a_schedule_that_waits_for_validations_asks_for_some():
     plateau = "def schedule(optimizer): return torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)\n"
     made = functions(BASIC + plateau)
     with pytest.raises(InvalidDefinition, match="there is no validation_data: add it"):
-        made.schedule(made.optimizer(made.model()))
+        made.schedules(made.optimizers(made.model()))

@@ -67,7 +67,7 @@ def test_a_bucket_is_sent_only_when_every_parameter_in_it_may_be_ready():
 
 def test_a_gang_of_one_takes_the_plain_gradient():
     net = nn.Linear(2, 1)
-    gradients = OwnGradients(net, OFF)
+    gradients = OwnGradients(dict(net.named_parameters()), OFF)
     gradients.begin()
     gradients.add(net(torch.ones(3, 2)).mean(), 3, 3, ControlFlags(report=True))
     word = gradients.finish()
@@ -76,11 +76,11 @@ def test_a_gang_of_one_takes_the_plain_gradient():
 
 
 def summed(net):
-    return SummedGradients(net, OFF, SingleRank())
+    return SummedGradients(dict(net.named_parameters()), OFF, SingleRank())
 
 
 def treed(net):
-    return TreeGradients(net, OFF, SingleRank(), [range(1)])
+    return TreeGradients(dict(net.named_parameters()), OFF, SingleRank(), [range(1)])
 
 
 def step(gradients, loss, samples=1, total=1, flags=NONE):
@@ -109,9 +109,9 @@ def scaler():
 @pytest.mark.parametrize(
     ("reducer", "share"),
     [
-        (lambda net: OwnGradients(net, scaler()), 4096),
-        (lambda net: SummedGradients(net, scaler(), SingleRank()), 2048),
-        (lambda net: TreeGradients(net, scaler(), SingleRank(), [range(1)]), 2048),
+        (lambda net: OwnGradients(dict(net.named_parameters()), scaler()), 4096),
+        (lambda net: SummedGradients(dict(net.named_parameters()), scaler(), SingleRank()), 2048),
+        (lambda net: TreeGradients(dict(net.named_parameters()), scaler(), SingleRank(), [range(1)]), 2048),
     ],
     ids=["own", "summed", "tree"],
 )
@@ -153,7 +153,7 @@ def test_a_parameter_may_be_frozen_and_trained_again(reducer):
 
 def test_alone_a_parameter_may_thaw_and_its_gradients_do_not_pile_up():
     net = nn.Linear(2, 1).requires_grad_(False)
-    gradients = OwnGradients(net, OFF)
+    gradients = OwnGradients(dict(net.named_parameters()), OFF)
     net.requires_grad_(True)
     for _ in range(2):
         step(gradients, net(torch.ones(1, 2)).mean())

@@ -276,4 +276,4 @@ def test_only_tensors_that_are_written_to_by_data_make_copies_eager(tmp_path, so
     (tmp_path / "definition.py").write_text(source)
     model = norm()
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    assert exactness.writes_unseen(model, optimizer, [tmp_path, tmp_path]) is unseen
+    assert exactness.writes_unseen(model, [optimizer], [tmp_path, tmp_path]) is unseen

@@ -103,7 +103,7 @@ def gradients_at(size, logical, samples=11, dtype=torch.float32):
     def work(rank):
         net = copy.deepcopy(NET).to(dtype)
         ranks = SingleRank() if size == 1 else together.rank_of(rank)
-        tree = TreeGradients(net, OFF, ranks, everyones)
+        tree = TreeGradients(dict(net.named_parameters()), OFF, ranks, everyones)
         for larger in (3.0, 2.0, 1.0):  # a step finds what the one before has left
             if larger == 2.0:
                 net.zero_grad()  # as some optimizers do in their step
@@ -150,7 +150,7 @@ def test_the_tree_gives_the_gradient_of_the_whole_batch():
 def test_sums_of_16_bits_are_rounded_once():
     """In bfloat16 256 + 1 is 256: rounded after each sum, these would add up to 258."""
     net = nn.Linear(1, 1, bias=False, dtype=torch.bfloat16)
-    tree = TreeGradients(net, OFF, SingleRank(), shares_of(4, 1))
+    tree = TreeGradients(dict(net.named_parameters()), OFF, SingleRank(), shares_of(4, 1))
     tree.begin()
     for value in (1024.0, 4.0, 4.0, 4.0):
         tree.add(net(torch.full((1, 1), value, dtype=torch.bfloat16)).sum(), 1, 4, ControlFlags())

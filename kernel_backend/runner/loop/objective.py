@@ -1,0 +1,140 @@
+"""Hold what one loss of a step trains: optimizers, schedules, gradient sum and scaler, and the parts left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.amp import GradScaler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.definition.functions import Functions
+from kernel_backend.runner.gradients.reducer import Gradients, Parameters
+from kernel_backend.runner.loop.finite import Finite
+
+Optimizers = Mapping[str, torch.optim.Optimizer]  # by name; a single one has an empty name
+Schedules = Mapping[str, LRScheduler]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Loss that a step minimises, with what it trains; a step of a GAN has two, one after the other."""
+
+    role: str  # `loss`, or the training step
+    function: Callable[..., Any] | None  # the training step; None: the `loss` of the model's output
+    asks: frozenset[str]  # the loop values that it takes
+    optimizers: Optimizers
+    schedules: Sequence[LRScheduler]
+    clipped: Sequence[nn.Parameter]  # whose gradients `--clip` limits together
+    others: Sequence[nn.Parameter]  # of the model, which it does not train
+    scaler: GradScaler
+    gradients: Gradients
+    finite: Finite
+
+    @property
+    def label(self) -> str:
+        """Return the name of its loss in reports: `loss`, or `gen_loss` of `step_gen`."""
+        key = self.role.removeprefix("step_")
+        return "loss" if key in ("loss", "step") else f"{key}_loss"
+
+    @contextmanager
+    def trained_alone(self) -> Iterator[None]:
+        """Let the other parts of the model require no gradients within the block: they get none and cost none."""
+        paused = [each for each in self.others if each.requires_grad]
+        for each in paused:
+            each.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for each in paused:
+                each.requires_grad_(True)
+
+    def step_schedules(self) -> None:
+        """Step the schedules, except those that go by a metric."""
+        for schedule in self.schedules:
+            if not isinstance(schedule, ReduceLROnPlateau):
+                schedule.step()
+
+
+def assigned(steps: Sequence[str], optimizers: Optimizers) -> dict[str, Optimizers]:
+    """Assign optimizers to the training steps by name; `step` has those that no `step_<name>` names.
+
+    Without steps all belong to `loss`. Raises InvalidDefinition for a step without an optimizer, or the reverse.
+
+    Examples
+    --------
+    >>> import torch
+    >>> sgd = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
+    >>> {role: list(own) for role, own in assigned(["step_disc", "step_gen"], {"gen": sgd, "disc": sgd}).items()}
+    {'step_disc': ['disc'], 'step_gen': ['gen']}
+    """
+    if not steps:
+        return {"loss": optimizers}
+    keys = {step: step.removeprefix("step_") for step in steps if step != "step"}
+    if len(steps) == 1 and "" in optimizers:
+        return {steps[0]: optimizers}
+    there_are = f"optimizer() returns {', '.join(optimizers) if '' not in optimizers else 'one optimizer'}"
+    for step, key in keys.items():
+        if key not in optimizers:
+            raise InvalidDefinition(f"{step}() trains {key}, and {there_are}: return a dict with {key} in it")
+    left = {name: each for name, each in optimizers.items() if name not in keys.values()}
+    if left and "step" not in steps:
+        name = next(iter(left))
+        raise InvalidDefinition(f"{there_are}, and no step trains {name}: write def step_{name}(...)")
+    if "step" in steps and not left:
+        raise InvalidDefinition(f"{there_are}, and each has a step of its own: none is left for step()")
+    return {step: {keys[step]: optimizers[keys[step]]} if step in keys else left for step in steps}
+
+
+def build_objectives(
+    functions: Functions,
+    model: nn.Module,
+    steps: Mapping[str, Callable[..., Any]],
+    optimizers: Optimizers,
+    schedules: Schedules,
+    *,
+    scaler: Callable[[], GradScaler],
+    gradients: Callable[[Parameters, GradScaler, str], Gradients],
+    finite: Callable[[str], Finite],
+) -> list[Objective]:
+    """Build the objectives of a step, in written order.
+
+    Without a second one, an objective has all parameters of the model, else those of its optimizers. The last three
+    arguments make a scaler, the gradient sum of some parameters, and the check of a role's losses.
+    """
+    own = assigned(tuple(steps), optimizers)
+    built = []
+    for role, mine in own.items():
+        parameters = {name: each for name, each in model.named_parameters() if len(own) == 1 or _has(mine, each)}
+        known = {id(each) for each in parameters.values()}
+        scales = scaler()
+        built.append(
+            Objective(
+                role=role,
+                function=steps.get(role),
+                asks=functions.asked(role),
+                optimizers=mine,
+                schedules=[each for each in schedules.values() if any(each.optimizer is its for its in mine.values())],
+                clipped=list(parameters.values()),
+                others=[each for each in model.parameters() if id(each) not in known],
+                scaler=scales,
+                gradients=gradients(parameters, scales, role if len(own) > 1 else ""),
+                finite=finite(role),
+            )
+        )
+    return built
+
+
+def _has(optimizers: Optimizers, parameter: nn.Parameter) -> bool:
+    groups = (group for optimizer in optimizers.values() for group in optimizer.param_groups)
+    return any(each is parameter for group in groups for each in group["params"])
+
+
+def named(part: str, name: str) -> str:
+    """Return the name of a checkpoint part: `optimizer`, or `optimizer.gen` of several."""
+    return f"{part}.{name}" if name else part
