@@ -1,6 +1,6 @@
 """Execute the notebooks of `binder/` and store them with their outputs in `docs/tutorials/`, for the documentation.
 
-python scripts/gallery.py [NAME ...]     quickstart, search and architectures where none is named; some minutes each
+python scripts/gallery.py [NAME ...]     all of them where none is named; some minutes each
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import demo  # noqa: E402
 
 GALLERY = ROOT / "docs" / "tutorials"
-NAMES = ("quickstart", "search", "architectures")
+NAMES = ("quickstart", "search", "architectures", "gan")
 COLOURS = 64  # of a picture: a repository keeps every version of it
 EXPERIMENT = "application/vnd.daylight.experiment+json"
 

@@ -29,9 +29,8 @@ from kernel_backend.text.terminal import tell
 if TYPE_CHECKING:
     import optuna
     import pandas
-    import torch
 
-    from jupyter_ext.job.weights import Weights
+    from jupyter_ext.job.weights import Models, Weights
 
 MOST = 10_000  # curves, and values of each, in a study
 
@@ -571,7 +570,7 @@ class Job:
         trial: int | None = None,
         trust: bool = False,
         wait: bool = True,
-    ) -> torch.nn.Module:
+    ) -> Models:
         """Return a trial's model in evaluation mode, with the newest weights, the best, or those of a step.
 
         The submitted definition runs in this process. A running training is waited for, unless `step` is given or
@@ -596,8 +595,8 @@ class Job:
 
         Returns
         -------
-        torch.nn.Module
-            The model, on the CPU.
+        torch.nn.Module or dict of str to torch.nn.Module
+            The model, on the CPU; where `model()` returned several, a dict of them by name.
 
         Raises
         ------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from jupyter_ext.job.own_classes import with_own_classes
 from kernel_backend.client import Client
@@ -26,11 +26,17 @@ if TYPE_CHECKING:
 Weights = Literal["auto", "model", "ema"]
 
 
-def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> torch.nn.Module:
-    """Return the model with the weights of the first intact checkpoint of these, in evaluation mode.
+Models: TypeAlias = "torch.nn.Module | dict[str, torch.nn.Module]"
 
-    Reports damaged ones on standard error; raises CheckpointDamaged where all of them are.
+
+def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Models:
+    """Return what `model()` makes with the weights of the first intact checkpoint of these, in evaluation mode.
+
+    Several models are returned by name. Reports damaged checkpoints on standard error; raises CheckpointDamaged where
+    all of them are.
     """
+    import torch
+
     if weights not in ("auto", "model", "ema"):
         raise InvalidRequest(f"weights={weights!r}: must be auto, model or ema")
     for place, info in enumerate(choices, 1):
@@ -42,9 +48,11 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
                 raise
             tell(f"{damage.message}: step {choices[place].step} is taken", file=sys.stderr)
         else:
-            model = _model(client, number, manifest.params)
-            model.load_state_dict(state)
-            return model.eval()
+            made = _model(client, number, manifest.params)
+            module = torch.nn.ModuleDict(made) if isinstance(made, dict) else made
+            module.load_state_dict(state)
+            module.eval()
+            return made
     raise AssertionError("there is no choice")
 
 
@@ -68,7 +76,7 @@ def _state(client: Client, number: int, manifest: Manifest, weights: Weights) ->
     return cast("dict[str, Any]", unflatten(manifest.state[name], tensors))
 
 
-def _model(client: Client, number: int, params: dict[str, Value]) -> torch.nn.Module:
+def _model(client: Client, number: int, params: dict[str, Value]) -> Models:
     source, snapshot = client.source(number)
     function = parse(source, snapshot.roles_from, snapshot.contract).functions["model"]
     asked = {each.name for each in function.parameters if each.kind != "hyperparameter"}
@@ -81,7 +89,9 @@ def _model(client: Client, number: int, params: dict[str, Value]) -> torch.nn.Mo
     given: dict[str, Any] = {"run": _silent()} if "run" in asked else {}
     module = loaded(client.experiment(number).experiment.snapshot, lambda: client.archive(number))
     made = getattr(module, function.attribute)(**function.hyperparameters(params), **given)
-    return with_own_classes(cast("torch.nn.Module", made), module, vars(sys.modules["__main__"]))
+    for each in made.values() if isinstance(made, dict) else [made]:
+        with_own_classes(each, module, vars(sys.modules["__main__"]))
+    return cast("Models", made)
 
 
 def _silent() -> Run:

@@ -21,12 +21,6 @@ from jupyter_ext.recognise.trees import (
     without_devices,
 )
 
-_ONE_OPTIMIZER = (
-    "A definition has one optimizer as yet. What works instead: one for all the networks, def model() that makes a "
-    "module whose forward returns the losses, each with the other network's weights detached "
-    "(torch.func.functional_call), and def loss(output): return sum(output)"
-)
-
 
 @dataclass(frozen=True)
 class Loop:
@@ -158,11 +152,27 @@ def _optimizer(loop: ast.AST, setup: Sequence[ast.stmt]) -> tuple[ast.Call, str]
     found = {name: made for name in _steppers(loop) if (made := _made(name, setup)) and any(calls(made, "parameters"))}
     if len(found) > 1:
         lines = [f"{name} (line {call.lineno})" for call in calls(loop, "step") if (name := _stepped(call)) in found]
-        raise Unreadable(f"it steps {len(found)} optimizers: {', '.join(lines)}, as a GAN does", _ONE_OPTIMIZER)
+        raise Unreadable(f"it steps {len(found)} optimizers: {', '.join(lines)}, as a GAN does", _steps_of(found))
     if not found:
         raise Unreadable("it is not seen where its optimizer is made: name = torch.optim.Adam(model.parameters(), ...)")
     ((name, made),) = found.items()
     return made, name
+
+
+def _steps_of(optimizers: Mapping[str, ast.Call]) -> str:
+    """Return how to write a loop with these optimizers as training steps, in its own names."""
+    models = {name: _model(made) for name, made in optimizers.items()}
+    arguments = ", ".join(dict.fromkeys(models.values()))
+    made = ", ".join(f'"{models[name]}": {ast.unparse(call)}' for name, call in optimizers.items())
+    dictionary = ", ".join(f'"{each}": ...' for each in dict.fromkeys(models.values()))
+    return "\n".join(
+        [
+            "Write what each optimizer minimises as a step, without backward and zero_grad:",
+            f"def model(): return {{{dictionary}}}",
+            f"def optimizer({arguments}): return {{{made}}}",
+            *(f'def step_{model}({arguments}, batch): return {{"loss": ...}}' for model in models.values()),
+        ]
+    )
 
 
 def _model(optimizer: ast.Call) -> str:

@@ -131,23 +131,34 @@ def _nothing_yet(figure: Figure, overview: Overview, palette: Palette) -> None:
 
 
 def _curves(figure: Figure, curves: Sequence[Curve], palette: Palette) -> None:
-    losses = [curve for curve in curves if curve.metric == "loss"]
-    metrics = [curve for curve in curves if curve.kind == "validation" and curve.metric != "loss"]
-    shown = metrics[:_PANELS]
-    grid = figure.add_gridspec(
-        1, 1 + len(shown), width_ratios=[1.0 + 0.7 * len(shown)] + [1.0] * len(shown), wspace=0.26
-    )
+    losses = _losses(curves)
+    metrics = [curve for curve in curves if curve.kind == "validation" and curve.metric not in losses]
+    shown = metrics[: 1 + _PANELS - len(losses)]
+    wide = (1.0 + 0.7 * len(shown)) / len(losses)
+    panels = len(losses) + len(shown)
+    ratios = [max(wide, 1.0)] * len(losses) + [1.0] * len(shown)
+    grid = figure.add_gridspec(1, panels, width_ratios=ratios, wspace=0.26)
     grid.update(left=0.062, right=0.978, top=0.76, bottom=0.135)
     most = max(epoch for curve in curves for epoch in curve.epoch)
     colors = {"training": palette.training, "validation": palette.validation}
-    lines = [(curve.kind, curve, colors[curve.kind]) for curve in sorted(losses, key=lambda curve: curve.kind)]
-    _panel(figure.add_subplot(grid[0]), "loss", lines, most, palette)
-    for place, curve in enumerate(shown, 1):
-        label = _shown(curve.metric, _METRICS[len(shown)])
+    for place, loss in enumerate(losses):
+        both = sorted((curve for curve in curves if curve.metric == loss), key=lambda curve: curve.kind)
+        lines = [(curve.kind, curve, colors[curve.kind]) for curve in both]
+        _panel(figure.add_subplot(grid[place]), _shown(loss, _METRICS[panels - 1]), lines, most, palette)
+    for place, curve in enumerate(shown, len(losses)):
+        label = _shown(curve.metric, _METRICS[panels - 1])
         _panel(figure.add_subplot(grid[place]), label, [("", curve, palette.validation)], most, palette)
     if len(metrics) > len(shown):
         more = f"+ {len(metrics) - len(shown)} more"
         figure.text(0.978, 0.955, more, color=palette.quiet, fontsize=7.5, ha="right", va="top")
+
+
+def _losses(curves: Sequence[Curve]) -> list[str]:
+    """Return the metrics to draw first: the loss, or those of several training steps."""
+    names = list(dict.fromkeys(curve.metric for curve in curves))
+    if "loss" in names:
+        return ["loss"]
+    return [name for name in names if name.endswith("_loss")][: 1 + _PANELS] or names[:1]
 
 
 def _panel(axes: Axes, name: str, curves: Sequence[tuple[str, Curve, str]], most: float, palette: Palette) -> None:

@@ -17,9 +17,9 @@ _TEXT = """\
 {title}
 Every byte was compared with its digest when it was downloaded. In this folder, with torch and safetensors:
 
-    import sys; sys.path.insert(0, "code"); import definition
+    import sys; sys.path.insert(0, "code"); import definition, torch
     from safetensors.torch import load_file
-    model = definition.{function}({arguments}); model.load_state_dict(load_file("{weights}.safetensors"))
+    model = {model}; model.load_state_dict(load_file("{weights}.safetensors"))
 {more}
 code/             what was submitted: definition.py, the project's files, and snapshot.json about where it came from
 requirements.txt  what was installed, for pip
@@ -35,18 +35,20 @@ def readme(experiment: Experiment, manifest: Manifest, source: str, snapshot: Sn
     averaged = manifest.part("ema") is not None
     return _TEXT.format(
         title=f"{what}: {', '.join(fact for fact in facts if fact)}.",
-        **_call(manifest, source, snapshot),
+        model=_made(manifest, source, snapshot),
         weights="ema" if averaged else "model",
         more='    # these are averaged; the plain ones: load_file("model.safetensors")\n' if averaged else "",
     )
 
 
-def _call(manifest: Manifest, source: str, snapshot: Snapshot) -> dict[str, str]:
-    """Return the model function and its hyperparameters; `...` for arguments that only a job has."""
+def _made(manifest: Manifest, source: str, snapshot: Snapshot) -> str:
+    """Return the expression that makes the model; `...` for arguments that only a job has."""
     try:
-        model = parse(source, snapshot.roles_from, snapshot.contract).functions["model"]
+        definition = parse(source, snapshot.roles_from, snapshot.contract)
     except InvalidDefinition:  # of another version of ours
-        return {"function": "model", "arguments": "..."}
+        return "definition.model(...)"
+    model = definition.functions["model"]
     given = [f"{name}={value!r}" for name, value in model.hyperparameters(manifest.params).items()]
     others = [f"{each.name}=..." for each in model.parameters if each.kind != "hyperparameter"]
-    return {"function": model.attribute, "arguments": ", ".join([*given, *others])}
+    made = f"definition.{model.attribute}({', '.join([*given, *others])})"
+    return f"torch.nn.ModuleDict({made})" if definition.models else made

@@ -242,8 +242,9 @@ def complete_step(run: Training) -> None:
 
 def report(run: Training, taken: Taken) -> None:
     """Report the losses of the global batch and the values that were logged."""
-    metrics = taken.logged.means(run.ranks) if taken.flags.logged else {}
-    metrics |= {label: float(loss) for label, loss in taken.losses.items()}
+    losses = {label: float(loss) for label, loss in taken.losses.items()}
+    logged = taken.logged.means(run.ranks) if taken.flags.logged else {}
+    metrics = losses | logged | losses  # losses first, whatever else is logged by their names
     run.spool.say(Report(kind="training", step=run.step, epoch=run.epoch, metrics=metrics))
 
 

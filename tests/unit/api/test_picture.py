@@ -67,6 +67,8 @@ REPORTS = {
     "numbers that no axis holds": [report(n, loss=value) for n, value in enumerate([1e308, -1e308, 5e-324, 0.0])],
     "many metrics": [report(1, "validation", **{f"metric {n} $x_" * 3: float(n) for n in range(9)})],
     "no metrics": [report(1)],
+    "two steps": [report(n, disc_loss=1 / n, gen_loss=0.8, right=0.5) for n in range(1, 90)]
+    + [report(60, "validation", disc_loss=0.2, gen_loss=0.8, spread=0.3)],
 }
 
 
@@ -94,3 +96,11 @@ def test_a_validation_beside_the_loss_has_a_panel_and_a_training_metric_has_none
     validated = draw(overview(), curves([*loss, report(2, "validation", accuracy=0.9)]))
     assert validated != draw(overview(), curves(loss))
     assert draw(overview(), curves([*loss, report(3, lr=0.1)])) == draw(overview(), curves([*loss, report(3, lr=0.2)]))
+
+
+def test_the_loss_of_each_training_step_has_a_panel() -> None:
+    one = [report(n, disc_loss=1 / n, right=0.5) for n in range(1, 9)]
+    other = [report(n, disc_loss=1 / n, right=0.7) for n in range(1, 9)]
+    two = [report(n, disc_loss=1 / n, gen_loss=0.5, right=0.5) for n in range(1, 9)]
+    assert draw(overview(), curves(one)) == draw(overview(), curves(other))
+    assert draw(overview(), curves(one)) != draw(overview(), curves(two))

@@ -316,8 +316,12 @@ def test_steps_of_all_samples_are_epochs_of_one_batch():
         (
             "G, D = Net(), Net()\nog = Adam(G.parameters())\nod = Adam(D.parameters())\n"
             "for x in loader:\n    D(x).backward()\n    od.step()\n    G(x).backward()\n    og.step()\n",
-            "it steps 2 optimizers: od (line 6), og (line 8), as a GAN does. A definition has one optimizer as yet. "
-            "What works instead: one for all the networks",
+            "it steps 2 optimizers: od (line 6), og (line 8), as a GAN does. Write what each optimizer minimises as a "
+            "step, without backward and zero_grad:\n"
+            'def model(): return {"D": ..., "G": ...}\n'
+            'def optimizer(D, G): return {"D": Adam(D.parameters()), "G": Adam(G.parameters())}\n'
+            'def step_D(D, G, batch): return {"loss": ...}\n'
+            'def step_G(D, G, batch): return {"loss": ...}',
         ),
         ("for x, y in loader:\n    model(x).sum().backward()\n", "it is not seen where its optimizer is made"),
     ],

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from kernel_backend.definition.binding import Bound, bind_space
+from kernel_backend.definition.binding import Bound, bind_space, check_options
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.experiment import Config
 from kernel_backend.spec.assignments import parse_line
 
 SOURCE = """
@@ -133,3 +136,24 @@ def test_prepare_and_what_it_asks_for_take_nothing_that_is_searched(line: str, s
 def test_prepare_takes_what_all_trials_have():
     given, space = parse_line(["width=8", "lr=0.1,0.2", "dropout=0..0.5@width=8"])
     assert bind_space(parse(PREPARED), given, space).space.names == ("width", "lr", "dropout")
+
+
+STEPS = """
+def model(): return {"gen": 1}
+def train_data(): ...
+def step(gen, batch): ...
+def metrics(gen, batch): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"gather_loss": True}, "--gather-loss is for loss(output, target), and step() computes its loss"),
+        ({"ema": 0.9}, "metrics (line 5) asks for gen, which has the plain weights, and --ema validates averaged ones"),
+    ],
+)
+def test_options_that_a_definition_with_steps_cannot_have_are_refused(options, says):
+    with pytest.raises(InvalidDefinition, match=re.escape(says)):
+        check_options(parse(STEPS), Config(**options))
+    check_options(parse(SOURCE), Config(**options))

@@ -61,8 +61,50 @@ def test_steps_with_a_key_are_roles_and_may_ask_for_the_parts_of_a_model():
         "def optimizer(gen, disc, g_lr=1e-3): ...\n"
         "def step_disc(gen, disc, batch): ...\ndef step_gen(gen, disc, batch): ..."
     )
-    assert definition.roles[-2:] == ("step_disc", "step_gen")
-    assert set(definition.hyperparameters) == {"g_lr"}
+    assert definition.roles[-2:] == definition.steps == ("step_disc", "step_gen")
+    assert definition.models == ("gen", "disc")
+    assert definition.bind({}) == {"g_lr": 1e-3}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "return dict(gen=1, disc=2)",
+        "return nn.ModuleDict({'gen': 1, 'disc': 2})",
+        "nets = {'gen': 1, 'disc': 2}\n    return nets",
+    ],
+)
+def test_the_names_of_several_models_are_found_however_the_dict_is_written(made: str):
+    steps = "def step(gen, disc, batch, weight=2.0): ...\ndef optimizer(gen, disc, lr): ...\n"
+    definition = parse(f"def model():\n    {made}\ndef train_data(): ...\n{steps}")
+    assert definition.models == ("gen", "disc")
+    assert definition.hyperparameters.keys() == {"weight", "lr"}
+
+
+SEVERAL = "def model(): return {'gen': 1, 'disc': 2}\ndef train_data(): ...\n"
+
+
+@pytest.mark.parametrize(
+    ("rest", "says"),
+    [
+        (
+            "def loss(batch): ...",
+            "model (line 1) returns several models (gen, disc), and no function says how they train: write "
+            "def step_gen(gen, disc, batch) for each optimizer, or one def step(gen, disc, batch)",
+        ),
+        (
+            "def step(gen, batch): ...\ndef loss(output, target): ...",
+            "loss (line 4) asks for output, the output of one model, and model returns several (gen, disc): leave loss",
+        ),
+        (
+            "def step(gen, batch): ...\ndef metrics(output, target): ...",
+            "metrics (line 4) asks for output, the output of one model, and model returns several (gen, disc): have it "
+            "ask for gen, disc and batch",
+        ),
+    ],
+)
+def test_several_models_need_steps_and_have_no_output(rest: str, says: str):
+    assert says in refused(SEVERAL + rest)
 
 
 def test_a_cell_without_a_model_is_told_what_was_found_and_what_to_write():

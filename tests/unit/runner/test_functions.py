@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import sys
 import types
 
@@ -12,8 +13,9 @@ from torch import nn
 
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.runner.definition.functions import BatchRule, Functions, loss_and_logged
+from kernel_backend.runner.definition.functions import BatchRule, Functions, loss_and_logged, step_result
 from kernel_backend.runner.definition.load import Loaded, load
+from kernel_backend.runner.loop.objective import assigned
 
 BASIC = """
 import torch
@@ -109,11 +111,11 @@ def test_initial_weights_depend_on_nothing_but_the_seed():
     ("change", "says"),
     [
         (
-            ("return nn.Linear(shared, width)", "made = {i: nn.Linear(1, 1) for i in 'ab'}\n    return made"),
+            ("return nn.Linear(shared, width)", "return [{i: nn.Linear(1, 1) for i in 'ab'}][0]"),
             r"several models \(a, b\), and there is no step that says how they train: write def step\(model, batch\)",
         ),
         (
-            ("return nn.Linear(shared, width)", "made = {'keys': nn.Linear(1, 1)}\n    return [made][0]"),
+            ("return nn.Linear(shared, width)", "return [{'keys': nn.Linear(1, 1)}][0]"),
             r"model\(\) calls one of its models keys: .*give it another name",
         ),
         (
@@ -206,3 +208,68 @@ def test_a_schedule_that_waits_for_validations_asks_for_some():
     made = functions(BASIC + plateau)
     with pytest.raises(InvalidDefinition, match="there is no validation_data: add it"):
         made.schedules(made.optimizers(made.model()))
+
+
+TWO = BASIC.replace("return nn.Linear(shared, width)", "return {'gen': nn.Linear(1, 1), 'disc': nn.Linear(2, 2)}")
+TWO = TWO[: TWO.index("def loss(")] + "def step_gen(gen, batch): ...\ndef step_disc(disc, batch): ...\n"
+
+
+def test_without_an_optimizer_each_step_has_an_adamw_of_its_model():
+    made = functions(TWO, lr=0.3)
+    model = made.model()
+    optimizers = made.optimizers(model)
+    assert list(optimizers) == ["gen", "disc"]
+    assert optimizers["disc"].param_groups[0]["params"] == list(model["disc"].parameters())
+    assert {type(each) for each in optimizers.values()} == {torch.optim.AdamW}
+    assert optimizers["gen"].param_groups[0]["lr"] == 0.3
+    says = (
+        "step_adv trains no model: model\\(\\) returns gen, disc. Write optimizer\\(\\), which returns a dict with adv"
+    )
+    with pytest.raises(InvalidDefinition, match=says):
+        (other := functions(TWO.replace("step_disc", "step_adv"))).optimizers(other.model())
+
+
+@pytest.mark.parametrize(
+    ("steps", "names", "expected"),
+    [
+        ([], [""], {"loss": [""]}),
+        (["step"], [""], {"step": [""]}),
+        (["step"], ["a", "b"], {"step": ["a", "b"]}),
+        (["step_a"], [""], {"step_a": [""]}),
+        (["step_b", "step_a"], ["a", "b"], {"step_b": ["b"], "step_a": ["a"]}),
+        (["step", "step_a"], ["a", "b"], {"step": ["b"], "step_a": ["a"]}),
+        (["step_a"], ["a", "b"], "optimizer() returns a, b, and no step trains b: write def step_b(...)"),
+        (["step_a", "step_c"], ["a"], "step_c() trains c, and optimizer() returns a: return a dict with c in it"),
+        (["step_a", "step_b"], [""], "step_a() trains a, and optimizer() returns one optimizer: return a dict with a"),
+        (["step", "step_a"], ["a"], "optimizer() returns a, and each has a step of its own: none is left for step()"),
+    ],
+)
+def test_optimizers_belong_to_the_steps_of_their_names(steps, names, expected):
+    optimizers = {name: torch.optim.SGD([nn.Parameter(torch.zeros(1))]) for name in names}
+    if isinstance(expected, str):
+        with pytest.raises(InvalidDefinition, match=re.escape(expected)):
+            assigned(steps, optimizers)
+    else:
+        assert {role: list(own) for role, own in assigned(steps, optimizers).items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (None, None),
+        (torch.tensor([2.0]), (2.0, {})),
+        ({"loss": torch.tensor(2.0), "a": 1}, (2.0, {"a": 1})),
+        ((torch.tensor(2.0), {"a": 1}), (2.0, {"a": 1})),
+    ],
+)
+def test_a_training_step_returns_a_loss_and_what_it_logs(result, expected):
+    found = step_result("step", result)
+    assert found == expected
+
+
+@pytest.mark.parametrize("result", [3.0, {}, {"loss": torch.ones(2)}, (torch.tensor(1.0), 3)])
+def test_another_result_of_a_training_step_is_told(result):
+    with pytest.raises(
+        InvalidDefinition, match=r"step_gen\(\) returned .* as its loss; it must return a scalar tensor"
+    ):
+        step_result("step_gen", result)

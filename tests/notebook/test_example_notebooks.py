@@ -1,7 +1,8 @@
-"""The notebooks that search run from top to bottom in a real kernel, each on two slots."""
+"""The example notebooks run from top to bottom in a real kernel, each on two slots."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -48,3 +49,10 @@ def test_an_architecture_is_found_drawn_and_trained_alone(tmp_path: Path):
     alone = text(cells[-1])
     assert "completed" in alone
     assert "epoch 12/12" in alone
+
+
+def test_a_gan_draws_digits_that_are_nearer_to_real_ones_than_to_noise(tmp_path: Path):
+    cells = executed("gan", tmp_path)
+    assert pictures(cells) == 1
+    drawn, real, noise = map(float, re.findall(r"\d+\.\d", text(cells[-1])))
+    assert drawn < (real + noise) / 2
