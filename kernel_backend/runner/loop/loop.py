@@ -31,8 +31,8 @@ from kernel_backend.runner.metrics.whole_set import MetricPart
 FINISHED, RELEASED = 0, 85
 
 
-class Taken(NamedTuple):
-    """Step that was taken: what the ranks ask for together, each objective's loss, and logged values."""
+class StepResult(NamedTuple):
+    """Result of a step: the flags of all ranks, each objective's loss, and logged values."""
 
     flags: ControlFlags
     losses: dict[str, Tensor | float]  # of the global batch, by label
@@ -50,7 +50,7 @@ def train(run: Training) -> int:
         if not run.target.moves_on(run.units, run.step):
             return RELEASED
     for shares in batches(run):
-        taken = take_step(run, shares)
+        result = take_step(run, shares)
         run.step += 1
         run.first_epoch.take(shares)
         run.judged, ends, run.current = {}, shares[0].last, shares[0].epoch
@@ -58,11 +58,11 @@ def train(run: Training) -> int:
         run.over = run.step == run.config.steps or run.passes == run.epochs
         here = run.target.reached(run.units) and not run.over
         for each in run.objectives:
-            if not each.finite.waits or taken.flags.report or ends or run.over:
+            if not each.finite.waits or result.flags.report or ends or run.over:
                 each.finite.check(run.step, run.model, last=run.over)
-        if taken.flags.report:
-            report(run, taken)
-        if taken.flags.release and not run.over and not here:
+        if result.flags.report:
+            report(run, result)
+        if result.flags.release and not run.over and not here:
             run.validated = not ends
             run.progress.tick("finishing", run.step)
             run.checkpoints.finish(moment(run))
@@ -76,7 +76,7 @@ def train(run: Training) -> int:
                 return RELEASED
         elif any(each.finite.broken for each in run.objectives):
             continue  # weights that may be broken are not worth restoring
-        elif improved or taken.flags.checkpoint or (ends and run.pace.after_epoch(shares[0].epoch + 1)):
+        elif improved or result.flags.checkpoint or (ends and run.pace.after_epoch(shares[0].epoch + 1)):
             save(run)
     run.first_epoch.finish()
     run.progress.tick("finishing", run.step)
@@ -90,7 +90,7 @@ def batches(run: Training) -> Iterator[list[Batch]]:
     return run.streams.apart(left) if run.streams else left
 
 
-def take_step(run: Training, shares: list[Batch]) -> Taken:
+def take_step(run: Training, shares: list[Batch]) -> StepResult:
     """Train on one global batch: of each objective, the gradients, their sum and the update."""
     run.progress.tick("first step" if run.step == run.began else "step", run.step + 1)
     flags, none = wishes(run), ControlFlags()
@@ -109,7 +109,7 @@ def take_step(run: Training, shares: list[Batch]) -> Taken:
             with drawing_alike(run, objective):
                 update(run, objective)
     complete_step(run)
-    return Taken(word.flags, losses, logged)
+    return StepResult(word.flags, losses, logged)
 
 
 def summed(
@@ -240,10 +240,10 @@ def complete_step(run: Training) -> None:
         run.average.update(run.model)
 
 
-def report(run: Training, taken: Taken) -> None:
+def report(run: Training, result: StepResult) -> None:
     """Report the losses of the global batch and the values that were logged."""
-    losses = {label: float(loss) for label, loss in taken.losses.items()}
-    logged = taken.logged.means(run.ranks) if taken.flags.logged else {}
+    losses = {label: float(loss) for label, loss in result.losses.items()}
+    logged = result.logged.means(run.ranks) if result.flags.logged else {}
     metrics = losses | logged | losses  # losses first, whatever else is logged by their names
     run.spool.say(Report(kind="training", step=run.step, epoch=run.epoch, metrics=metrics))
 
