@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
 
 from kernel_backend.confined import Confined
 from kernel_backend.definition.code import is_code
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config, Experiment
-from kernel_backend.model.states import ExperimentState
 from kernel_backend.service.parsing import meaning
 from kernel_backend.snapshots.archive import UNREADABLE, Archive
 from kernel_backend.store.base import NewExperiment, Store
 
 _REMEMBERED = 1024  # snapshots
-_ASKED = ("owner", "params", "space", "cwd", "python")
+_CHANGEABLE = ("priority", "slots", "search")  # fields of the configuration that verbs change later
 _log = logging.getLogger(__name__)
-_GOING_ON = (ExperimentState.ACTIVE, ExperimentState.PAUSED)
-
-
-def alike(experiment: Experiment, draft: NewExperiment) -> bool:
-    """Return whether an unfinished experiment has the same owner, parameters, space, folder and interpreter.
-
-    Name, code and configuration are not compared.
-    """
-    asked = all(getattr(experiment, field) == getattr(draft, field) for field in _ASKED)
-    return asked and experiment.state in _GOING_ON
 
 
 class DuplicateFinder:
@@ -37,9 +25,10 @@ class DuplicateFinder:
         self._store, self._archive, self._confined = store, archive, confined
         self._known: dict[str, str] = {}  # what a snapshot means, by its id
 
-    async def learn(self, draft: NewExperiment, unfinished: Iterable[Experiment]) -> None:
+    async def learn(self, draft: NewExperiment) -> None:
         """Compute the meaning of the snapshots that `find` will compare; one that cannot be read equals no other."""
-        others = {each.snapshot for each in unfinished if alike(each, draft)} - {draft.snapshot}
+        repeated = await asyncio.to_thread(self._store.repeated_by, draft)
+        others = {each.snapshot for each in repeated} - {draft.snapshot}
         for id in sorted(others | {draft.snapshot}) if others else ():
             if id not in self._known:
                 try:
@@ -54,13 +43,21 @@ class DuplicateFinder:
                     del self._known[next(iter(self._known))]
                 self._known[id] = found
 
-    def find(self, draft: NewExperiment, unfinished: Iterable[Experiment]) -> int | None:
-        """Return the number of the newest of these experiments that `draft` duplicates; None where there is none."""
-        for experiment in sorted(unfinished, key=lambda each: each.number, reverse=True):
-            same = alike(experiment, draft) and self._same(experiment.snapshot, draft.snapshot)
-            if same and draft.config in (experiment.config, self._submitted(experiment)):
+    def find(self, draft: NewExperiment) -> int | None:
+        """Return the number of the newest active or paused experiment that `draft` duplicates; None if there is none.
+
+        Its name does not count.
+        """
+        for experiment in self._store.repeated_by(draft):
+            if self._same(experiment.snapshot, draft.snapshot) and self._same_config(experiment, draft.config):
                 return experiment.number
         return None
+
+    def _same_config(self, experiment: Experiment, config: Config) -> bool:
+        later = {name: getattr(config, name) for name in _CHANGEABLE}
+        if experiment.config.model_copy(update=later) != config:
+            return False
+        return experiment.config == config or self._submitted(experiment) == config
 
     def _submitted(self, experiment: Experiment) -> Config:
         """Return the configuration that it was submitted with: priority and slots may have been changed since."""

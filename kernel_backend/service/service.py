@@ -131,11 +131,10 @@ class Service:
         draft = await self._drafts.draft(who, submission)
         if submission.again or submission.rerun_of is not None:
             return await self._add(who, draft), True
-        await self._twins.learn(draft, await asyncio.to_thread(self._store.unfinished_experiments))
+        await self._twins.learn(draft)
         await asyncio.to_thread(self.numbering.beyond, draft.owner)  # cached: its folders may be slow
         async with self._submitting:  # of two that come at once, the second finds the first
-            unfinished = await asyncio.to_thread(self._store.unfinished_experiments)
-            twin = await asyncio.to_thread(self._twins.find, draft, unfinished)
+            twin = await asyncio.to_thread(self._twins.find, draft)
             if twin is None:
                 return await self._add(who, draft), True
         return await self.overview(who, twin), False

@@ -66,6 +66,7 @@ class Scheduled(NamedTuple):
 
     experiments: list[ScheduledExperiment]  # that have not ended, oldest first; those that search are whole records
     trials: list[ScheduledTrial]  # the active ones of these, by experiment and index
+    attempts: list[Attempt]  # that have not ended, those whose experiments are left out too: their slots are taken
     unreadable: dict[int, str]  # experiments that are left out, for one of their records cannot be read: why
 
 
@@ -174,6 +175,15 @@ class Store(QuotaStore, Protocol):
         """Forget the reports, messages, facts, artifacts and labels of a deleted experiment.
 
         Its number, owner, trials and attempts stay: usage of slots is counted by them.
+        """
+
+    def unfinished_names(self) -> dict[int, str]:
+        """Return the names of all experiments that have not ended, by number; quick with 100,000."""
+
+    def repeated_by(self, draft: NewExperiment) -> list[Experiment]:
+        """Return the active and paused experiments with a draft's owner, folder, interpreter, parameters and space.
+
+        Newest first; quick with 100,000 others, and those that cannot be read are left out.
         """
 
     def advance_experiment(

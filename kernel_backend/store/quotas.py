@@ -116,8 +116,11 @@ class SqlQuotaStore(QuotaStore):
 
 @lru_cache(4096)  # few distinct placements serve very many attempts
 def slots_of(placement: str) -> int:
-    """Return how many slots a gang holds, from its placement as it is stored."""
-    return sum(len(share["slots"]) for share in from_json(placement))
+    """Return how many slots a gang holds, from its placement as it is stored; 0 where that is damaged."""
+    try:
+        return sum(len(share["slots"]) for share in from_json(placement))
+    except (ValueError, TypeError, KeyError):
+        return 0
 
 
 def _has(deed: AuditEntry, words: Sequence[str]) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
@@ -11,12 +12,32 @@ from pydantic import TypeAdapter
 from sqlalchemy import Column, ColumnElement, Connection, Row, Select, Table, Text, and_, or_, select, type_coerce
 
 from kernel_backend.model.experiment import ScheduledExperiment
-from kernel_backend.model.states import EXPERIMENT_ENDED, LIVE, ExperimentState, Hold, TrialState
-from kernel_backend.model.trial import ScheduledTrial
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.states import (
+    EXPERIMENT_ENDED,
+    HOLDING_SLOTS,
+    LIVE,
+    AttemptState,
+    ExperimentState,
+    Hold,
+    TrialState,
+)
+from kernel_backend.model.trial import Attempt, ScheduledTrial
 from kernel_backend.store.base import Scheduled
-from kernel_backend.store.tables import JsonText, RecordText, experiments, read_record, trials
-from kernel_backend.store.transaction import get_experiment
+from kernel_backend.store.tables import (
+    JsonText,
+    RecordText,
+    all_from,
+    experiments,
+    from_row,
+    read_record,
+    rows_of,
+    trials,
+)
+from kernel_backend.store.tables import attempts as attempts_table
+from kernel_backend.store.transaction import get_attempt, get_experiment
 
+OPEN_ATTEMPT = [state for state in AttemptState if state is not AttemptState.ENDED]
 OPEN_EXPERIMENT = [state for state in ExperimentState if state not in EXPERIMENT_ENDED]
 TOGETHER = 1000  # rows that are checked at once
 _Scheduled = TypeVar("_Scheduled", ScheduledExperiment, ScheduledTrial)
@@ -41,10 +62,45 @@ def read_scheduled(db: Connection) -> Scheduled:
                 unreadable[each.number] = f"experiments {each.number}: {error}"
     waiting = _columns(ScheduledTrial, trials).where(restless()).order_by(trials.c.experiment, trials.c.index)
     theirs = _records(db, ScheduledTrial, trials, waiting, unreadable)
+    attempts = _attempts(db, theirs, unreadable)
     if unreadable:
         found = [each for each in found if each.number not in unreadable]
         theirs = [each for each in theirs if each.experiment not in unreadable]
-    return Scheduled(found, theirs, unreadable)
+    return Scheduled(found, theirs, attempts, unreadable)
+
+
+def read_open_attempts(db: Connection) -> list[Attempt]:
+    """Return the attempts that have not ended, oldest first."""
+    here = attempts_table.c
+    query = rows_of(Attempt, attempts_table).where(here.state.in_(OPEN_ATTEMPT))
+    return all_from(Attempt, db.execute(query.order_by(here.created_at, here.experiment, here.trial, here.number)))
+
+
+def _attempts(db: Connection, trials: Sequence[ScheduledTrial], unreadable: dict[int, str]) -> list[Attempt]:
+    """Read the attempts that are open, and those that have ended and whose trials have not advanced.
+
+    Of one that cannot be read there are the slots at least, where these can.
+    """
+    here, key = attempts_table.c, attempts_table.primary_key
+    keys = [AttemptId(*row) for row in db.execute(select(*key).where(here.state.in_(OPEN_ATTEMPT)))]
+    newest = {AttemptId(each.experiment, each.index, each.attempt) for each in trials if each.state in HOLDING_SLOTS}
+    found: list[Attempt] = []
+    for each in [*keys, *sorted(newest.difference(keys))]:
+        try:
+            found.append(get_attempt(db, each))
+        except (ValueError, TypeError) as error:
+            unreadable[each.experiment] = f"attempts {each}: {error}"
+            with contextlib.suppress(ValueError, TypeError):
+                found.append(_slots_of(db, each))
+    return found
+
+
+def _slots_of(db: Connection, key: AttemptId) -> Attempt:
+    """Read only what the scheduler needs to know of an attempt's slots."""
+    here = attempts_table.c
+    columns = here.experiment, here.trial, here.number, here.state, here.placement, here.created_at
+    where = [column == value for column, value in zip(attempts_table.primary_key, key, strict=True)]
+    return from_row(Attempt, db.execute(select(*columns).where(*where)).one())
 
 
 def _columns(kind: type[_Scheduled], table: Table) -> Select[Any]:
@@ -68,17 +124,16 @@ def _records(
     db: Connection, kind: type[_Scheduled], table: Table, query: Select[Any], unreadable: dict[int, str]
 ) -> list[_Scheduled]:
     """Validate records in batches; where one of a batch cannot be read, each by itself."""
-    names = tuple(kind.model_fields)
-    decoders = [_decoder(table.c[name]) for name in names]
+    decoders = {name: decode for name in kind.model_fields if (decode := _decoder(table.c[name]))}
     check = TypeAdapter(list[kind]).validate_python  # type: ignore[valid-type]
     found: list[_Scheduled] = []
     for rows in db.execute(query).partitions(TOGETHER):
         try:
-            found += check(_fields(names, decoders, rows))
+            found += check(_fields(kind, decoders, rows))
         except (ValueError, TypeError):
             for row in rows:
                 try:
-                    found += check(_fields(names, decoders, [row]))
+                    found += check(_fields(kind, decoders, [row]))
                 except (ValueError, TypeError) as error:
                     key = row[:2] if table is trials else row[:1]
                     unreadable[row[0]] = f"{table.name} {'.'.join(map(str, key))}: {error}"
@@ -86,10 +141,11 @@ def _records(
 
 
 def _fields(
-    names: Sequence[str], decoders: Sequence[Callable[[str], Any] | None], rows: Sequence[Row[Any]]
+    kind: type[_Scheduled], decoders: Mapping[str, Callable[[str], Any]], rows: Sequence[Row[Any]]
 ) -> list[dict[str, Any]]:
-    columns = zip(*rows, strict=True)
-    decoded = [
-        values if decode is None else map(decode, values) for decode, values in zip(decoders, columns, strict=True)
-    ]
-    return [dict(zip(names, values, strict=True)) for values in zip(*decoded, strict=True)]
+    names = tuple(kind.model_fields)
+    found = [dict(zip(names, row, strict=True)) for row in rows]
+    for name, decode in decoders.items():
+        for fields in found:
+            fields[name] = decode(fields[name])
+    return found

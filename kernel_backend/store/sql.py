@@ -34,8 +34,9 @@ from kernel_backend.store.intake import take_in
 from kernel_backend.store.listing import count_trials, find_before, find_experiments
 from kernel_backend.store.overviews import read_overviews
 from kernel_backend.store.quotas import SqlQuotaStore
+from kernel_backend.store.repeated import read_repeated
 from kernel_backend.store.reported import SqlReportedStore
-from kernel_backend.store.scheduled import OPEN_EXPERIMENT, read_scheduled, restless
+from kernel_backend.store.scheduled import OPEN_EXPERIMENT, read_open_attempts, read_scheduled, restless
 from kernel_backend.store.search_log import append, read_log
 from kernel_backend.store.stream import last_seq, read_changes, read_messages
 from kernel_backend.store.tables import AnyRecord, all_from, rows_of, to_row
@@ -50,8 +51,6 @@ from kernel_backend.store.transaction import (
     get_uid,
 )
 from kernel_backend.store.usage import keep_claims, read_claims, read_slot_seconds, read_spells, read_trial_seconds
-
-_OPEN_ATTEMPT = [state for state in AttemptState if state is not AttemptState.ENDED]
 
 
 class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
@@ -195,6 +194,18 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
             tx.say(at, changed(before, blank))
 
     @override
+    def unfinished_names(self) -> dict[int, str]:
+        here = tables.experiments.c
+        with self._reading() as db:
+            rows = db.execute(select(here.number, here.name).where(here.state.in_(OPEN_EXPERIMENT)))
+            return {row.number: row.name for row in rows}
+
+    @override
+    def repeated_by(self, draft: NewExperiment) -> list[Experiment]:
+        with self._reading() as db:
+            return read_repeated(db, draft)
+
+    @override
     def advance_experiment(
         self, number: int, event: Event, at: float, deed: AuditEntry | None = None, **changes: Any
     ) -> Experiment:
@@ -317,9 +328,8 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
 
     @override
     def open_attempts(self) -> list[Attempt]:
-        here = tables.attempts.c
-        query = rows_of(Attempt, tables.attempts).where(here.state.in_(_OPEN_ATTEMPT))
-        return self._all(Attempt, query.order_by(here.created_at, here.experiment, here.trial, here.number))
+        with self._reading() as db:
+            return read_open_attempts(db)
 
     @override
     def token_digest(self, key: AttemptId) -> str:

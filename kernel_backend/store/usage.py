@@ -13,6 +13,8 @@ from kernel_backend.model.states import Outcome
 from kernel_backend.store.quotas import slots_of
 from kernel_backend.store.tables import attempts, claims, experiments, from_row, rows_of, to_row
 
+_OUTCOMES = frozenset(Outcome)
+
 
 def read_spells(db: Connection, since: float) -> list[UsageInterval]:
     """Return the usage intervals of attempts that have not ended, or ended after `since`, the oldest first."""
@@ -41,7 +43,7 @@ def read_spells(db: Connection, since: float) -> list[UsageInterval]:
             slots_of(row.placement),
             row.created_at,
             row.ended_at,
-            Outcome(row.outcome) if row.outcome else None,
+            Outcome(row.outcome) if row.outcome in _OUTCOMES else None,  # a damaged one is not known
         )
         for row in db.execute(query)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -83,3 +84,11 @@ def test_one_whose_snapshot_is_gone_or_damaged_is_like_no_other(served: Served, 
     else:
         snapshot.unlink()
     assert submit(client, definition=DEFINITION + "y = 1\n") == (2, True)
+
+
+def test_one_that_cannot_be_read_is_not_found_and_stops_no_other(served: Served, client: Client) -> None:
+    assert submit(client) == (1, True)
+    with sqlite3.connect(served.home / "daylight.db") as database:
+        database.execute("UPDATE experiments SET config = '{' WHERE number = 1")
+    assert submit(client) == (2, True)
+    assert submit(client) == (2, False)

@@ -62,9 +62,10 @@ class RequestBuilder:
 
     def for_trial(self, experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest:
         """Return the request of a queued trial."""
-        preparing = self._preparation.wait(experiment) or self._beginnings.wait(
-            experiment.owner, trial, trial.begins_from, or_newer=experiment.config.search is not None
-        )
+        preparing = self._preparation.wait(experiment)
+        if trial.begins_from is not None and not preparing:
+            or_newer = experiment.config.search is not None
+            preparing = self._beginnings.wait(experiment.owner, trial, trial.begins_from, or_newer=or_newer)
         ask = plain_ask(experiment, trial, pool)
         if preparing:
             ask = replace(ask, preparing=preparing)

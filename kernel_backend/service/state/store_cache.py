@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
 from kernel_backend.model.experiment import Experiment, ScheduledExperiment
-from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.states import EXPERIMENT_ENDED, HOLDING_SLOTS, LIVE, AttemptState, Hold, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, ScheduledTrial, Trial
@@ -65,10 +64,7 @@ class StoreCache:
             scheduled = store.scheduled()
             for why in scheduled.unreadable.values():
                 _log.error("a record cannot be read, and its experiment is left as it is until the next start: %s", why)
-            attempts, ended = store.open_attempts(), _newest(scheduled.trials)
-            ended -= {attempt.id for attempt in attempts}
-            found: list[_Records] = [*scheduled.experiments, *scheduled.trials]
-            found += [*attempts, *map(store.attempt, ended)]
+            found: list[_Records] = [*scheduled.experiments, *scheduled.trials, *scheduled.attempts]
             self._seq = seq
             return [RecordChange(0.0, record) for record in found]
         changes: list[RecordChange] = []
@@ -114,11 +110,6 @@ class StoreCache:
 def _is_of(trial: ScheduledTrial, attempt: Attempt) -> bool:
     """Return whether a trial still holds this attempt as its newest."""
     return trial.attempt == attempt.number and trial.state in HOLDING_SLOTS
-
-
-def _newest(trials: Iterable[ScheduledTrial]) -> set[AttemptId]:
-    """Return the current attempts of trials that hold slots or have not advanced."""
-    return {AttemptId(each.experiment, each.index, each.attempt) for each in trials if each.state in HOLDING_SLOTS}
 
 
 def _put(into: dict[_Key, _Record], key: _Key, record: _Record, kept: bool) -> None:

@@ -59,12 +59,8 @@ class ClusterVerbs:
         async with self._pictures.looking() as picture:
             look = _Look(picture, self._pictures.lengths, who, limit)
             found = await asyncio.to_thread(look.rows)
-        names = {each.experiment for each in found if each.experiment is not None}
-        by_number = await asyncio.to_thread(self._names, names)
-        return [_named(each, by_number) for each in found]
-
-    def _names(self, numbers: set[int]) -> dict[int, str]:
-        return {each.number: each.name for each in self._store.unfinished_experiments() if each.number in numbers}
+        names = await asyncio.to_thread(self._store.unfinished_names)
+        return [_named(each, names) for each in found]
 
     async def priority(self, who: Person, number: int, priority: int | None) -> Overview:
         """Set the priority of an experiment: an admin any, its owner one that quotas allow.
@@ -91,7 +87,8 @@ class ClusterVerbs:
     async def _first(self, who: Person, number: int, had: int | None = None) -> Overview:
         """Put it ahead of all, or back to the priority at the head that it `had`."""
         async with self._ordering:
-            unfinished = await asyncio.to_thread(self._store.unfinished_experiments)
+            await self._pictures.now()  # with what was changed a moment ago
+            unfinished = self._pictures.mirror.experiments.values()
             ahead = max((each.priority or 0 for each in unfinished if each.number != number), default=0)
             place = max(FIRST, ahead + 1) if had is None else min(had, max(FIRST, ahead + 1))
             return await self._reorder(who, number, lambda before: _given(who, before, place, "first"))

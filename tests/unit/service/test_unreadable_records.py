@@ -58,3 +58,27 @@ def test_the_slots_of_its_gang_are_taken_all_the_same(world: World) -> None:
     damage(world, "UPDATE experiments SET config = '{' WHERE number = 1")
     assert asyncio.run(world.decide()) == []
     assert RequestKey(number, 1) in asyncio.run(world.pictures.now()).runs
+
+
+@pytest.mark.parametrize("column", ["failure = '{'", "outcome = 'lost its way'", "accepted = 'many'"])
+def test_an_attempt_that_cannot_be_read_holds_its_experiment_and_keeps_its_slots(
+    world: World, column: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.engine.there = nodes(1, 2)
+    number = world.submit("ada")
+    asyncio.run(world.decide())
+    others = [world.submit("bob"), world.submit("bob")]
+    damage(world, f"UPDATE attempts SET {column} WHERE experiment = {number}")
+    with caplog.at_level(logging.ERROR):
+        starts = asyncio.run(world.decide())
+    assert [start.ask.experiment for start in starts] == others[:1]
+    assert RequestKey(number, 1) in asyncio.run(world.pictures.now()).runs
+    assert f"attempts {number}.1-1: " in caplog.text
+
+
+def test_the_others_go_on_where_not_even_the_slots_of_an_attempt_can_be_read(world: World) -> None:
+    number = world.submit("ada")
+    asyncio.run(world.decide())
+    other = world.submit("bob")
+    damage(world, f"UPDATE attempts SET placement = '[' WHERE experiment = {number}")
+    assert [start.ask.experiment for start in asyncio.run(world.decide())] == [other]
