@@ -39,35 +39,35 @@ class Observation:
 
     slots: int
     ends: dict[int, float]  # by job: how long it takes
-    room_at: dict[RequestKey, float] = field(default_factory=dict)
+    capacity_at: dict[RequestKey, float] = field(default_factory=dict)
     idle: dict[RequestKey, float] = field(default_factory=dict)  # slot-seconds
     since: dict[RequestKey, float] = field(default_factory=dict)
     late: dict[RequestKey, float] = field(default_factory=dict)
     parts: list[float] = field(default_factory=list)  # of the slots that were idle, by gang
     before: tuple[float, int] = (0.0, 0)
 
-    def watch(self, picture: ClusterState, decisions: Decisions) -> None:
-        now, (then, free) = picture.at, self.before
+    def watch(self, cluster: ClusterState, decisions: Decisions) -> None:
+        now, (then, free) = cluster.at, self.before
         for key in self.since:
             if key not in self.late:
                 self.idle[key] += free * (now - then)
         for start in decisions.starts:
-            key = start.ask.key
+            key = start.request.key
             if key in self.since:
-                self.late[key] = now - self.room_at[key]
+                self.late[key] = now - self.capacity_at[key]
                 if now > self.since[key]:
                     self.parts.append(self.idle[key] / (self.slots * (now - self.since[key])))
         for each in decisions.reservations:
             if each.key.experiment >= GANG and each.key not in self.since:
                 self.since[each.key], self.idle[each.key] = now, 0.0
-                self.room_at[each.key] = self._room(picture, decisions, picture.queue.asks[each.key].slots)
-        taken = sum(start.ask.slots for start in decisions.starts)
-        self.before = now, sum(map(len, picture.free.values())) - taken
+                self.capacity_at[each.key] = self._capacity(cluster, decisions, cluster.queue.requests[each.key].slots)
+        taken = sum(start.request.slots for start in decisions.starts)
+        self.before = now, sum(map(len, cluster.free.values())) - taken
 
-    def _room(self, picture: ClusterState, decisions: Decisions, slots: int) -> float:
+    def _capacity(self, cluster: ClusterState, decisions: Decisions, slots: int) -> float:
         """When so many slots are free if nobody starts any more."""
-        runs = [*picture.runs.values(), *(start.run(picture.at) for start in decisions.starts)]
-        free, at = self.slots - sum(run.slots for run in runs), picture.at
+        runs = [*cluster.runs.values(), *(start.run(cluster.at) for start in decisions.starts)]
+        free, at = self.slots - sum(run.slots for run in runs), cluster.at
         for end, count in sorted((run.since + self.ends[run.key.experiment], run.slots) for run in runs):
             if free >= slots:
                 break
@@ -100,7 +100,7 @@ def measure(slots: int, gangs: int, seed: int, risk: float, spread: float) -> st
     played = simulate(jobs, nodes, rules=Rules(risk=risk), until=until, watch=seen.watch)
     late = [seconds for seconds in seen.late.values() if seconds > 1.0]
     waits = [played.waits[key.experiment] for key in seen.late]
-    useful = sum(played.jobs[spell.job].slots * (spell.ended - spell.begun) for spell in played.spells)
+    useful = sum(played.jobs[interval.job].slots * (interval.ended - interval.begun) for interval in played.intervals)
     return (
         f"{slots:5} {risk:5.2f} {len(seen.parts):6} {100 * mean(seen.parts):8.1f} % {100 * max(seen.parts):6.1f} % "
         f"{100 * useful / slots / until:9.1f} % {mean(waits) / 60:10.0f} m {100 * len(late) / len(seen.late):8.1f} % "

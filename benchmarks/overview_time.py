@@ -110,7 +110,7 @@ def fill(store: SqlStore, trials: int) -> int:
     said: list[dict[str, object]] = []
     for one in all_trials:
         about = {"at": 1.0, "experiment": one.experiment, "trial": one.index}
-        text = f"attempt {one.index} was put aside: #{draw.randrange(9)} needs its slots"
+        text = f"attempt {one.index} was preempted: #{draw.randrange(9)} needs its slots"
         said += [{**about, "type": "trial", "data": one.to_json()}] * MOVES
         said.append({**about, "type": "note", "data": {"text": text, "level": "info", "attempt": 1}})
     events = [{**each, "seq": seq} for seq, each in enumerate(said, 1)]

@@ -48,14 +48,16 @@ ROUNDS = 10
 def fill(store: SqlStore, count: int) -> None:
     """So many experiments of a trial each, all queued."""
     many, trials = [], []
-    for number, ask in enumerate(asks(count), 1):
-        config = Config(slots=ask.slots, preemptible=ask.preemptible, max_time=ask.max_time, one_node=ask.one_node)
-        group = f"g{int(ask.owner[1:]) % 20}"
+    for number, request in enumerate(asks(count), 1):
+        config = Config(
+            slots=request.slots, preemptible=request.preemptible, max_time=request.max_time, one_node=request.one_node
+        )
+        group = f"g{int(request.owner[1:]) % 20}"
         made = Experiment(
             number=number,
             name="",
             state=ExperimentState.ACTIVE,
-            owner=ask.owner,
+            owner=request.owner,
             group=group,
             snapshot="0" * 64,
             config=config,
@@ -63,10 +65,10 @@ def fill(store: SqlStore, count: int) -> None:
             python="python",
             cwd="/",
             notebook=None,
-            created_at=ask.queued_at,
+            created_at=request.queued_at,
         )
         many.append(tables.to_row(made))
-        trial = Trial(experiment=number, index=1, state=TrialState.QUEUED, params={}, queued_at=ask.queued_at)
+        trial = Trial(experiment=number, index=1, state=TrialState.QUEUED, params={}, queued_at=request.queued_at)
         trials.append(tables.to_row(trial))
     with store._writing() as tx:
         tx.db.execute(insert(tables.experiments), many)
@@ -90,12 +92,12 @@ async def measure(world: World) -> None:
         return spent(begun)
 
     loop = loop_of(world)
-    await loop._align()  # what no node can hold is held, as it is before a restart
+    await loop._reconcile()  # what no node can hold is held, as it is before a restart
     print(f"afresh                    {await look():8.0f} ms", flush=True)
     loop = loop_of(world)
-    await loop.pictures.now()
+    await loop.cluster_state.now()
     begun = time.process_time()
-    await loop._align()
+    await loop._reconcile()
     print(f"aligned                   {spent(begun):8.0f} ms", flush=True)
     del loop
     await world.decide()
@@ -110,14 +112,14 @@ async def measure(world: World) -> None:
         begun = time.process_time()
         decisions = decide(picture)
         decided.append(spent(begun))
-        in_turn = sorted(picture.queue, key=lambda ask: ask.order)
-        for asked, times in ((in_turn[9], near), (in_turn[-1], far)):
+        ordered = sorted(picture.queue, key=lambda request: request.order)
+        for asked, times in ((ordered[9], near), (ordered[-1], far)):
             begun = time.process_time()
             explain(picture, asked, world.pictures.lengths)
             times.append(spent(begun))
         await world.decide()
         del decisions
-    print(f"{len(picture.runs)} running, {len(picture.queue.asks)} queued; load {os.getloadavg()[0]:.1f}")
+    print(f"{len(picture.runs)} running, {len(picture.queue.requests)} queued; load {os.getloadavg()[0]:.1f}")
     told = (("nothing has changed", quiet), ("ten gangs have ended", changed), ("the decision", decided))
     for name, times in (*told, ("why the tenth waits", near), ("why the last one waits", far)):
         print(f"{name:25} {median(times):8.1f} ms")

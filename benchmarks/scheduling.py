@@ -75,7 +75,7 @@ def decision_times(queued: int) -> tuple[float, float, float, int]:
     """Milliseconds: from an empty cluster, with ten ends, with a hundred; and how many gangs run."""
     draw = random.Random(1)
     quotas = {f"g{nth}": Quota(guarantee=200, limit=2000) for nth in range(20)}
-    many = [replace(ask, group=f"g{int(ask.owner[1:]) % 20}") for ask in asks(queued + 1500)]
+    many = [replace(request, group=f"g{int(request.owner[1:]) % 20}") for request in asks(queued + 1500)]
     picture = ClusterState(cluster(1250), (), many, at=float(len(many)), groups=quotas)
     began = time.process_time()
     carry_out(picture, decide(picture))

@@ -56,7 +56,7 @@ def ours(sampler: str, trials: int) -> dict[str, float]:
         return call(*arguments), 1e6 * (time.perf_counter() - began)
 
     while made < trials:
-        decision, took = timed(lambda: search.wants() and search.on_vacancy())
+        decision, took = timed(lambda: search.wants() and search.on_slot())
         times[decision.type].append(took)
         made += isinstance(decision, Create)
         until = decision.until
@@ -111,7 +111,7 @@ class Written:
         self.log.append(LogEntry(number=len(self.log) + 1, at=0.0, event=event, decision=decision))
         return decision
 
-    def on_vacancy(self) -> Any:
+    def on_slot(self) -> Any:
         return self._happen(Vacancy())
 
     def on_report(self, trial: int, unit: int, value: float) -> Any:
@@ -128,7 +128,7 @@ def replay(events: int) -> tuple[int, float]:
     began = time.perf_counter()
     search = fold(settings("random"), SPACE, written.log)
     took = time.perf_counter() - began
-    assert search.on_vacancy() == written._searcher.on_vacancy()
+    assert search.on_slot() == written._searcher.on_slot()
     return len(written.log), took
 
 

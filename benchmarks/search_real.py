@@ -131,7 +131,7 @@ def table(trials: int, file: Path | None) -> list[dict[str, Any]]:
     known = [json.loads(line) for line in file.read_text().splitlines()] if file and file.exists() else []
     sampler = make(Settings(method="random", units=UNITS, trials=trials, seed=2**31), SPACE)
     for number in range(1, trials + 1):
-        decision = sampler.on_vacancy()
+        decision = sampler.on_slot()
         if decision is None or number <= len(known):
             continue
         training, began = Training(decision.params, number), time.thread_time()  # type: ignore[union-attr]

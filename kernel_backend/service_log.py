@@ -61,11 +61,11 @@ class ServiceLog(logging.StreamHandler[TextIO]):
         """Write a line."""
         super().emit(record)
         try:
-            self._turn_over()
+            self._rotate()
         except (OSError, ValueError):  # a full disk, or no file at all
             return
 
-    def _turn_over(self) -> None:
+    def _rotate(self) -> None:
         descriptor = self.stream.fileno()
         ours = os.fstat(descriptor)
         if ours.st_size <= self._limit or not os.path.samestat(ours, os.stat(self._path)):

@@ -80,7 +80,7 @@ def serve(listening: socket.socket, rules: Rules) -> NoReturn:
             try:
                 connection.send(answer.encode(errors="replace"))
             except OSError:
-                _log.info("whoever asked has gone")
+                _log.info("the caller has disconnected")
 
 
 def _answer(connection: socket.socket, rules: Rules) -> str:

@@ -23,22 +23,22 @@ def in_line(key: Callable[[ClusterState, SlotRequest], Any], strict: bool) -> Ca
     No limits, guarantees, reservations or preemption.
     """
 
-    def policy(picture: ClusterState) -> Decisions:
-        nodes = picture.usable("local")
-        if not any(picture.free.values()):
+    def policy(cluster: ClusterState) -> Decisions:
+        nodes = cluster.usable("local")
+        if not any(cluster.free.values()):
             return NOTHING
-        room, taken = (
-            Capacity((node.name, len(picture.free[node.name])) for node in nodes),
-            dict.fromkeys(picture.free, 0),
+        capacity, taken = (
+            Capacity((node.name, len(cluster.free[node.name])) for node in nodes),
+            dict.fromkeys(cluster.free, 0),
         )
         starts = []
-        for ask in sorted(picture.queue, key=lambda ask: key(picture, ask)):
-            if not room.total:
+        for request in sorted(cluster.queue, key=lambda request: key(cluster, request)):
+            if not capacity.total:
                 break
-            allocation = room.place(ask.slots, ask.one_node, ask.excluded)
+            allocation = capacity.place(request.slots, request.one_node, request.excluded)
             if allocation is not None:
-                room.take(allocation)
-                starts.append(Start(ask, _placed(picture, allocation, taken)))
+                capacity.take(allocation)
+                starts.append(Start(request, _placed(cluster, allocation, taken)))
             elif strict:
                 break
         return Decisions(tuple(starts), (), ())
@@ -46,12 +46,12 @@ def in_line(key: Callable[[ClusterState, SlotRequest], Any], strict: bool) -> Ca
     return policy
 
 
-def _placed(picture: ClusterState, allocation: SlotsByNode, taken: dict[str, int]) -> Placement:
+def _placed(cluster: ClusterState, allocation: SlotsByNode, taken: dict[str, int]) -> Placement:
     shares = []
     for name, count in allocation:
-        node, begun = picture.nodes[name], taken[name]
+        node, begun = cluster.nodes[name], taken[name]
         taken[name] += count
-        slots = tuple(picture.free[name][begun : begun + count])
+        slots = tuple(cluster.free[name][begun : begun + count])
         shares.append(Share(node=name, kind=node.kind, address=node.address, slots=slots))
     return tuple(shares)
 
@@ -67,34 +67,34 @@ class FairShareOfJobs:
         self._used: Counter[RequestKey] = Counter()  # slot-seconds
         self._at = self._looked = 0.0
 
-    def __call__(self, picture: ClusterState) -> Decisions:
-        for run in picture.runs.values():
-            self._used[run.key] += int(run.slots * (picture.at - max(self._at, run.since)))
-        self._at = picture.at
-        fitting = in_line(lambda picture, ask: (self._used[ask.key], ask.order), strict=False)(picture)
-        started = {start.ask.key for start in fitting.starts}
-        wanting = [ask for ask in picture.queue if ask.key not in started]
+    def __call__(self, cluster: ClusterState) -> Decisions:
+        for run in cluster.runs.values():
+            self._used[run.key] += int(run.slots * (cluster.at - max(self._at, run.since)))
+        self._at = cluster.at
+        fitting = in_line(lambda cluster, request: (self._used[request.key], request.order), strict=False)(cluster)
+        started = {start.request.key for start in fitting.starts}
+        wanting = [request for request in cluster.queue if request.key not in started]
         if (
             not wanting
             or self._at < self._looked + LOOK_S
-            or any(run.leaving is not None for run in picture.runs.values())
+            or any(run.leaving is not None for run in cluster.runs.values())
         ):
             return fitting
         self._looked = self._at
-        least = min(wanting, key=lambda ask: (self._used[ask.key], ask.order))
+        least = min(wanting, key=lambda request: (self._used[request.key], request.order))
         over = [
             run
-            for run in preemptible_now(picture.runs.values(), picture.rules, picture.at)
-            if run.since + self._quantum <= picture.at and self._used[run.key] > self._used[least.key]
+            for run in preemptible_now(cluster.runs.values(), cluster.rules, cluster.at)
+            if run.since + self._quantum <= cluster.at and self._used[run.key] > self._used[least.key]
         ]
-        free = sum(map(len, picture.free.values())) - sum(start.ask.slots for start in fitting.starts)
+        free = sum(map(len, cluster.free.values())) - sum(start.request.slots for start in fitting.starts)
         going = beyond(sorted(over, key=lambda run: -self._used[run.key]), least.slots - free)
         return Decisions(fitting.starts, tuple(Preempt(run, "its time slice is over") for run in going), ())
 
 
 POLICIES: dict[str, Callable[[], Callable[[ClusterState], Decisions]]] = {
-    "first come, first served": lambda: in_line(lambda picture, ask: ask.order, strict=True),
-    "first that fits": lambda: in_line(lambda picture, ask: ask.order, strict=False),
-    "plain priority": lambda: in_line(lambda picture, ask: (-ask.priority, ask.order), strict=True),
+    "first come, first served": lambda: in_line(lambda cluster, request: request.order, strict=True),
+    "first that fits": lambda: in_line(lambda cluster, request: request.order, strict=False),
+    "plain priority": lambda: in_line(lambda cluster, request: (-request.priority, request.order), strict=True),
     "a fair share for each job": FairShareOfJobs,
 }

@@ -125,7 +125,7 @@ class Nobody(Peer):
 class Timed:
     """A way whose calls are timed, in the place of the loop's own checkpoints."""
 
-    owed = False  # no copy has to be taken again
+    due = False  # no copy has to be taken again
 
     def __init__(self, way: Way) -> None:
         self._way, self.blocked = way, 0.0

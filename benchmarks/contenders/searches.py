@@ -39,7 +39,7 @@ class Contender:
         """A new trial, while there are rows."""
         return self._most - self.made
 
-    def on_vacancy(self) -> Create | Resume | None:
+    def on_slot(self) -> Create | Resume | None:
         """A new trial."""
         params = self.propose(next(self._numbers))
         return self._create(params)
@@ -168,7 +168,7 @@ class Ray(Contender):
             return found
         return next((trial for trial in self._trials[self.made :] if trial.status == "PENDING"), None)
 
-    def on_vacancy(self) -> Create | Resume | None:
+    def on_slot(self) -> Create | Resume | None:
         self._fill()
         trial = self._next()
         if trial is None:

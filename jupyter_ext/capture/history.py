@@ -26,7 +26,7 @@ class History:
         self.ambient: list[int] = []
         self.by_chance: set[int] = set()  # times of statements whose result differs in each process
         self.by_hash: set[int] = set()  # of those whose result may differ, for it depends on the order of a set
-        self.asking: list[int] = []  # those that ask the user
+        self.prompting: list[int] = []  # those that ask the user
         self.stars: list[int] = []
         self.settings: dict[str, list[int]] = defaultdict(list)  # by package: times of what sets something in it
         self.unseen: list[int] = []  # those that run a text which is made when they run
@@ -52,8 +52,8 @@ class History:
                 self.settings[package].append(time)
             if done.ambient:
                 self.ambient.append(time)
-            if done.asks:
-                self.asking.append(time)
+            if done.prompts:
+                self.prompting.append(time)
             if done.unseen:
                 self.unseen.append(time)
             if statement.star:

@@ -40,7 +40,7 @@ def problems(
     for time in sorted(sliced.needed):
         for name in sorted(executed.statements[time].magics - sliced.captured):
             yield _made_by_magic(name, executed, time)
-    for time in sliced.history.asking:
+    for time in sliced.history.prompting:
         if time in sliced.needed:
             yield _asked(executed, time)
     for name in sorted(missing):
@@ -95,7 +95,7 @@ def _why(name: str, executed: Executed, namespace: Mapping[str, object] | None, 
         way_out = (
             f"Add --capture {made}" if made else f"Write net = {name}.load() in another cell and add --capture net"
         )
-        return f"an experiment, which a job cannot ask for. {way_out}."
+        return f"an experiment, which a job cannot reach. {way_out}."
     if value is None:
         return "which no executed cell defines. Run a cell that makes it, or make it in this cell."
     held = f"(the notebook holds a {type(value).__name__} of that name)"

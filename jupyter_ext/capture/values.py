@@ -113,7 +113,7 @@ def _written(name: str, namespace: Mapping[str, object], most: int) -> WrittenVa
         raise Refused(f"'{name}' is a {type(value).__name__}, which travels as code")
     if is_experiment(value):
         way_out = f"write net = {name}.load() in another cell, and --capture net"
-        raise Refused(f"it is an experiment, which a job cannot ask for. Take its model: {way_out}")
+        raise Refused(f"it is an experiment, which a job cannot reach. Take its model: {way_out}")
     if found := find_secrets(f"{name} = {text_of(value)}", known_secrets()):
         what = f"it holds what looks like {found[0][1]}, and snapshots hold none. Read it from os.environ"
         raise Refused(f"{what}. If it is none, give what holds it another name in '{name}', or leave it out of it")

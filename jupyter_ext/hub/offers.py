@@ -21,14 +21,14 @@ class OfferContext(NamedTuple):
     known: bool = True  # by the service; else by the hub alone, which does not know what is in use
 
 
-def most(standing: OfferContext, pool: str | None, default: int) -> int:
+def most(context: OfferContext, pool: str | None, default: int) -> int:
     """Return the most slots that one server may have; `default` where neither a quota nor a node limits it."""
-    quotas = [account.quota.most for account in standing.accounts if account.quota.most is not None]
-    return min([*quotas, *([_largest(standing, pool)] if standing.nodes else [])], default=default)
+    quotas = [account.quota.most for account in context.accounts if account.quota.most is not None]
+    return min([*quotas, *([_largest(context, pool)] if context.nodes else [])], default=default)
 
 
 def offers(
-    standing: OfferContext,
+    context: OfferContext,
     *,
     resource: str,
     pools: Mapping[str, Mapping[str, str]],
@@ -58,18 +58,18 @@ def offers(
     found = [nothing | {"default": True}]
     for pool in pools or [None]:
         where = f" of pool {pool}" if pool is not None else ""
-        counts = _counts(most(standing, pool, default))
-        found += [offer(slots, pool, _gpus(slots) + where, describe(standing, slots, pool)) for slots in counts]
+        counts = _counts(most(context, pool, default))
+        found += [offer(slots, pool, _gpus(slots) + where, describe(context, slots, pool)) for slots in counts]
     return found
 
 
-def describe(standing: OfferContext, slots: int, pool: str | None) -> str:
+def describe(context: OfferContext, slots: int, pool: str | None) -> str:
     """Return the free slots as the description of an offer of that many."""
-    if not standing.known:
+    if not context.known:
         return "Daylight does not answer just now: how many are free is not known."
-    limits = [each for each in map(_left, standing.accounts) if each is not None]
+    limits = [each for each in map(_left, context.accounts) if each is not None]
     tightest = min(limits, key=lambda each: each.left, default=None)
-    free = max((node.slots - node.used for node in _nodes(standing, pool)), default=None)
+    free = max((node.slots - node.used for node in _nodes(context, pool)), default=None)
     if tightest is not None and tightest.left < slots:
         return f"Not just now: {tightest}."
     if free is not None and free < slots:
@@ -77,11 +77,11 @@ def describe(standing: OfferContext, slots: int, pool: str | None) -> str:
         return f"It would wait: {at_once if free else 'none is'} free{_of(pool)}."
     if tightest is not None:
         return f"{str(tightest)[0].upper()}{str(tightest)[1:]}."
-    total = sum(node.slots - node.used for node in _nodes(standing, pool))
-    return f"{total} {'is' if total == 1 else 'are'} free{_of(pool)}." if standing.nodes else ""
+    total = sum(node.slots - node.used for node in _nodes(context, pool))
+    return f"{total} {'is' if total == 1 else 'are'} free{_of(pool)}." if context.nodes else ""
 
 
-def refusal(asked: ServerRequest, standing: OfferContext, beside: int = 0) -> str | None:
+def refusal(asked: ServerRequest, context: OfferContext, beside: int = 0) -> str | None:
     """Return why a server may not have the slots it requests, with the nearest allowed number; None where it may.
 
     `beside` is the number of slots of the user's other servers, as known to the hub: the service may not have been told
@@ -89,15 +89,15 @@ def refusal(asked: ServerRequest, standing: OfferContext, beside: int = 0) -> st
     """
     if not asked.slots:
         return None
-    wants = f"{_gpus(asked.slots)} asked for the notebook server"
-    for account in standing.accounts:
+    wants = f"{_gpus(asked.slots)} requested for the notebook server"
+    for account in context.accounts:
         if account.quota.most is not None and asked.slots > account.quota.most:
             return f"{wants}; {_whom(account)} may have {account.quota.most} in one. {_take(account.quota.most)}."
-    for account in standing.accounts:
+    for account in context.accounts:
         left = _left(account, beside if account.kind == "user" else 0)
         if left is not None and left.left < asked.slots:
             return f"{wants}; {left}. {_take(left.left)}, or end something first."
-    for account in standing.accounts:
+    for account in context.accounts:
         window = account.quota.slot_hours
         if window is not None and account.use.window is not None and account.use.window >= window.seconds:
             days = f"{window.window / 86400:g} days"
@@ -147,15 +147,13 @@ def _of(pool: str | None) -> str:
     return f" in pool {pool}" if pool is not None else ""
 
 
-def _nodes(standing: OfferContext, pool: str | None) -> Iterable[NodeUse]:
-    return [
-        node for node in standing.nodes if (pool is None or node.pool == pool) and node.healthy and not node.drained
-    ]
+def _nodes(context: OfferContext, pool: str | None) -> Iterable[NodeUse]:
+    return [node for node in context.nodes if (pool is None or node.pool == pool) and node.healthy and not node.drained]
 
 
-def _largest(standing: OfferContext, pool: str | None) -> int:
+def _largest(context: OfferContext, pool: str | None) -> int:
     """Return the slots of the largest node, since a server runs on one node."""
-    return max((node.slots for node in standing.nodes if pool is None or node.pool == pool), default=0)
+    return max((node.slots for node in context.nodes if pool is None or node.pool == pool), default=0)
 
 
 def _images(images: Mapping[str, str]) -> dict[str, Any]:

@@ -37,8 +37,8 @@ def profiles(
     """
 
     async def of(spawner: Any) -> list[dict[str, Any]]:
-        standing = await offer_context(spawner, url)
-        return offers(standing, resource=resource, pools=pools or {}, images=images or {}, default=most)
+        context = await offer_context(spawner, url)
+        return offers(context, resource=resource, pools=pools or {}, images=images or {}, default=most)
 
     return of
 
@@ -75,8 +75,8 @@ async def offer_context(spawner: Any, url: str | None = None) -> OfferContext:
         try:
             token = spawner.user.new_api_token(note="Daylight's profiles", expires_in=TOKEN_S, scopes=[USES])
             own, uid = f"{spawner.user.name}/{spawner.name}", spawner.environment.get("DAYLIGHT_SERVICE_UID")
-            asking = asyncio.to_thread(_ask, address, token, own, None if uid is None else int(uid))
-            return await asyncio.wait_for(asking, ANSWER_S)
+            answer = asyncio.to_thread(_ask, address, token, own, None if uid is None else int(uid))
+            return await asyncio.wait_for(answer, ANSWER_S)
         except (DaylightError, TimeoutError, ValueError) as error:
             spawner.log.warning("Daylight at %s does not say what %s may have: %s", address, spawner.user.name, error)
         finally:

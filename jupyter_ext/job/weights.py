@@ -83,7 +83,7 @@ def _model(client: Client, number: int, params: dict[str, Value]) -> Models:
     others = sorted(asked - {"run"})
     if others:
         raise InvalidDefinition(
-            f"model asks for {', '.join(others)}, which only a job has: make it with "
+            f"model takes {', '.join(others)}, which only a job has: make it with "
             f"%dl source {number}, and load the weights into it"
         )
     given: dict[str, Any] = {"run": _silent()} if "run" in asked else {}

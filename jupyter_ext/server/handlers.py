@@ -29,7 +29,7 @@ from kernel_backend.model.views.search_status import SearchCurves, SearchStatus
 
 BODY_LIMIT = 2**20  # bytes
 MISTAKE = "Daylight's part of the Jupyter server made a mistake; the server's log has the details"
-STRANGER = "this Jupyter server does not know you: reload the page to log in"
+UNAUTHENTICATED = "this Jupyter server does not know you: reload the page to log in"
 _Record = TypeVar("_Record", bound=Record)
 
 
@@ -53,7 +53,7 @@ class Handler(JupyterHandler):
         if status_code == 500:
             said = MISTAKE
         elif status_code == 403 and not self._is_known():
-            said = STRANGER
+            said = UNAUTHENTICATED
         self.reply(status_code, {"error": name.replace(" ", ""), "message": said or name, "details": {}})
 
     def _is_known(self) -> bool:
@@ -228,9 +228,9 @@ def _bundle(
     captured: list[str],
     curves: Answer | None = None,
     picture: Answer | None = None,
-    standing: Answer | None = None,
+    status: Answer | None = None,
     lines: Answer | None = None,
 ) -> dict[str, Any]:
     drawn = _read(Curves, curves) if curves else None
-    search = fitted(_read(SearchStatus, standing), _read(SearchCurves, lines)) if standing and lines else None
+    search = fitted(_read(SearchStatus, status), _read(SearchCurves, lines)) if status and lines else None
     return bundle(overview, time.time(), captured, picture.body if picture else None, drawn, search)

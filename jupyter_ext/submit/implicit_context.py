@@ -35,11 +35,11 @@ class ImplicitContext:
     warnings: tuple[str, ...] = ()
 
 
-def collect_context(folder: Path, known: Sequence[str], room: ArchiveBudget) -> ImplicitContext:
+def collect_context(folder: Path, known: Sequence[str], budget: ArchiveBudget) -> ImplicitContext:
     """Collect the sources of editable distributions, and the differences of `folder` from git's commit.
 
     A file with what looks like a secret, or with one of the `known` secrets, is left out: no option named it. So is a
-    file beyond the capacity `room`, and so are ignored files in git's difference.
+    file beyond the capacity `budget`, and so are ignored files in git's difference.
     """
     files, warnings = {}, []
     for name, data in beside(folder, Ignored(git.root(folder) or folder).file).items():
@@ -49,7 +49,7 @@ def collect_context(folder: Path, known: Sequence[str], room: ArchiveBudget) -> 
             warnings.append(f"{name} is not kept with the snapshot: line {line} holds what looks like {kind}")
         else:
             files[name] = data
-    return _fitting(files, warnings, room)
+    return _fitting(files, warnings, budget)
 
 
 def _secrets(name: str, data: bytes, known: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -67,7 +67,7 @@ def _secrets(name: str, data: bytes, known: Sequence[str]) -> Iterator[tuple[int
         above += part.count("\n")
 
 
-def _fitting(files: Mapping[str, bytes], warnings: list[str], room: ArchiveBudget) -> ImplicitContext:
+def _fitting(files: Mapping[str, bytes], warnings: list[str], budget: ArchiveBudget) -> ImplicitContext:
     """Return the members that fit, smallest first; an editable distribution travels whole or not at all."""
     groups: dict[str, dict[str, bytes]] = {}
     for name, data in files.items():
@@ -76,7 +76,7 @@ def _fitting(files: Mapping[str, bytes], warnings: list[str], room: ArchiveBudge
     kept: dict[str, bytes] = {}
     for of, members in sorted(groups.items(), key=lambda group: len(group[1])):
         count = sum(map(len, members.values()))
-        if len(kept) + len(members) <= room.members and sum(map(len, kept.values())) + count <= room.bytes:
+        if len(kept) + len(members) <= budget.members and sum(map(len, kept.values())) + count <= budget.bytes:
             kept |= members
         else:
             what = (

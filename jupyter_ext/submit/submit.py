@@ -223,8 +223,8 @@ def check(
     state = _state(capture, session) if session is not None and compares else {}
     process = notebook_process(capture, files) if compares else None
     sent = {**files, **declared.files}
-    room = ArchiveBudget(MAX_MEMBERS - _OURS - len(sent), MAX_BYTES - sum(map(len, sent.values())))
-    around = collect_context(Path.cwd(), known_secrets(), room)
+    budget = ArchiveBudget(MAX_MEMBERS - _OURS - len(sent), MAX_BYTES - sum(map(len, sent.values())))
+    around = collect_context(Path.cwd(), known_secrets(), budget)
     passing = _passing(capture, travelling, session)
     return PreparedSubmission(
         capture, definition, params, searched, travelling, declared, asked.commits, state, around, passing, process

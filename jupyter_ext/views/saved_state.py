@@ -77,26 +77,26 @@ def search_of(client: Client, overview: Overview) -> SavedSearch | None:
     )
 
 
-def fitted(standing: SearchStatus, curves: SearchCurves) -> SavedSearch:
+def fitted(status: SearchStatus, curves: SearchCurves) -> SavedSearch:
     """Reduce both to the best trials, results and curves that fit into SAVED_SEARCH."""
     kept = SAVED_TRIALS
     while True:
-        found = SavedSearch(standing=_best_of(standing, kept), curves=_lines_of(curves, kept))
+        found = SavedSearch(standing=_best_of(status, kept), curves=_lines_of(curves, kept))
         if kept == 1 or len(found.model_dump_json()) <= SAVED_SEARCH:
             return found
         kept //= 2
 
 
-def _best_of(standing: SearchStatus, kept: int) -> SearchStatus:
+def _best_of(status: SearchStatus, kept: int) -> SearchStatus:
     """Keep that many trials and results of each rung, and the newest incumbents."""
     brackets = tuple(
         bracket.model_copy(
             update={"rungs": tuple(rung.model_copy(update={"entries": rung.entries[:kept]}) for rung in bracket.rungs)}
         )
-        for bracket in standing.brackets
+        for bracket in status.brackets
     )
-    changed = {"trials": standing.trials[:kept], "brackets": brackets, "incumbent": standing.incumbent[-2 * kept :]}
-    return standing.model_copy(update=changed)
+    changed = {"trials": status.trials[:kept], "brackets": brackets, "incumbent": status.incumbent[-2 * kept :]}
+    return status.model_copy(update=changed)
 
 
 def _lines_of(curves: SearchCurves, kept: int) -> SearchCurves:

@@ -198,7 +198,7 @@ class AgentOperations:
 
     def claim(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, attempt: int) -> None:
         """Record that an attempt continues from here."""
-        self._place(experiment, trial, uid).claim(attempt)
+        self._place(experiment, trial, uid).fence(attempt)
 
     def names(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> Any:
         """Return the names of all entries."""

@@ -100,16 +100,16 @@ def error_reply(error: Exception) -> ErrorReply:
     return ErrorReply(error=type(error).__name__, message=f"{type(error).__name__}: {error}"[:MESSAGE_LIMIT])
 
 
-def error_from_reply(trouble: ErrorReply) -> Exception:
+def error_from_reply(reply: ErrorReply) -> Exception:
     """Return the error that `error_reply` described, if agents may raise it; else OperationFailed."""
-    message = trouble.message[:MESSAGE_LIMIT]
-    if trouble.error == "OSError" and trouble.number is not None:
-        return OSError(trouble.number, message, trouble.file)
-    kind = _ERRORS.get(trouble.error)
+    message = reply.message[:MESSAGE_LIMIT]
+    if reply.error == "OSError" and reply.number is not None:
+        return OSError(reply.number, message, reply.file)
+    kind = _ERRORS.get(reply.error)
     if kind is None:
         return OperationFailed(message)
     error = kind(message)
-    error.details = trouble.details
+    error.details = reply.details
     return error
 
 

@@ -59,7 +59,7 @@ def _listen(control: socket.socket, hands: AgentOperations) -> None:
                 link = socket.socket(fileno=each)
                 threading.Thread(target=_converse, args=(link, hands), daemon=True).start()
     except OSError:
-        _log.exception("the service cannot be heard any more")
+        _log.exception("the service cannot be reached any more")
     os._exit(0)  # abandon work in progress: no caller waits for it
 
 

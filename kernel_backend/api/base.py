@@ -219,7 +219,7 @@ class ApiHandler(AuthenticatedHandler):
             if unknown and theirs not in ("", __version__):
                 raise OtherVersion(
                     f"{problem_text(error)}: this service is Daylight {__version__} and does not know what Daylight "
-                    f"{theirs[:50]} asks for; use what both know, or have the service run by the newer version"
+                    f"{theirs[:50]} requests; use what both know, or have the service run by the newer version"
                 ) from None
             raise InvalidRequest(problem_text(error)) from None
 

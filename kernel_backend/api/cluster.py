@@ -13,7 +13,7 @@ from kernel_backend.model.cluster.accounts import AccountKind, Priority
 
 POINTS, MOST_POINTS = 200, 2000
 ROWS, MOST_ROWS = 1000, 100_000  # of the queue, of each pool
-DEEDS, MOST_DEEDS = 100, 1000
+ENTRIES, MOST_ENTRIES = 100, 1000
 
 
 class MeHandler(ApiHandler):
@@ -127,7 +127,7 @@ class AuditHandler(ApiHandler):
 
     async def get(self) -> None:
         """List actions on shared settings and on other users' objects, newest first. For admins."""
-        limit = self.integer("limit", DEEDS, least=1, most=MOST_DEEDS)
+        limit = self.integer("limit", ENTRIES, least=1, most=MOST_ENTRIES)
         before, search = self.maybe_integer("before"), self.get_query_argument("search", "")
         self.reply({"audit": await self.service.sharing.audit(self.user, before, limit, search)})
 

@@ -58,13 +58,13 @@ class UnauthenticatedConnections:
         if len(self._open) > self._most:
             self._forget_closed()
         if len(self._open) > self._most:
-            self.make_room()
+            self.evict()
 
     def known(self, stream: IOStream | None) -> None:
         """Stop counting a connection: a token has come over it."""
         self._open.pop(stream, None)  # type: ignore[arg-type]  # None is none of them
 
-    def make_room(self) -> int:
+    def evict(self) -> int:
         """Close a quarter of the allowed number, of the peer with most connections. Returns the number closed."""
         self._forget_closed()
         peers: defaultdict[Hashable, list[IOStream]] = defaultdict(list)
@@ -116,7 +116,7 @@ class LimitedServer(HTTPServer):
                 except OSError as error:
                     if error.errno not in _NO_ROOM:
                         raise
-                    closed = self._strangers.make_room()
+                    closed = self._strangers.evict()
                     _log.warning(
                         "no connection can be accepted: %s; %d of strangers are closed", error.strerror, closed
                     )

@@ -211,8 +211,8 @@ class PictureHandler(ApiHandler):
             curves = await self.service.curves(self.user, int(number), 1, POINTS)
             drawing = partial(_draw, overview, curves.curves, dark)
         else:
-            standing = await self.service.search.standing(self.user, int(number), limit=0)
-            drawing = partial(_draw_search, overview, standing, dark)
+            status = await self.service.search.status(self.user, int(number), limit=0)
+            drawing = partial(_draw_search, overview, status, dark)
         async with self.settings["drawing"]:
             image = await asyncio.to_thread(drawing)
         self.set_header("Content-Type", "image/png")
@@ -225,10 +225,10 @@ def _draw(overview: Overview, curves: Sequence[Curve], dark: bool) -> bytes:
     return draw(overview, curves, dark=dark)
 
 
-def _draw_search(overview: Overview, standing: SearchStatus, dark: bool) -> bytes:
+def _draw_search(overview: Overview, status: SearchStatus, dark: bool) -> bytes:
     from kernel_backend.api.search_picture import draw_search
 
-    return draw_search(overview, standing, dark=dark)
+    return draw_search(overview, status, dark=dark)
 
 
 def _kind(text: str | None) -> Kind | None:

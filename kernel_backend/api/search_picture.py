@@ -23,31 +23,31 @@ _WIDE = 10.0  # largest by smallest: beyond, a logarithmic axis shows more
 _SPREAD = 0.3  # of a rung's width
 
 
-def draw_search(overview: Overview, standing: SearchStatus, dark: bool = False) -> bytes:
+def draw_search(overview: Overview, status: SearchStatus, dark: bool = False) -> bytes:
     """Return a PNG of 1800 x 600 pixels: best so far left, first bracket's rungs right."""
     palette = DARK if dark else LIGHT
     figure = Figure(figsize=INCHES, dpi=DPI, facecolor=palette.paper)
     FigureCanvasAgg(figure)
     title(figure, overview, palette, trials_text(overview))
-    ladder = max(standing.brackets, key=lambda each: each.rungs[0].results, default=None)
+    ladder = max(status.brackets, key=lambda each: each.rungs[0].results, default=None)
     grid = figure.add_gridspec(1, 2 if ladder else 1, wspace=0.2)
     grid.update(left=0.062, right=0.978, top=0.76, bottom=0.135)
-    _incumbent(figure.add_subplot(grid[0]), standing, palette)
+    _incumbent(figure.add_subplot(grid[0]), status, palette)
     if ladder is not None:
-        _ladder(figure.add_subplot(grid[1]), standing, ladder, palette)
+        _ladder(figure.add_subplot(grid[1]), status, ladder, palette)
     file = io.BytesIO()
     figure.savefig(file, format="png", facecolor=palette.paper)
     return file.getvalue()
 
 
-def _incumbent(axes: Axes, standing: SearchStatus, palette: Palette) -> None:
-    steps, metric, best = standing.incumbent, standing.metric.name, standing.best
-    last = f"{best.best:.4g} ({standing.number}.{best.trial})" if best else "no result yet"
+def _incumbent(axes: Axes, status: SearchStatus, palette: Palette) -> None:
+    steps, metric, best = status.incumbent, status.metric.name, status.best
+    last = f"{best.best:.4g} ({status.number}.{best.trial})" if best else "no result yet"
     line(axes, [(f"best {metric} so far", palette.ink, "bold"), (last, palette.training, "normal")], (0.0, 1.13), 8.5)
     values = [step.value for step in steps]
     dress(axes, values, palette)
-    _scale(axes, values, standing.metric.mode)
-    end = max(standing.elapsed, 1.0)
+    _scale(axes, values, status.metric.mode)
+    end = max(status.elapsed, 1.0)
     times = [step.at for step in steps]
     if steps:  # the newest goes on to now
         axes.step([*times, end], [*values, values[-1]], where="post", color=palette.training, linewidth=1.5)
@@ -57,11 +57,11 @@ def _incumbent(axes: Axes, standing: SearchStatus, palette: Palette) -> None:
     axes.set_xlabel("since the submission", color=palette.quiet, fontsize=7.5, labelpad=2)
 
 
-def _ladder(axes: Axes, standing: SearchStatus, bracket: BracketStatus, palette: Palette) -> None:
-    line(axes, [("rungs", palette.ink, "bold"), (_eta(standing), palette.quiet, "normal")], (0.0, 1.13), 8.5)
+def _ladder(axes: Axes, status: SearchStatus, bracket: BracketStatus, palette: Palette) -> None:
+    line(axes, [("rungs", palette.ink, "bold"), (_eta(status), palette.quiet, "normal")], (0.0, 1.13), 8.5)
     values = [value for rung in bracket.rungs for _, value in rung.entries]
     dress(axes, values, palette)
-    _scale(axes, values, standing.metric.mode)
+    _scale(axes, values, status.metric.mode)
     highest = {trial: place for place, rung in enumerate(bracket.rungs) for trial, _ in rung.entries}
     for place, rung in enumerate(bracket.rungs):
         for went_on, colour in ((False, palette.quiet), (True, palette.training)):
@@ -72,13 +72,13 @@ def _ladder(axes: Axes, standing: SearchStatus, bracket: BracketStatus, palette:
             axes.hlines(rung.cut, place - 0.4, place + 0.4, color=palette.quiet, linewidth=0.8, linestyles="dashed")
     axes.set_xlim(-0.5, len(bracket.rungs) - 0.5)
     axes.xaxis.set_major_locator(FixedLocator(range(len(bracket.rungs))))
-    names = [f"{standing.unit} {rung.unit}\n{counted(rung.results, 'result')}" for rung in bracket.rungs]
+    names = [f"{status.unit} {rung.unit}\n{counted(rung.results, 'result')}" for rung in bracket.rungs]
     axes.set_xticklabels(names)
     axes.set_xlabel("")
 
 
-def _eta(standing: SearchStatus) -> str:
-    return f"one of {standing.search.eta} goes on from each"
+def _eta(status: SearchStatus) -> str:
+    return f"one of {status.search.eta} goes on from each"
 
 
 def _scale(axes: Axes, values: Sequence[float], mode: str) -> None:

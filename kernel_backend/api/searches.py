@@ -26,7 +26,7 @@ class SearchHandler(ApiHandler):
         """Show the state of a search: its rungs, its best over time, and a page of its trials."""
         sort = self.get_query_argument("sort", "best")
         limit, offset = self.integer("limit", ROWS, least=0, most=MOST_ROWS), self.integer("offset", 0)
-        self.reply(await self.service.search.standing(self.user, int(number), sort, limit, offset))
+        self.reply(await self.service.search.status(self.user, int(number), sort, limit, offset))
 
 
 class CurvesHandler(ApiHandler):

@@ -218,7 +218,7 @@ class Checkpoints(Protocol):
     def pin(self, checkpoint: str, pinned: bool) -> None:
         """Pin a checkpoint against all retention rules, or unpin it; raise NotFound."""
 
-    def claim(self, attempt: int) -> None:
+    def fence(self, attempt: int) -> None:
         """Fence older attempts, which may still live, by durably recording that this attempt continues; raise OSError.
 
         Claims of older attempts may be removed.

@@ -28,8 +28,8 @@ from kernel_backend.checkpoints.verify import (
     StoredManifest,
     VerifyingCheckpoints,
     attempt_of,
-    claim_name,
-    claims_among,
+    fence_name,
+    fences_among,
 )
 from kernel_backend.durable import sync_folder
 from kernel_backend.errors import CheckpointDamaged, NotFound
@@ -104,12 +104,12 @@ class Directory(VerifyingCheckpoints):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def clear(self) -> None:
-        """Delete the claims, then the folder and its parent, an experiment's, if they are empty."""
+        """Delete the fences, then the folder and its parent, an experiment's, if they are empty."""
         names = self.names()
-        claims = claims_among(names)
-        if len(claims) == len(names):
-            for attempt in claims:
-                (self._root / claim_name(attempt)).unlink(missing_ok=True)
+        fences = fences_among(names)
+        if len(fences) == len(names):
+            for attempt in fences:
+                (self._root / fence_name(attempt)).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # not empty, or not there
             self._root.rmdir()
             self._root.parent.rmdir()
@@ -129,14 +129,14 @@ class Directory(VerifyingCheckpoints):
         """Return the names of all entries, checkpoints or not; raise OSError."""
         return [each.name for each in self._entries()]
 
-    def claim(self, attempt: int) -> None:
+    def fence(self, attempt: int) -> None:
         """Create an empty file next to the checkpoints, then remove those of older attempts; raise OSError."""
         make_folder(self._root)
-        _touch(self._root / claim_name(attempt))
+        _touch(self._root / fence_name(attempt))
         with contextlib.suppress(OSError):  # they are obsolete
-            for older in claims_among(self.names()):
+            for older in fences_among(self.names()):
                 if older < attempt:
-                    (self._root / claim_name(older)).unlink(missing_ok=True)
+                    (self._root / fence_name(older)).unlink(missing_ok=True)
 
     def _manifests(self) -> Iterator[StoredManifest]:
         for folder in self._folders():

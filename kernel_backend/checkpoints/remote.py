@@ -27,8 +27,8 @@ from kernel_backend.checkpoints.verify import (
     StoredManifest,
     VerifyingCheckpoints,
     attempt_of,
-    claim_name,
-    claims_among,
+    fence_name,
+    fences_among,
 )
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound
 from kernel_backend.retry import RetryPolicy, exponential
@@ -99,13 +99,13 @@ class Remote(VerifyingCheckpoints):
                 self._delete(checkpoint, names)
 
     def clear(self) -> None:
-        """Delete the claims if there is nothing else; an object store has no folders."""
+        """Delete the fences if there is nothing else; an object store has no folders."""
         names = self.names()
-        claims = claims_among(names)
-        if len(claims) == len(names):
-            for attempt in claims:
+        fences = fences_among(names)
+        if len(fences) == len(names):
+            for attempt in fences:
                 with contextlib.suppress(FileNotFoundError):
-                    self._tried(partial(self._fs.rm_file, f"{self._root}/{claim_name(attempt)}"))
+                    self._tried(partial(self._fs.rm_file, f"{self._root}/{fence_name(attempt)}"))
 
     def pin(self, checkpoint: str, pinned: bool) -> None:
         """Create or remove an object next to the manifest; raise NotFound."""
@@ -120,13 +120,13 @@ class Remote(VerifyingCheckpoints):
         """Return the names of all entries, checkpoints or not; raise OSError."""
         return [path.rstrip("/").rpartition("/")[2] for path in self._tried(self._beside)]
 
-    def claim(self, attempt: int) -> None:
+    def fence(self, attempt: int) -> None:
         """Create an object next to the checkpoints, then remove those of older attempts; raise OSError."""
-        self._tried(partial(self._fs.pipe_file, f"{self._root}/{claim_name(attempt)}", b"claimed\n"))
+        self._tried(partial(self._fs.pipe_file, f"{self._root}/{fence_name(attempt)}", b"claimed\n"))
         with contextlib.suppress(OSError):  # they are obsolete
-            for older in claims_among(self.names()):
+            for older in fences_among(self.names()):
                 if older < attempt:
-                    self._tried(partial(self._fs.rm_file, f"{self._root}/{claim_name(older)}"))
+                    self._tried(partial(self._fs.rm_file, f"{self._root}/{fence_name(older)}"))
 
     def _manifests(self) -> Iterator[StoredManifest]:
         found = {name: names for name, names in self._objects().items() if MANIFEST in names}

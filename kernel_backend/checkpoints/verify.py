@@ -17,7 +17,7 @@ from kernel_backend.model.trial import checkpoint_order
 
 MANIFEST, PINNED, SUFFIX = "manifest.json", "pinned", ".safetensors"
 ID = re.compile(r"(\d+)-(\d+)")
-_CLAIM = re.compile(r"claim-([0-9]+)")  # next to the checkpoints; not an ID
+_FENCE = re.compile(r"claim-([0-9]+)")  # next to the checkpoints; not an ID
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class VerifyingCheckpoints(ABC):
 
     def claimed(self) -> int:
         """Return the highest attempt that has claimed; 0 for none. Read anew each time."""
-        return max(claims_among(self.names()), default=0)
+        return max(fences_among(self.names()), default=0)
 
     def verify(self, manifest: Manifest) -> None:
         """Read every part; raise CheckpointDamaged naming the first whose digest differs.
@@ -211,20 +211,20 @@ class VerifyingCheckpoints(ABC):
         return f"checkpoint {manifest.id} in {self.where}"
 
 
-def claim_name(attempt: int) -> str:
+def fence_name(attempt: int) -> str:
     """Return the name of an attempt's claim."""
     return f"claim-{attempt}"
 
 
-def claims_among(names: Iterable[str]) -> list[int]:
+def fences_among(names: Iterable[str]) -> list[int]:
     """Return the attempts whose claims are among these names."""
-    return [int(claim[1]) for name in names if (claim := _CLAIM.fullmatch(name))]
+    return [int(fence[1]) for name in names if (fence := _FENCE.fullmatch(name))]
 
 
 def newest_attempt(names: Sequence[str]) -> int:
     """Return the highest attempt that has claimed or begun one of these checkpoints; 0 for none."""
     begun = [attempt_of(name) for name in names if ID.fullmatch(name)]
-    return max((*claims_among(names), *begun), default=0)
+    return max((*fences_among(names), *begun), default=0)
 
 
 def attempt_of(checkpoint: str) -> int:

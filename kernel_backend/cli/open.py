@@ -28,7 +28,7 @@ def _open(call: Call) -> Answer:
     discovery.write_private(door, DOOR.format(url=html.escape(url)))
     if webbrowser.open(door.as_uri()):
         return Answer(None, [Text([f"{address.url} opens in your browser"])])
-    alone = "no browser here; open this address in one, and show it to nobody:"
+    alone = "no browser here; open this address in one, and show it to no other user:"
     return Answer(None, [Text([alone, url])])
 
 

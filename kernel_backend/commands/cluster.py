@@ -27,11 +27,11 @@ POINTS = 28  # of the last week: one for each six hours
 
 _HELP = {
     "weight": ("W", "of two that both want more, one of weight 2 gets twice as much"),
-    "guarantee": ("N", "slots that are theirs on demand, and lent while they want none"),
+    "guarantee": ("N", "slots that are theirs on demand, and borrowed by others while they want none"),
     "limit": ("N", "the most slots they may hold; none: no limit"),
     "slot_hours": ("H/T", "what they may use in a rolling window: 500/7d, 40/12h; none: no limit"),
     "max_slots_per_trial": ("N", "the most slots of one trial; none: no limit"),
-    "priority": ("N", "the highest priority that they may ask with"),
+    "priority": ("N", "the highest priority that they may request"),
 }
 
 
@@ -86,7 +86,7 @@ def _show(client: Client, rest: Sequence[str], everyone: bool, command: str) -> 
         me = client.me()
         found, body = list(me.accounts), me.to_json()
     rows = [words.quota_row(each) for each in found]
-    return Answer(body, [Table(words.QUOTA_HEAD, rows, "nobody is known yet"), Text(words.quota_notes(found))])
+    return Answer(body, [Table(words.QUOTA_HEAD, rows, "no users or groups yet"), Text(words.quota_notes(found))])
 
 
 def _account(rest: Sequence[str], command: str) -> tuple[AccountKind, str]:
@@ -205,7 +205,7 @@ VERBS = (
     ),
     Verb(
         "queue",
-        "list what waits, with its place and why; give it another turn",
+        "list what waits, with its position and why; change its priority",
         _queue,
         (_action("nothing: the queue; priority NUMBER N, first NUMBER or priority NUMBER asked (admins)"), JSON),
         ("queue", "queue priority 12 5", "queue first 12"),

@@ -45,7 +45,7 @@ DIFF = Verb(
             "other",
             metavar="OTHER",
             type=parse_reference,
-            help="the experiment to lay beside it",
+            help="the experiment to compare it with",
             complete="experiment",
         ),
         argument(

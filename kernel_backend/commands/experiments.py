@@ -102,7 +102,7 @@ LOOK = (
             argument("--tag", metavar="TAG", help="those with this tag, of several as a,b with all of them"),
             argument("--limit", metavar="N", type=count, default=50, help="at most so many, newest first [50]"),
             argument("--group", metavar="NAME", nargs="?", const="", help=EVERYBODY, complete="group"),
-            argument("--owner", metavar="NAME", help="those of this person", complete="user"),
+            argument("--owner", metavar="NAME", help="those of this user", complete="user"),
             JSON,
         ),
         ("list --state failed", "list --search gan", "list --tag baseline"),

@@ -16,23 +16,23 @@ from kernel_backend.model.views.search_status import Extension, SearchStatus, Tr
 from kernel_backend.text import duration, head_text, number, search_text, value_text
 
 
-def trials_head(standing: SearchStatus) -> tuple[str, ...]:
+def trials_head(status: SearchStatus) -> tuple[str, ...]:
     """Return the columns of `trial_cells`: those of the trial, then one for each hyperparameter."""
-    metric = standing.metric.name
-    return ("trial", "state", standing.unit, f"best {metric}", f"newest {metric}", "slot time", *standing.params)
+    metric = status.metric.name
+    return ("trial", "state", status.unit, f"best {metric}", f"newest {metric}", "slot time", *status.params)
 
 
-def trial_cells(standing: SearchStatus, row: TrialRow) -> list[str]:
+def trial_cells(status: SearchStatus, row: TrialRow) -> list[str]:
     """Return a row of the table of trials."""
     state = f"{row.state}: {row.failure}" if row.failure else str(row.state)
     return [
-        f"{standing.number}.{row.trial}",
+        f"{status.number}.{row.trial}",
         f"{state}, diverged" if row.diverged else state,
-        f"{row.unit}/{standing.units}",
+        f"{row.unit}/{status.units}",
         "" if row.best is None else number(row.best),
         "" if row.value is None else number(row.value),
         duration(row.seconds) if row.seconds else "",
-        *(value_text(row.params[name]) if name in row.params else "" for name in standing.params),
+        *(value_text(row.params[name]) if name in row.params else "" for name in status.params),
     ]
 
 
@@ -47,9 +47,9 @@ def extension(trials: int | None, budget: str | float | None, max_time: str | fl
 
 def best_rows(client: Client, number: int, count: int, sort: str = "best") -> tuple[Sequence[str], list[list[str]]]:
     """Return head and rows of the table of a search's trials, the best first unless sorted otherwise."""
-    standing = client.search(number, sort, min(count, 1000))
-    rows = standing.trials if count <= 1000 else client.trial_rows(number, sort, count)
-    return trials_head(standing), [trial_cells(standing, row) for row in rows]
+    status = client.search(number, sort, min(count, 1000))
+    rows = status.trials if count <= 1000 else client.trial_rows(number, sort, count)
+    return trials_head(status), [trial_cells(status, row) for row in rows]
 
 
 def _best(call: Call) -> Answer:

@@ -38,7 +38,7 @@ class Confined:
 
     def __init__(self, cpu_s: float = CPU_S, memory: int = MEMORY, wall_s: float = WALL_S) -> None:
         self._limits, self._wall_s = (cpu_s, memory), wall_s
-        self._turns: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         # Separate threads: those that wait for these processes must not be missing elsewhere.
         self._threads = ThreadPoolExecutor(AT_ONCE, "confined")
         self._children: dict[int, _Child] = {}  # by the thread that uses it
@@ -48,8 +48,8 @@ class Confined:
 
         `size` is that of the source in bytes, if known: a small one needs no process.
         """
-        turn = self._turns.setdefault(user, asyncio.Lock())
-        async with turn:
+        lock = self._locks.setdefault(user, asyncio.Lock())
+        async with lock:
             if size is not None and size <= SMALL:
                 return await asyncio.to_thread(shallow, function, *arguments)
             return await asyncio.get_running_loop().run_in_executor(

@@ -79,9 +79,9 @@ def _searched_by_prepare(definition: Definition, space: Space) -> Iterator[str]:
         for own in function.parameters:
             if own.kind == "hyperparameter" and own.name in searched:
                 yield (
-                    f"{function.name} (line {own.line}) asks for {own.name}, which is searched "
+                    f"{function.name} (line {own.line}) takes {own.name}, which is searched "
                     f"({searched[own.name]}), and prepare runs once for all trials: give {own.name} one value, or have "
-                    "another function ask for it"
+                    "another function take it"
                 )
 
 

@@ -250,7 +250,7 @@ def _check_available(function: str, node: FunctionNode, argument: ast.arg, value
     early = function in ("model", "train_data", "validation_data", "test_data", "prepare") or not is_role(function)
     if early and value in _WHILE_TRAINING:
         raise InvalidDefinition(
-            f"{node.name} (line {argument.lineno}) asks for {argument.arg}, which exists only while "
+            f"{node.name} (line {argument.lineno}) takes {argument.arg}, which exists only while "
             f"a model trains: give this argument another name, such as {argument.arg}_size",
             line=argument.lineno,
             text=argument.arg,
@@ -263,8 +263,8 @@ def _check_prepare(definition: Definition) -> None:
         for parameter in function.parameters:
             if parameter.kind == "loop" or (parameter.kind == "function" and parameter.value_of in definition.roles):
                 raise InvalidDefinition(
-                    f"{function.name} (line {parameter.line}) asks for {parameter.name}, and prepare runs before there "
-                    "is any: it can have hyperparameters, and results of functions that ask for nothing else",
+                    f"{function.name} (line {parameter.line}) takes {parameter.name}, and prepare runs before there "
+                    "is any: it can have hyperparameters, and results of functions that take nothing else",
                     line=parameter.line,
                     text=parameter.name,
                 )
@@ -272,7 +272,7 @@ def _check_prepare(definition: Definition) -> None:
         for parameter in function.parameters:
             if parameter.kind == "function" and parameter.value_of == "prepare":
                 raise InvalidDefinition(
-                    f"{function.name} (line {parameter.line}) asks for what prepare returns, which runs once for all "
+                    f"{function.name} (line {parameter.line}) takes what prepare returns, which runs once for all "
                     f"trials and gives nothing on: have prepare write files, and {function.name} read them",
                     line=parameter.line,
                     text="prepare",

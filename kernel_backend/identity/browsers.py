@@ -22,7 +22,7 @@ class HubBrowsers:
         if not token:
             return None
         # The hub's own check of `_xsrf` comes before its answer is looked up, remembered or not.
-        person = await self._identity.judged(token, self._auth.get_user(handler, sync=False), remembered)
+        person = await self._identity.verified(token, self._auth.get_user(handler, sync=False), remembered)
         if person is not None:
             _ = handler.xsrf_token  # has the browser keep it
         return person

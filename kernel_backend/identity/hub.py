@@ -35,13 +35,13 @@ class HubIdentity:
         """Return the user of a token; None where it is unknown. Raises Forbidden for one without access here."""
         if not _TOKEN.fullmatch(token):
             return None  # no hub token has this form
-        return await self.judged(token, self._auth.user_for_token(token, sync=False), remembered)
+        return await self.verified(token, self._auth.user_for_token(token, sync=False), remembered)
 
-    async def judged(self, token: str, asking: Awaitable[dict[str, Any] | None], remembered: bool) -> Person | None:
+    async def verified(self, token: str, answer: Awaitable[dict[str, Any] | None], remembered: bool) -> Person | None:
         """Return the user found by the hub request `asking`; raises Forbidden, or ServiceUnreachable without a hub."""
         key = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
         try:
-            model = await asyncio.wait_for(asking, HUB_S)
+            model = await asyncio.wait_for(answer, HUB_S)
         except (HTTPError, TimeoutError) as error:
             if remembered and key in self._known:
                 return self._known[key]

@@ -66,7 +66,7 @@ def attempt_end(
         return _logged(trial, attempt, _errored(trial, outcome, failure, progress, max_restarts), matched)
     if outcome is Outcome.RELEASED:
         # Either the launcher was signalled from outside (by the engine or a user), or it got no answer at its target.
-        asked = () if trial.until is not None else (f"attempt {attempt.number} was asked to step aside",)
+        asked = () if trial.until is not None else (f"attempt {attempt.number} was preempted by a signal",)
         return AttemptEnd(e.Released(held=bool(trial.holds)), {"failures": 0}, asked)
     return AttemptEnd(e.Lost(), {"failures": 0} if progress else {})
 

@@ -65,7 +65,7 @@ def terminal_event(
         return None
     if wanted is ExperimentState.STOPPING:
         return e.Ended() if states <= TRIAL_ENDED and (states or over is not None) else None
-    rests = TRIAL_ENDED | {TrialState.PAUSED} if over else TRIAL_ENDED
-    if over is False or not states <= rests or not (states or over):
+    inactive = TRIAL_ENDED | {TrialState.PAUSED} if over else TRIAL_ENDED
+    if over is False or not states <= inactive or not (states or over):
         return None
     return e.Failed() if failed or states <= {TrialState.FAILED} else e.Completed()

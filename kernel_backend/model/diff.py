@@ -88,7 +88,7 @@ class Rerun(Record):
     python: str | None = None  # the interpreter; by default that of then
     cwd: str | None = None
     name: str | None = Field(None, max_length=LONGEST_NAME)
-    trust: str | None = Field(None, description="whose code it is, where it is not that of whoever asks")
+    trust: str | None = Field(None, description="owner of the code, where that is not the caller")
 
     def applied(self, config: Config) -> Config:
         """Return the configuration with the requested changes; raises ValidationError."""

@@ -11,16 +11,16 @@ import threading
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
-_TURN = threading.RLock()  # what garbage takes along may parse, too
+_LOCK = threading.RLock()  # what garbage takes along may parse, too
 
 
 def module_tree(source: str | bytes) -> ast.Module:
     """Return the syntax tree of a file's text; raises as `ast.parse` does."""
-    with _TURN:
+    with _LOCK:
         return ast.parse(source)
 
 
 def expression_tree(source: str) -> ast.expr:
     """Return the syntax tree of an expression; raises as `ast.parse` does."""
-    with _TURN:
+    with _LOCK:
         return ast.parse(source, mode="eval").body

@@ -38,7 +38,7 @@ def check_listener(where: ConnectionEnd, users: Collection[int]) -> None:
     if _is_local(where.address):
         found = _look(where, ConnectionEnd(where.address, 0))
         if found is None:
-            raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {where}")
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"no service listens at {where}")
         _check(found, where, users)
 
 

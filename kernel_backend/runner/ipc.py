@@ -76,7 +76,7 @@ class Spool:
     def __init__(self, path: Path, rank: int) -> None:
         self._number = 0
         self._waiting = b""
-        self._turn = threading.Lock()  # checkpoints are recorded by the thread that writes them
+        self._lock = threading.Lock()  # checkpoints are recorded by the thread that writes them
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(path, flags, 0o600) if rank == 0 else None
 
@@ -89,7 +89,7 @@ class Spool:
         """Append one record, with its number and the time."""
         if self._file is None:
             return
-        with self._turn:
+        with self._lock:
             self._number += 1
             numbered = record.model_copy(update={"number": self._number, "at": time.time()})
             self._waiting += numbered.model_dump_json().encode() + b"\n"

@@ -48,7 +48,7 @@ def _shared(path: Path) -> mmap.mmap:
         os.posix_fallocate(descriptor, 0, SIZE)
         return mmap.mmap(descriptor, SIZE)
     except OSError as error:
-        _log.warning("nobody will notice if this rank hangs: %s", error)
+        _log.warning("a hang of this rank would go unnoticed: %s", error)
         return mmap.mmap(-1, SIZE)
     finally:
         os.close(descriptor)

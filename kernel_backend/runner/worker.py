@@ -301,7 +301,7 @@ def begin(training: Training, numerics: dict[str, str]) -> str | None:
     facts = manifest.state["training"]
     training.step = training.began = manifest.step
     training.best, training.validated = facts["best"], facts["validated"]
-    training.passes, training.judged = facts.get("passes", 0), dict(manifest.metrics)
+    training.passes, training.validation_metrics = facts.get("passes", 0), dict(manifest.metrics)
     training.current = max(0, training.passes - (not training.validated))
     training.train.restore(facts["data"])
     training.first_epoch.restore(facts.get("first_epoch"))
@@ -320,7 +320,7 @@ def started(
     alone = training.ranks.size == 1
     return Started(
         backend=choice.name,
-        reason=f"{choice.reason}; one slot has nobody to talk to" if alone else choice.reason,
+        reason=f"{choice.reason}; one slot communicates with no other" if alone else choice.reason,
         world=training.ranks.size,
         steps_per_epoch=training.train.per_epoch,
         total_steps=training.total_steps,

@@ -23,8 +23,8 @@ def _certain(_: Plan) -> float:
 
 
 def fit(
-    ask: SlotRequest,
-    rooms: Mapping[str, Capacity],
+    request: SlotRequest,
+    capacities: Mapping[str, Capacity],
     plans: Sequence[Plan],
     at: float,
     chance: Callable[[Plan], float] = _certain,
@@ -34,28 +34,30 @@ def fit(
     Slots that no reservation covers are preferred to those whose reservations let the request pass. `chance` says how
     likely it delays a plan that does not surely let it pass; what it uses of a plan's risk budget is subtracted.
     """
-    found = _beside(ask, rooms, plans)
+    found = _beside(request, capacities, plans)
     if found is not None:
         return Fit(*found, passed=False)
-    risks = [0.0 if each.lets_by(ask, at) else chance(each) for each in plans]
+    risks = [0.0 if each.lets_by(request, at) else chance(each) for each in plans]
     binding = [each for each, risk in zip(plans, risks, strict=True) if risk > max(0.0, each.risk)]
     if len(binding) == len(plans):
         return None
-    found = _beside(ask, rooms, binding)
+    found = _beside(request, capacities, binding)
     if found is None:
         return None
     for each, risk in zip(plans, risks, strict=True):
         if each not in binding and each.overlap(*found):
             each.risk -= risk
-    timely = [each for each in plans if each.when is not None and at + (ask.max_time or float("inf")) <= each.when]
+    timely = [each for each in plans if each.when is not None and at + (request.max_time or float("inf")) <= each.when]
     over = (each for each in plans if each not in binding and each not in timely)
-    return Fit(*found, passed=ask.preemptible and any(each.overlap(*found) for each in over))
+    return Fit(*found, passed=request.preemptible and any(each.overlap(*found) for each in over))
 
 
-def _beside(ask: SlotRequest, rooms: Mapping[str, Capacity], plans: Sequence[Plan]) -> tuple[str, SlotsByNode] | None:
+def _beside(
+    request: SlotRequest, capacities: Mapping[str, Capacity], plans: Sequence[Plan]
+) -> tuple[str, SlotsByNode] | None:
     spare = {each.node: each.spare for each in plans if each.node is not None}
-    for kind in sorted(rooms):
-        allocation = rooms[kind].place(ask.slots, ask.one_node, ask.excluded, spare)
+    for kind in sorted(capacities):
+        allocation = capacities[kind].place(request.slots, request.one_node, request.excluded, spare)
         if allocation is None:
             continue
         if all(each.overlap(kind, allocation) <= each.spare for each in plans):

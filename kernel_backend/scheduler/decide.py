@@ -29,11 +29,11 @@ from kernel_backend.scheduler.state import ClusterState, Name
 MOST_KEPT = 32  # requests of a pool that have a reservation at once
 
 
-def decide(picture: ClusterState) -> Decisions:
+def decide(cluster: ClusterState) -> Decisions:
     """Return the requests that start, the gangs to preempt, and the reservations."""
-    ledger = Ledger(picture)
-    passes = [_Pass(picture, pool, ledger) for pool in sorted(picture.pools)]
-    preempts = {each.run.key: each for each in _beyond_limits(picture, ledger)}
+    ledger = Ledger(cluster)
+    passes = [_Pass(cluster, pool, ledger) for pool in sorted(cluster.pools)]
+    preempts = {each.run.key: each for each in _beyond_limits(cluster, ledger)}
     for each in passes:
         each.preempts = preempts
     # Limits and guarantees span pools: so each class is served in all of them before the next.
@@ -52,14 +52,14 @@ def decide(picture: ClusterState) -> Decisions:
     )
 
 
-def _beyond_limits(picture: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
+def _beyond_limits(cluster: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
     """Yield preemptions for accounts that hold more than a limit that was lowered."""
     gone: Counter[tuple[str, Name]] = Counter()
-    runs = picture.runs.values()
+    runs = cluster.runs.values()
     for kind, name, excess in ledger.excess():
         theirs = [run for run in runs if (run.owner if kind == "user" else run.group) == name and not run.key.server]
         leaving = sum(run.slots for run in theirs if run.leaving is not None)
-        for run in beyond(preemptible_now(theirs, picture.rules, picture.at), excess - leaving - gone[kind, name]):
+        for run in beyond(preemptible_now(theirs, cluster.rules, cluster.at), excess - leaving - gone[kind, name]):
             gone["user", run.owner] += run.slots
             yield Preempt(run, f"the limit of {kind} {name} is below what is held")
 
@@ -67,12 +67,12 @@ def _beyond_limits(picture: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
 class _Pass:
     """Decide about one pool."""
 
-    def __init__(self, picture: ClusterState, pool: str, ledger: Ledger) -> None:
-        self._picture, self._pool, self._ledger, self._at = picture, pool, ledger, picture.at
-        self._nodes = picture.usable(pool)
-        self._rooms = _rooms(picture, self._nodes)
+    def __init__(self, cluster: ClusterState, pool: str, ledger: Ledger) -> None:
+        self._cluster, self._pool, self._ledger, self._at = cluster, pool, ledger, cluster.at
+        self._nodes = cluster.usable(pool)
+        self._capacities = _capacities(cluster, self._nodes)
         self._plans: list[Plan] = []
-        self._reserved = {each.key: each for each, ask in picture.reserved() if ask.pool == pool}
+        self._reserved = {each.key: each for each, request in cluster.reserved() if request.pool == pool}
         self._headed = False  # the first request in order has a reservation
         self._served: set[RequestKey] = set()  # requests that have been served
         self._begun: Counter[tuple[QueueKey, Shape]] = Counter()  # how many of these are served, from the first on
@@ -97,13 +97,13 @@ class _Pass:
 
     def serve_kept(self) -> None:
         """Serve the requests with a reservation, and the first of starving queues."""
-        since = self._at - self._picture.rules.patience
-        for ask in reserved_for(self._picture, self._pool):
-            reservation = self._reserved.get(ask.key)
-            if ask.key not in self._served and len(self._plans) < MOST_KEPT:
-                starves = self._picture.queue.starves(ask, self._at - self._picture.rules.starving)
+        since = self._at - self._cluster.rules.patience
+        for request in reserved_for(self._cluster, self._pool):
+            reservation = self._reserved.get(request.key)
+            if request.key not in self._served and len(self._plans) < MOST_KEPT:
+                starves = self._cluster.queue.starves(request, self._at - self._cluster.rules.starving)
                 firm = starves or (reservation is not None and reservation.since <= since)
-                self._serve_reserved(ask, firm, at_risk=not starves)
+                self._serve_reserved(request, firm, at_risk=not starves)
 
     def serve_others(self) -> None:
         """Serve all other requests, by priority and share."""
@@ -114,7 +114,7 @@ class _Pass:
     def _lines(self) -> list[list[UserQueue]]:
         """Return the user queues of each priority, the highest first."""
         by_priority: dict[int, list[UserQueue]] = {}
-        for key, line in self._picture.queue.lines.get(self._pool, {}).items():
+        for key, line in self._cluster.queue.lines.get(self._pool, {}).items():
             by_priority.setdefault(key.priority, []).append(line)
         return [by_priority[priority] for priority in sorted(by_priority, reverse=True)]
 
@@ -122,120 +122,122 @@ class _Pass:
         """Serve one request after another in fair order, until none can get anything."""
         if self._over(guaranteed) or not lines:
             return
-        turns = FairOrder(lines, self._ledger)
-        while (line := turns.next()) is not None and not self._over(guaranteed):
-            turns.over(again=self._serve(line, guaranteed))
+        fair_order = FairOrder(lines, self._ledger)
+        while (line := fair_order.next()) is not None and not self._over(guaranteed):
+            fair_order.over(again=self._serve(line, guaranteed))
 
     def _over(self, guaranteed: bool) -> bool:
         """Return whether no slots are left to give and no request is left to reserve for."""
         if guaranteed:
             return len(self._plans) >= MOST_KEPT
-        return self._headed and not any(room.total for room in self._rooms.values())
+        return self._headed and not any(capacity.total for capacity in self._capacities.values())
 
     def _serve(self, line: UserQueue, guaranteed: bool) -> bool:
         """Start the first request of a queue that can start; return whether there was one."""
-        for ask in self._next_of_each_shape(line):
-            if guaranteed and not self._ledger.guaranteed(ask):
+        for request in self._next_of_each_shape(line):
+            if guaranteed and not self._ledger.guaranteed(request):
                 continue
-            if self._ledger.stopped_by(ask):
+            if self._ledger.stopped_by(request):
                 continue
-            if ask.shape not in self._full and self._start(ask):
+            if request.shape not in self._full and self._start(request):
                 return True
-            self._full.add(ask.shape)
-            if not guaranteed and self._start_at_risk(ask):
+            self._full.add(request.shape)
+            if not guaranteed and self._start_at_risk(request):
                 return True
-            if guaranteed and self._take_back(ask, borrowed=True):
+            if guaranteed and self._take_back(request, borrowed=True):
                 return True
             if not guaranteed and not self._headed:
-                self._keep(ask, firm=ask.priority >= FIRST, at_risk=True)
+                self._keep(request, firm=request.priority >= FIRST, at_risk=True)
         return False
 
     def _next_of_each_shape(self, line: UserQueue) -> list[SlotRequest]:
         """Return the first unserved request of each shape, in order."""
         firsts = []
-        for shape, asks in line.shapes.items():
+        for shape, requests in line.shapes.items():
             nth = self._begun[line.key, shape]
-            while nth < len(asks) and asks[nth].key in self._served:
+            while nth < len(requests) and requests[nth].key in self._served:
                 nth += 1
             self._begun[line.key, shape] = nth
-            firsts += asks[nth : nth + 1]
-        return sorted(firsts, key=lambda ask: ask.order)
+            firsts += requests[nth : nth + 1]
+        return sorted(firsts, key=lambda request: request.order)
 
-    def _serve_reserved(self, ask: SlotRequest, firm: bool, at_risk: bool) -> None:
-        if not self._ledger.stopped_by(ask):
-            if not self._start(ask):
-                self._keep(ask, firm, at_risk)
-        elif firm and not self._ledger.never(ask) and self._feasible(ask):
+    def _serve_reserved(self, request: SlotRequest, firm: bool, at_risk: bool) -> None:
+        if not self._ledger.stopped_by(request):
+            if not self._start(request):
+                self._keep(request, firm, at_risk)
+        elif firm and not self._ledger.never(request) and self._feasible(request):
             # Others of its owner and group must not use up for ever what it waits for.
-            self._served.add(ask.key)
-            self._ledger.hold_back(ask)
+            self._served.add(request.key)
+            self._ledger.hold_back(request)
 
     # What serving a request leads to
 
-    def _start(self, ask: SlotRequest) -> bool:
-        return self._take(ask, fit(ask, self._rooms, self._plans, self._at))
+    def _start(self, request: SlotRequest) -> bool:
+        return self._take(request, fit(request, self._capacities, self._plans, self._at))
 
-    def _start_at_risk(self, ask: SlotRequest) -> bool:
+    def _start_at_risk(self, request: SlotRequest) -> bool:
         """Start a request that will probably have ended before the requests that it passes can start."""
         most = max((each.risk for each in self._plans), default=0.0)
         if most <= 0 or (
-            ask.max_time is None and self._picture.lengths.chance_to_last(*ask.size, 0.0, STEPS[-1]) > most
+            request.max_time is None and self._cluster.lengths.chance_to_last(*request.size, 0.0, STEPS[-1]) > most
         ):
             return False
-        return self._take(ask, fit(ask, self._rooms, self._plans, self._at, lambda plan: self._chance(ask, plan)))
+        return self._take(
+            request, fit(request, self._capacities, self._plans, self._at, lambda plan: self._chance(request, plan))
+        )
 
-    def _chance(self, ask: SlotRequest, plan: Plan) -> float:
+    def _chance(self, request: SlotRequest, plan: Plan) -> float:
         """Return the probability that `ask` still runs when a plan could otherwise start."""
         if plan.risk <= 0:
             return 1.0
-        lengths, begun_at = self._picture.lengths, self._begun_at.get(ask.size, ())
+        lengths, begun_at = self._cluster.lengths, self._begun_at.get(request.size, ())
 
         def lasts(seconds: float) -> float:
-            if ask.max_time is not None:
-                return 0.0 if ask.max_time <= seconds else 1.0
+            if request.max_time is not None:
+                return 0.0 if request.max_time <= seconds else 1.0
             longer = sum(since + seconds < self._at for since in begun_at)
-            return lengths.chance_to_last(*ask.size, 0.0, seconds, longer)
+            return lengths.chance_to_last(*request.size, 0.0, seconds, longer)
 
         return late(self._due(plan), lasts)
 
     def _due(self, plan: Plan) -> Due:
         """Return when a plan is due; its risk budget is lowered by that of runs that have passed it already."""
-        known = self._dues.get(plan.ask.key)
+        known = self._dues.get(plan.request.key)
         if known is None:
             runs = [*self._runs, *(start.run(self._at) for start in self.starts)]
             held = [(slots, run) for run in runs if (slots := plan.held_by(run))]
-            lengths = self._picture.lengths
-            known = self._dues[plan.ask.key] = due(plan.missing, held, plan.since, lengths, self._at)
+            lengths = self._cluster.lengths
+            known = self._dues[plan.request.key] = due(plan.missing, held, plan.since, lengths, self._at)
             plan.risk -= risk_of((run for _, run in held), plan.since, lengths, self._at, known)
         return known
 
-    def _take(self, ask: SlotRequest, found: Fit | None) -> bool:
+    def _take(self, request: SlotRequest, found: Fit | None) -> bool:
         if found is None:
             return False
-        self._rooms[found.kind].take(found.allocation)
-        self._served.add(ask.key)
-        self._ledger.give(ask)
-        self.starts.append(Start(ask, self._placed(found), found.passed, self._reserved.pop(ask.key, None)))
+        self._capacities[found.kind].take(found.allocation)
+        self._served.add(request.key)
+        self._ledger.give(request)
+        self.starts.append(Start(request, self._placed(found), found.passed, self._reserved.pop(request.key, None)))
         return True
 
     def _placed(self, found: Fit) -> Placement:
         shares = []
         for name, count in found.allocation:
-            node, begun = self._picture.nodes[name], self._taken[name]
+            node, begun = self._cluster.nodes[name], self._taken[name]
             self._taken[name] += count
-            slots = tuple(self._picture.free[name][begun : begun + count])
+            slots = tuple(self._cluster.free[name][begun : begun + count])
             shares.append(Share(node=name, kind=node.kind, address=node.address, slots=slots))
         return tuple(shares)
 
-    def _keep(self, ask: SlotRequest, firm: bool, at_risk: bool) -> None:
+    def _keep(self, request: SlotRequest, firm: bool, at_risk: bool) -> None:
         """Reserve slots for this request; those that have passed it give theirs back."""
-        before = self._reserved.get(ask.key)
-        risk = self._picture.rules.risk if at_risk and ask.priority < FIRST else 0.0
-        made = self._take_back(ask, borrowed=False, sticky=before, firm=firm, risk=risk)
+        before = self._reserved.get(request.key)
+        risk = self._cluster.rules.risk if at_risk and request.priority < FIRST else 0.0
+        made = self._take_back(request, borrowed=False, sticky=before, firm=firm, risk=risk)
         if made is not None:
             self._headed = True
-            since, by = (self._at, ask.priority) if before is None else (before.since, before.priority)
-            self._reserved[ask.key] = Reservation(ask.key, made.kind, made.node, since, by)
+            since, by = (self._at, request.priority) if before is None else (before.since, before.priority)
+            self._reserved[request.key] = Reservation(request.key, made.kind, made.node, since, by)
 
     @property
     def kept(self) -> tuple[Reservation, ...]:
@@ -244,26 +246,26 @@ class _Pass:
 
     def _take_back(
         self,
-        ask: SlotRequest,
+        request: SlotRequest,
         borrowed: bool,
         sticky: Reservation | None = None,
         firm: bool = False,
         risk: float = 0.0,
     ) -> Plan | None:
         """Plan for a request that does not fit, and preempt gangs that hold what is its own."""
-        if not self._feasible(ask):
+        if not self._feasible(request):
             return None
-        rules, runs = self._picture.rules, self._runs
+        rules, runs = self._cluster.rules, self._runs
         theirs = [run for run in runs if (run.key in self._borrowed if borrowed else run.passed)]
         leaving = [run for run in runs if run.leaving is not None or run.key in self.preempts]
         candidates = [run for run in preemptible_now(theirs, rules, self._at) if run.key not in self.preempts]
-        chosen = victims(ask, self._rooms, self._nodes, candidates, leaving, self._plans)
-        why = "within a guarantee" if borrowed else "first in turn"
-        self.preempts |= {run.key: Preempt(run, f"{ask.key} is {why}") for run in chosen}
+        chosen = victims(request, self._capacities, self._nodes, candidates, leaving, self._plans)
+        why = "within a guarantee" if borrowed else "next in the queue"
+        self.preempts |= {run.key: Preempt(run, f"{request.key} is {why}") for run in chosen}
         coming = self._coming({run.key for run in theirs})
         made = plan(
-            ask,
-            self._rooms,
+            request,
+            self._capacities,
             self._nodes,
             coming,
             self._plans,
@@ -274,20 +276,20 @@ class _Pass:
             risk=risk,
         )
         if made is not None:
-            self._served.add(ask.key)
+            self._served.add(request.key)
             self._plans.append(made)
             if made.firm:
-                self._ledger.promise(ask)
+                self._ledger.commit(request)
         return made
 
-    def _feasible(self, ask: SlotRequest) -> bool:
-        return feasible(self._nodes, ask.slots, ask.excluded, ask.one_node)
+    def _feasible(self, request: SlotRequest) -> bool:
+        return feasible(self._nodes, request.slots, request.excluded, request.one_node)
 
     # Computed once, where it is needed at all
 
     @cached_property
     def _runs(self) -> list[Allocation]:
-        return [run for run in self._picture.runs.values() if run.pool == self._pool]
+        return [run for run in self._cluster.runs.values() if run.pool == self._pool]
 
     @cached_property
     def _begun_at(self) -> dict[tuple[str, int], list[float]]:
@@ -299,17 +301,17 @@ class _Pass:
 
     @cached_property
     def _borrowed(self) -> set[RequestKey]:
-        return borrowed_slots(self._picture)
+        return borrowed_slots(self._cluster)
 
     def _coming(self, taken_back: set[RequestKey]) -> tuple[SlotRelease, ...]:
         """Return the gangs whose end is known, including those that start now."""
         asked = taken_back | self.preempts.keys()
         runs = [*self._runs, *(start.run(self._at) for start in self.starts)]
-        return releases(runs, self._picture.rules, self._at, lambda run: run.key in asked)
+        return releases(runs, self._cluster.rules, self._at, lambda run: run.key in asked)
 
 
-def _rooms(picture: ClusterState, nodes: list[Node]) -> dict[str, Capacity]:
+def _capacities(cluster: ClusterState, nodes: list[Node]) -> dict[str, Capacity]:
     kinds: dict[str, list[tuple[str, int]]] = {}
     for node in nodes:
-        kinds.setdefault(node.kind, []).append((node.name, len(picture.free[node.name])))
+        kinds.setdefault(node.kind, []).append((node.name, len(cluster.free[node.name])))
     return {kind: Capacity(free) for kind, free in kinds.items()}

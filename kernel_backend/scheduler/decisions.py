@@ -12,22 +12,22 @@ from kernel_backend.scheduler.requests import Allocation, Reservation, SlotReque
 class Start:
     """Grant these slots to a request now."""
 
-    ask: SlotRequest
+    request: SlotRequest
     placement: Placement
     passed: bool = False  # ahead of a reservation, which may reclaim the slots
     reservation: Reservation | None = None  # by which it starts; it gets it again should it come back
 
     def run(self, at: float) -> Allocation:
         """Return the allocation that it becomes."""
-        ask = self.ask
-        ends = None if ask.max_time is None else at + ask.max_time
+        request = self.request
+        ends = None if request.max_time is None else at + request.max_time
         return Allocation(
-            ask.key,
+            request.key,
             self.placement,
             at,
-            ask.owner,
-            ask.group,
-            ask.pool,
+            request.owner,
+            request.group,
+            request.pool,
             ends=ends,
             passed=self.passed,
             reservation=self.reservation,

@@ -18,7 +18,7 @@ def key(server: Server, nth: int = 0) -> RequestKey:
     return RequestKey(0, 0, nth, server.full_name)
 
 
-def take_in(picture: ClusterState, servers: Iterable[Server]) -> None:
+def take_in(cluster: ClusterState, servers: Iterable[Server]) -> None:
     """Update the cluster state to hold the slots of these servers, and of no others.
 
     A server that is already there keeps its slots; one that has more than were free gets the others as they become
@@ -26,63 +26,63 @@ def take_in(picture: ClusterState, servers: Iterable[Server]) -> None:
     """
     present = {server.full_name: server for server in servers}
     leaving: dict[str, float] = {}  # asked to stop, and still there
-    for run in [run for run in picture.runs.values() if run.key.server]:
+    for run in [run for run in cluster.runs.values() if run.key.server]:
         server = present.get(run.key.server)
-        if server is None or not _stands(picture, server):
-            picture.let_go(run.key)
+        if server is None or not _stands(cluster, server):
+            cluster.let_go(run.key)
             if server is not None and server.since == run.since and run.leaving is not None:
                 leaving[run.key.server] = run.leaving
     for server in sorted(present.values(), key=lambda server: (server.since, server.full_name)):
-        first, rest = picture.runs.get(key(server)), picture.runs.get(key(server, 1))
-        node = _node(picture, server) if first is None else first.placement[0].node
-        if (first is None and rest is None) or (rest is not None and node is not None and picture.free[node]):
+        first, rest = cluster.runs.get(key(server)), cluster.runs.get(key(server, 1))
+        node = _node(cluster, server) if first is None else first.placement[0].node
+        if (first is None and rest is None) or (rest is not None and node is not None and cluster.free[node]):
             for run in filter(None, (first, rest)):
                 if run.leaving is not None:
                     leaving[server.full_name] = run.leaving
-                picture.let_go(run.key)
-            for run in _runs(picture, server, node):
-                picture.hold(replace(run, leaving=leaving.get(server.full_name)))
+                cluster.let_go(run.key)
+            for run in _runs(cluster, server, node):
+                cluster.hold(replace(run, leaving=leaving.get(server.full_name)))
         elif first is not None and first.last_activity != server.last_activity:
-            picture.change(first.key, last_activity=server.last_activity)
+            cluster.change(first.key, last_activity=server.last_activity)
 
 
-def take_back_at(picture: ClusterState, server: Server) -> float | None:
+def take_back_at(cluster: ClusterState, server: Server) -> float | None:
     """Return when its slots may be reclaimed if it stays idle until then; None without such a rule."""
-    idle = picture.rules.idle_servers
+    idle = cluster.rules.idle_servers
     return None if idle is None else server.last_activity + idle
 
 
-def _stands(picture: ClusterState, server: Server) -> bool:
+def _stands(cluster: ClusterState, server: Server) -> bool:
     """Return whether the recorded allocation still matches the server, on nodes that still exist."""
-    held = [picture.runs[each] for each in (key(server), key(server, 1)) if each in picture.runs]
+    held = [cluster.runs[each] for each in (key(server), key(server, 1)) if each in cluster.runs]
     theirs = (server.owner, server.group, server.pool, server.since)
     if any((run.owner, run.group, run.pool, run.since) != theirs for run in held):
         return False
     nodes = {share.node for run in held for share in run.placement} - {ELSEWHERE}
-    there = {server.node} if server.node in picture.nodes else picture.nodes.keys()
+    there = {server.node} if server.node in cluster.nodes else cluster.nodes.keys()
     return sum(run.slots for run in held) == server.slots and nodes <= there
 
 
-def _runs(picture: ClusterState, server: Server, name: str | None) -> Iterator[Allocation]:
+def _runs(cluster: ClusterState, server: Server, name: str | None) -> Iterator[Allocation]:
     """Yield the allocation on its node, and one for the slots beyond what is free there."""
-    free = picture.free[name] if name is not None else []
+    free = cluster.free[name] if name is not None else []
     slots = tuple(free[max(0, len(free) - server.slots) :])  # gangs take the first ones
     beyond = tuple(range(server.slots - len(slots)))
     if name is not None and slots:
-        node = picture.nodes[name]
+        node = cluster.nodes[name]
         yield _run(server, 0, Share(node=name, kind=node.kind, address=node.address, slots=slots))
     if beyond:
         yield _run(server, 1, Share(node=ELSEWHERE, kind="", address="", slots=beyond))
 
 
-def _node(picture: ClusterState, server: Server) -> str | None:
+def _node(cluster: ClusterState, server: Server) -> str | None:
     """Return its node as far as that is recorded; else the tightest fit, or the node with most free slots."""
     if server.node is not None:
-        return server.node if server.node in picture.nodes else None
-    nodes = picture.of_pool(server.pool)
-    room = {node.name: len(picture.free[node.name]) for node in [node for node in nodes if node.healthy] or nodes}
-    enough = [name for name in room if room[name] >= server.slots]
-    return min(enough or room, key=lambda name: (room[name] if enough else -room[name], name), default=None)
+        return server.node if server.node in cluster.nodes else None
+    nodes = cluster.of_pool(server.pool)
+    capacity = {node.name: len(cluster.free[node.name]) for node in [node for node in nodes if node.healthy] or nodes}
+    enough = [name for name in capacity if capacity[name] >= server.slots]
+    return min(enough or capacity, key=lambda name: (capacity[name] if enough else -capacity[name], name), default=None)
 
 
 def _run(server: Server, nth: int, share: Share) -> Allocation:

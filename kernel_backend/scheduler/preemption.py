@@ -30,8 +30,8 @@ def _youngest(run: Allocation) -> tuple[bool, float, int, int, int, RequestKey]:
 
 
 def victims(
-    ask: SlotRequest,
-    rooms: Mapping[str, Capacity],
+    request: SlotRequest,
+    capacities: Mapping[str, Capacity],
     nodes: Sequence[Node],
     candidates: Sequence[Allocation],
     leaving: Sequence[Allocation],
@@ -42,21 +42,21 @@ def victims(
     Slots that are free or about to be are counted too. Empty where there is enough capacity anyway, and where all of
     them would not be enough. `before` are the plans of requests that come first.
     """
-    usable = [node for node in nodes if node.name not in ask.excluded]
+    usable = [node for node in nodes if node.name not in request.excluded]
     choices: list[list[Allocation] | None] = []
-    if ask.one_node:
+    if request.one_node:
         for node in usable:
-            if node.slots >= ask.slots:
-                kept = sum(each.ask.slots for each in before if each.node == node.name)
-                free = rooms[node.kind].free.get(node.name, 0)
+            if node.slots >= request.slots:
+                kept = sum(each.request.slots for each in before if each.node == node.name)
+                free = capacities[node.kind].free.get(node.name, 0)
                 held = {run.key: run.by_node[node.name] for run in (*candidates, *leaving)}
-                choices.append(_least(candidates, leaving, held, ask.slots + kept - free))
+                choices.append(_least(candidates, leaving, held, request.slots + kept - free))
     else:
         for kind in sorted({node.kind for node in usable}):
-            kept = sum(each.ask.slots for each in before if each.kind == kind)
-            free = rooms[kind].beside(ask.excluded, {})
-            held = {run.key: run.on(ask.excluded) if run.kind == kind else 0 for run in (*candidates, *leaving)}
-            choices.append(_least(candidates, leaving, held, ask.slots + kept - free))
+            kept = sum(each.request.slots for each in before if each.kind == kind)
+            free = capacities[kind].beside(request.excluded, {})
+            held = {run.key: run.on(request.excluded) if run.kind == kind else 0 for run in (*candidates, *leaving)}
+            choices.append(_least(candidates, leaving, held, request.slots + kept - free))
     found = [chosen for chosen in choices if chosen is not None]
     return min(found, key=lambda chosen: (sum(run.slots for run in chosen), [run.key for run in chosen]), default=[])
 

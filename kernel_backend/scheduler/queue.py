@@ -22,55 +22,55 @@ class QueueKey(NamedTuple):
     owner: str
 
 
-def _line_key(ask: SlotRequest) -> QueueKey:
-    return QueueKey(ask.priority, ask.group, ask.owner)
+def _line_key(request: SlotRequest) -> QueueKey:
+    return QueueKey(request.priority, request.group, request.owner)
 
 
 class UserQueue:
     """Requests of one user in one group with one priority, in order; and by shape, in order within each."""
 
-    def __init__(self, key: QueueKey, asks: list[SlotRequest]) -> None:
+    def __init__(self, key: QueueKey, requests: list[SlotRequest]) -> None:
         """Begin with these requests, at least one, which are in order."""
-        self.key, self.asks = key, asks
+        self.key, self.requests = key, requests
         self.shapes: dict[Shape, list[SlotRequest]] = {}
-        for ask in asks:
-            self.shapes.setdefault(ask.shape, []).append(ask)
+        for request in requests:
+            self.shapes.setdefault(request.shape, []).append(request)
         self.since = max(self.first.queued_at, self.first.failed_at)  # when its first request became the first
 
     def __len__(self) -> int:
-        return len(self.asks)
+        return len(self.requests)
 
     @property
     def first(self) -> SlotRequest:
         """Return the first request."""
-        return self.asks[0]
+        return self.requests[0]
 
-    def ahead_of(self, ask: SlotRequest, most: int) -> list[SlotRequest]:
+    def ahead_of(self, request: SlotRequest, most: int) -> list[SlotRequest]:
         """Return the first `most` of the requests ahead of this one, in order."""
-        return self.asks[: min(most, self.before(ask))]
+        return self.requests[: min(most, self.before(request))]
 
-    def add(self, ask: SlotRequest) -> None:
+    def add(self, request: SlotRequest) -> None:
         """Insert a request; a new head counts as the head since it was queued or came back."""
-        insort(self.asks, ask, key=_order)
-        insort(self.shapes.setdefault(ask.shape, []), ask, key=_order)
-        if self.first is ask:
-            self.since = max(ask.queued_at, ask.failed_at)
+        insort(self.requests, request, key=_order)
+        insort(self.shapes.setdefault(request.shape, []), request, key=_order)
+        if self.first is request:
+            self.since = max(request.queued_at, request.failed_at)
 
-    def remove(self, ask: SlotRequest, at: float) -> bool:
+    def remove(self, request: SlotRequest, at: float) -> bool:
         """Remove a request; return whether any is left."""
-        was_first = ask.key == self.first.key
-        of_shape = self.shapes[ask.shape]
-        for asks in (self.asks, of_shape):
-            del asks[bisect_left(asks, ask.order, key=_order)]
+        was_first = request.key == self.first.key
+        of_shape = self.shapes[request.shape]
+        for requests in (self.requests, of_shape):
+            del requests[bisect_left(requests, request.order, key=_order)]
         if not of_shape:
-            del self.shapes[ask.shape]
-        if self.asks and was_first:
+            del self.shapes[request.shape]
+        if self.requests and was_first:
             self.since = max(at, self.first.queued_at)
-        return bool(self.asks)
+        return bool(self.requests)
 
-    def before(self, ask: SlotRequest) -> int:
+    def before(self, request: SlotRequest) -> int:
         """Return how many of its requests come before this one."""
-        return bisect_left(self.asks, ask.order, key=_order)
+        return bisect_left(self.requests, request.order, key=_order)
 
 
 class Queue:
@@ -80,79 +80,79 @@ class Queue:
     """
 
     def __init__(self) -> None:
-        self.asks: dict[RequestKey, SlotRequest] = {}
+        self.requests: dict[RequestKey, SlotRequest] = {}
         self.lines: dict[str, dict[QueueKey, UserQueue]] = {}
         self._wakes: list[tuple[float, RequestKey]] = []
 
     def __iter__(self) -> Iterator[SlotRequest]:
-        return iter(self.asks.values())
+        return iter(self.requests.values())
 
-    def line(self, ask: SlotRequest) -> UserQueue | None:
+    def line(self, request: SlotRequest) -> UserQueue | None:
         """Return the queue of this request's user; None where there is none."""
-        return self.lines.get(ask.pool, {}).get(_line_key(ask))
+        return self.lines.get(request.pool, {}).get(_line_key(request))
 
-    def stands(self, ask: SlotRequest) -> bool:
+    def stands(self, request: SlotRequest) -> bool:
         """Return whether the request is eligible to start now."""
-        line = self.line(ask)
-        asks = line.shapes.get(ask.shape, []) if line else []
-        nth = bisect_left(asks, ask.order, key=_order)
-        return nth < len(asks) and asks[nth].key == ask.key
+        line = self.line(request)
+        requests = line.shapes.get(request.shape, []) if line else []
+        nth = bisect_left(requests, request.order, key=_order)
+        return nth < len(requests) and requests[nth].key == request.key
 
-    def starves(self, ask: SlotRequest, since: float) -> bool:
+    def starves(self, request: SlotRequest, since: float) -> bool:
         """Return whether it has been the head of its user queue since `since` or longer."""
-        line = self.line(ask)
-        return line is not None and line.first.key == ask.key and line.since <= since
+        line = self.line(request)
+        return line is not None and line.first.key == request.key and line.since <= since
 
-    def add(self, ask: SlotRequest, at: float) -> None:
+    def add(self, request: SlotRequest, at: float) -> None:
         """Add a new or changed request; a head that stays the head keeps its time as such."""
         since: float | None = None
-        if ask.key in self.asks:
-            before = self.line(self.asks[ask.key])
-            since = before.since if before is not None and before.first.key == ask.key else None
-            self.remove(ask.key, at)
-        if not self._take_in(ask, at):
+        if request.key in self.requests:
+            before = self.line(self.requests[request.key])
+            since = before.since if before is not None and before.first.key == request.key else None
+            self.remove(request.key, at)
+        if not self._take_in(request, at):
             return
-        key = _line_key(ask)
-        lines = self.lines.setdefault(ask.pool, {})
+        key = _line_key(request)
+        lines = self.lines.setdefault(request.pool, {})
         line = lines.get(key)
         if line is None:
-            lines[key] = line = UserQueue(key, [ask])
+            lines[key] = line = UserQueue(key, [request])
         else:
-            line.add(ask)
-        if since is not None and line.first.key == ask.key:
+            line.add(request)
+        if since is not None and line.first.key == request.key:
             line.since = since
 
-    def fill(self, asks: Iterable[SlotRequest], at: float) -> None:
+    def fill(self, requests: Iterable[SlotRequest], at: float) -> None:
         """Fill an empty queue with many requests at once: they are sorted once, instead of a search for each."""
         lines: defaultdict[str, defaultdict[QueueKey, list[SlotRequest]]] = defaultdict(lambda: defaultdict(list))
-        for ask in sorted(asks, key=_order):
-            if self._take_in(ask, at):
-                lines[ask.pool][_line_key(ask)].append(ask)
+        for request in sorted(requests, key=_order):
+            if self._take_in(request, at):
+                lines[request.pool][_line_key(request)].append(request)
         for pool, of_pool in lines.items():
             self.lines[pool] = {key: UserQueue(key, theirs) for key, theirs in of_pool.items()}
 
-    def _take_in(self, ask: SlotRequest, at: float) -> bool:
+    def _take_in(self, request: SlotRequest, at: float) -> bool:
         """Record a request; return whether it belongs in a user queue now."""
-        self.asks[ask.key] = ask
-        if ask.preparing:
+        self.requests[request.key] = request
+        if request.preparing:
             return False
-        if ask.rests(at):
-            heapq.heappush(self._wakes, (ask.failed_at + ask.rest, ask.key))
+        if request.backs_off(at):
+            heapq.heappush(self._wakes, (request.failed_at + request.rest, request.key))
             return False
         return True
 
     def remove(self, key: RequestKey, at: float) -> SlotRequest | None:
         """Remove and return a request; None where there was none."""
-        ask = self.asks.pop(key, None)
-        line = self.line(ask) if ask is not None else None
-        if ask is not None and line is not None and self.stands(ask) and not line.remove(ask, at):
-            del self.lines[ask.pool][line.key]
-        return ask
+        request = self.requests.pop(key, None)
+        line = self.line(request) if request is not None else None
+        if request is not None and line is not None and self.stands(request) and not line.remove(request, at):
+            del self.lines[request.pool][line.key]
+        return request
 
     def wake(self, at: float) -> None:
         """Make those requests eligible whose backoff has ended by then."""
         while self._wakes and self._wakes[0][0] <= at:
             _, key = heapq.heappop(self._wakes)
-            ask = self.asks.get(key)
-            if ask is not None and not ask.preparing and not self.stands(ask):
-                self.add(ask, at)
+            request = self.requests.get(key)
+            if request is not None and not request.preparing and not self.stands(request):
+                self.add(request, at)

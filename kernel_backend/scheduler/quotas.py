@@ -15,11 +15,11 @@ from kernel_backend.scheduler.state import ClusterState, Name, UsageByName
 class Ledger:
     """Track the slots held, with those given and committed by this decision; the cluster state is not changed."""
 
-    def __init__(self, picture: ClusterState) -> None:
-        self._picture = picture
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
         self._more: dict[str, Counter[Name]] = {"user": Counter(), "group": Counter()}
         self._given: dict[str, Counter[Name]] = {"group": Counter(), "member": Counter()}
-        both = (("user", picture.users), ("group", picture.groups))
+        both = (("user", cluster.users), ("group", cluster.groups))
         self._guarantees = {
             kind: {name: quota.guarantee for name, quota in accounts.quotas.items() if quota.guarantee}
             for kind, accounts in both
@@ -32,33 +32,33 @@ class Ledger:
 
     def group_share(self, group: str) -> float:
         """Return the charged slot-seconds of a group by its weight: the group with the least is next."""
-        charge = self._charge(self._picture.groups, group, self._given["group"][group])
-        return charge / self._picture.groups.quota(group).weight
+        charge = self._charge(self._cluster.groups, group, self._given["group"][group])
+        return charge / self._cluster.groups.quota(group).weight
 
     def member_share(self, group: str, owner: str) -> float:
         """Return the same of a user within a group."""
-        charge = self._charge(self._picture.members, (group, owner), self._given["member"][group, owner])
-        return charge / self._picture.users.quota(owner).weight
+        charge = self._charge(self._cluster.members, (group, owner), self._given["member"][group, owner])
+        return charge / self._cluster.users.quota(owner).weight
 
     def _charge(self, accounts: UsageByName, name: Name, given: int) -> float:
         known = self._charged.get(name)
         if known is None:
-            meter, rules = accounts.get(name), self._picture.rules
-            known = meter.decayed(self._picture.at) + rules.advance * meter.held if meter is not None else 0.0
+            meter, rules = accounts.get(name), self._cluster.rules
+            known = meter.decayed(self._cluster.at) + rules.advance * meter.held if meter is not None else 0.0
             self._charged[name] = known
-        return known + self._picture.rules.advance * given
+        return known + self._cluster.rules.advance * given
 
     # Guarantees
 
-    def guaranteed(self, ask: SlotRequest) -> bool:
+    def guaranteed(self, request: SlotRequest) -> bool:
         """Return whether its slots would lie within the guarantee of its owner or its group."""
-        return self.room_in_guarantee(ask.group, ask.owner) >= ask.slots
+        return self.left_in_guarantee(request.group, request.owner) >= request.slots
 
     def has_guarantee(self, line: UserQueue) -> bool:
         """Return whether any of a user's requests may lie within a guarantee."""
-        return self.room_in_guarantee(line.key.group, line.key.owner) > 0
+        return self.left_in_guarantee(line.key.group, line.key.owner) > 0
 
-    def room_in_guarantee(self, group: str, owner: str) -> int:
+    def left_in_guarantee(self, group: str, owner: str) -> int:
         """Return how many more slots are guaranteed to a user of a group."""
         user = self._guarantees["user"].get(owner)
         of_group = self._guarantees["group"].get(group)
@@ -67,25 +67,25 @@ class Ledger:
 
     # Limits
 
-    def stopped_by(self, ask: SlotRequest) -> str | None:
+    def stopped_by(self, request: SlotRequest) -> str | None:
         """Return `user` or `group`, whose limits or slot-hours the request would exceed; None where it may start."""
-        for kind, name, quota in self._both(ask):
-            if quota.limit is not None and self._held(kind, name) + ask.slots > quota.limit:
+        for kind, name, quota in self._both(request):
+            if quota.limit is not None and self._held(kind, name) + request.slots > quota.limit:
                 return kind
-            if quota.most is not None and ask.slots > quota.most:
+            if quota.most is not None and request.slots > quota.most:
                 return kind
             if quota.slot_hours is not None and self.spent(kind, name):
                 return kind
         return None
 
-    def never(self, ask: SlotRequest) -> bool:
+    def never(self, request: SlotRequest) -> bool:
         """Return whether it exceeds what its owner or group may have in one trial."""
-        whose = ask.owner, ask.group
+        whose = request.owner, request.group
         most = self._most.get(whose)
         if most is None:
-            mosts = (quota.most for _, _, quota in self._both(ask))
+            mosts = (quota.most for _, _, quota in self._both(request))
             most = self._most[whose] = min((each for each in mosts if each is not None), default=inf)
-        return ask.slots > most
+        return request.slots > most
 
     def spent(self, kind: str, name: str) -> bool:
         """Return whether the slot-hours of a window are used up: running gangs continue, nothing new starts."""
@@ -94,7 +94,7 @@ class Ledger:
             accounts = self._accounts(kind)
             window = accounts.quota(name).slot_hours
             meter = accounts.get(name)
-            used = meter.within(window.window, self._picture.at) if window and meter else 0.0
+            used = meter.within(window.window, self._cluster.at) if window and meter else 0.0
             known = self._spent[kind, name] = window is not None and used >= window.seconds
         return known
 
@@ -107,29 +107,29 @@ class Ledger:
 
     # What this decision gives and commits
 
-    def give(self, ask: SlotRequest) -> None:
+    def give(self, request: SlotRequest) -> None:
         """Count a request as started."""
-        self.promise(ask)
-        self._given["group"][ask.group] += ask.slots
-        self._given["member"][ask.group, ask.owner] += ask.slots
+        self.commit(request)
+        self._given["group"][request.group] += request.slots
+        self._given["member"][request.group, request.owner] += request.slots
 
-    def promise(self, ask: SlotRequest) -> None:
+    def commit(self, request: SlotRequest) -> None:
         """Commit slots to a request, so that its owner and group do not use them up with others meanwhile."""
-        for kind, name, _ in self._both(ask):
-            self._more[kind][name] += ask.slots
+        for kind, name, _ in self._both(request):
+            self._more[kind][name] += request.slots
 
-    def hold_back(self, ask: SlotRequest) -> None:
+    def hold_back(self, request: SlotRequest) -> None:
         """Reserve the limits that a starving request waits for, so that others do not use them up for ever.
 
         A group waits for none of its users' own limits: its part is reserved once the owner's limit has capacity.
         Used-up slot-hours come back by themselves, and the account starts nothing until then: nothing is reserved.
         """
-        accounts = self._both(ask)
+        accounts = self._both(request)
         if any(quota.slot_hours is not None and self.spent(kind, name) for kind, name, quota in accounts):
             return
         for kind, name, quota in accounts:
-            stops = quota.limit is not None and self._held(kind, name) + ask.slots > quota.limit
-            self._more[kind][name] += ask.slots
+            stops = quota.limit is not None and self._held(kind, name) + request.slots > quota.limit
+            self._more[kind][name] += request.slots
             if stops:
                 return
 
@@ -138,23 +138,26 @@ class Ledger:
         return self._more[kind][name] + (meter.held if meter else 0)
 
     def _accounts(self, kind: str) -> UsageByName:
-        return self._picture.users if kind == "user" else self._picture.groups
+        return self._cluster.users if kind == "user" else self._cluster.groups
 
-    def _both(self, ask: SlotRequest) -> list[tuple[str, str, Quota]]:
-        users, groups = self._picture.users, self._picture.groups
-        return [("user", ask.owner, users.quota(ask.owner)), ("group", ask.group, groups.quota(ask.group))]
+    def _both(self, request: SlotRequest) -> list[tuple[str, str, Quota]]:
+        users, groups = self._cluster.users, self._cluster.groups
+        return [
+            ("user", request.owner, users.quota(request.owner)),
+            ("group", request.group, groups.quota(request.group)),
+        ]
 
 
-def borrowed_slots(picture: ClusterState) -> set[RequestKey]:
+def borrowed_slots(cluster: ClusterState) -> set[RequestKey]:
     """Return the gangs beyond what is guaranteed to their owner or group: the youngest of these.
 
     Of the gangs of each account, oldest first, as many are its own as the guarantee covers.
     """
     covered: Counter[tuple[str, str]] = Counter()
     others: set[RequestKey] = set()
-    for run in sorted(picture.runs.values(), key=lambda run: (run.since, run.key)):
+    for run in sorted(cluster.runs.values(), key=lambda run: (run.since, run.key)):
         own = False
-        for kind, name, accounts in (("user", run.owner, picture.users), ("group", run.group, picture.groups)):
+        for kind, name, accounts in (("user", run.owner, cluster.users), ("group", run.group, cluster.groups)):
             if covered[kind, name] + run.slots <= accounts.quota(name).guarantee:
                 covered[kind, name] += run.slots
                 own = True

@@ -50,7 +50,7 @@ class SlotRequest:
     excluded: frozenset[str] = frozenset()  # nodes that it must not have
     failed_at: float = 0.0  # when its last attempt ended
     rest: float = 0.0  # seconds of backoff from then on
-    trouble: str = ""  # why it could not be started when it was first
+    error: str = ""  # why it could not be started when it was first
     preparing: str = ""  # what it waits for before it is eligible
     owner: str = ""
     group: str = ""
@@ -77,7 +77,7 @@ class SlotRequest:
         """Return the key by which past runs are compared with it: its owner and its slots."""
         return self.owner, self.slots
 
-    def rests(self, at: float) -> bool:
+    def backs_off(self, at: float) -> bool:
         """Return whether it is too soon after its last failure to try again."""
         return 0 <= at - self.failed_at < self.rest  # not forever, should the clock be set back
 
@@ -94,9 +94,9 @@ class Reservation(NamedTuple):
     since: float
     priority: int | None = None  # by which it was got, where that is recorded
 
-    def stands(self, ask: SlotRequest) -> bool:
+    def stands(self, request: SlotRequest) -> bool:
         """Return whether its request still has the priority by which it was got."""
-        return self.priority is None or ask.priority >= self.priority
+        return self.priority is None or request.priority >= self.priority
 
 
 @dataclass(frozen=True)

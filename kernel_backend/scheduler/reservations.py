@@ -30,7 +30,7 @@ class SlotRelease(NamedTuple):
 class Plan:
     """Plan a reservation for one request: `when` it fits at the latest, None if that cannot be predicted."""
 
-    ask: SlotRequest
+    request: SlotRequest
     kind: str
     node: str | None  # where there is but one that it waits for
     when: float | None
@@ -44,7 +44,7 @@ class Plan:
         """Return how many of the slots that it waits for a gang holds."""
         if self.node is not None:
             return run.by_node[self.node]
-        return run.on(self.ask.excluded) if run.kind == self.kind else 0
+        return run.on(self.request.excluded) if run.kind == self.kind else 0
 
     def overlap(self, kind: str, allocation: SlotsByNode) -> int:
         """Return how many of these slots it may need itself."""
@@ -52,13 +52,13 @@ class Plan:
             return sum(count for name, count in allocation if name == self.node)
         if kind != self.kind:
             return 0
-        return sum(count for name, count in allocation if name not in self.ask.excluded)
+        return sum(count for name, count in allocation if name not in self.request.excluded)
 
-    def lets_by(self, ask: SlotRequest, at: float) -> bool:
+    def lets_by(self, request: SlotRequest, at: float) -> bool:
         """Return whether it is not delayed by `ask` on any slots: the request has ended by then, or is preemptible."""
-        if self.when is not None and ask.max_time is not None and at + ask.max_time <= self.when:
+        if self.when is not None and request.max_time is not None and at + request.max_time <= self.when:
             return True
-        return ask.preemptible and not self.firm
+        return request.preemptible and not self.firm
 
 
 def release(run: Allocation, rules: Rules, at: float, taken_back: bool) -> SlotRelease | None:
@@ -98,8 +98,8 @@ def releases(
 
 
 def plan(
-    ask: SlotRequest,
-    rooms: dict[str, Capacity],
+    request: SlotRequest,
+    capacities: dict[str, Capacity],
     nodes: Sequence[Node],
     coming: Sequence[SlotRelease],
     before: Sequence[Plan],
@@ -115,25 +115,25 @@ def plan(
     `coming` are the gangs whose end is known, `before` the plans of requests that come first. None: no such gang
     fits.
     """
-    usable = [node for node in nodes if node.name not in ask.excluded]
-    if ask.one_node:
-        found = _on_a_node(ask, rooms, usable, coming, before, sticky)
+    usable = [node for node in nodes if node.name not in request.excluded]
+    if request.one_node:
+        found = _on_a_node(request, capacities, usable, coming, before, sticky)
     else:
-        found = _anywhere(ask, rooms, usable, coming, before, sticky)
+        found = _anywhere(request, capacities, usable, coming, before, sticky)
     if found is None:
         return None
     kind, node, when, spare, missing = found
     firm = firm or (when is not None and when <= at + soon)
     since = at if sticky is None else sticky.since
-    return Plan(ask, kind, node, when, max(0, spare), firm, missing, since, risk)
+    return Plan(request, kind, node, when, max(0, spare), firm, missing, since, risk)
 
 
 _Found = tuple[str, str | None, float | None, int, int]
 
 
 def _anywhere(
-    ask: SlotRequest,
-    rooms: dict[str, Capacity],
+    request: SlotRequest,
+    capacities: dict[str, Capacity],
     nodes: Sequence[Node],
     coming: Sequence[SlotRelease],
     before: Sequence[Plan],
@@ -142,27 +142,27 @@ def _anywhere(
     totals: dict[str, int] = {}
     for node in nodes:
         totals[node.kind] = totals.get(node.kind, 0) + node.slots
-    kinds = sorted(kind for kind, total in totals.items() if total >= ask.slots)
+    kinds = sorted(kind for kind, total in totals.items() if total >= request.slots)
     if sticky is not None and sticky.kind in kinds:
         kinds = [sticky.kind]
     found = []
     for kind in kinds:
-        needed = ask.slots + sum(each.ask.slots for each in before if each.kind == kind)
-        counted = [(each.at, each.run.on(ask.excluded), each.sure) for each in coming if each.run.kind == kind]
-        free = rooms[kind].beside(ask.excluded, {})
+        needed = request.slots + sum(each.request.slots for each in before if each.kind == kind)
+        counted = [(each.at, each.run.on(request.excluded), each.sure) for each in coming if each.run.kind == kind]
+        free = capacities[kind].beside(request.excluded, {})
         found.append((kind, None, *_reached(free, needed, counted), needed - free))
     return min(found, key=_soonest, default=None)
 
 
 def _on_a_node(
-    ask: SlotRequest,
-    rooms: dict[str, Capacity],
+    request: SlotRequest,
+    capacities: dict[str, Capacity],
     nodes: Sequence[Node],
     coming: Sequence[SlotRelease],
     before: Sequence[Plan],
     sticky: Reservation | None,
 ) -> _Found | None:
-    fitting = [node for node in nodes if node.slots >= ask.slots]
+    fitting = [node for node in nodes if node.slots >= request.slots]
     kept = [node for node in fitting if sticky is not None and node.name == sticky.node]
     by_node: dict[str, list[tuple[float, int, bool]]] = {}
     for each in coming:
@@ -170,8 +170,8 @@ def _on_a_node(
             by_node.setdefault(name, []).append((each.at, count, each.sure))
     found = []
     for node in kept or fitting:
-        needed = ask.slots + sum(each.ask.slots for each in before if each.node == node.name)
-        free = rooms[node.kind].free.get(node.name, 0)
+        needed = request.slots + sum(each.request.slots for each in before if each.node == node.name)
+        free = capacities[node.kind].free.get(node.name, 0)
         found.append((node.kind, node.name, *_reached(free, needed, by_node.get(node.name, [])), needed - free))
     return min(found, key=_soonest, default=None)
 

@@ -49,11 +49,11 @@ class UsageByName(dict[Name, Meter]):
         if name in self:
             self[name].window = max(self[name].window, self._window(name))
 
-    def replay(self, spells: Iterable[tuple[Name, float, float | None, int]]) -> None:
+    def replay(self, intervals: Iterable[tuple[Name, float, float | None, int]]) -> None:
         """Rebuild all meters from past intervals: (name, from, until or None, slots), in any order."""
         self.clear()
         by_name: defaultdict[Name, list[tuple[float, float | None, int]]] = defaultdict(list)
-        for name, begun, ended, slots in spells:
+        for name, begun, ended, slots in intervals:
             by_name[name].append((begun, ended, slots))
         for name, theirs in by_name.items():
             self[name].replay(theirs)
@@ -75,7 +75,7 @@ class ClusterState:
         self,
         nodes: Iterable[Node] = (),
         runs: Iterable[Allocation] = (),
-        asks: Iterable[SlotRequest] = (),
+        requests: Iterable[SlotRequest] = (),
         at: float = 0.0,
         *,
         users: Mapping[str, Quota] | None = None,
@@ -102,7 +102,7 @@ class ClusterState:
             self.set_node(node)
         for run in sorted(runs, key=lambda run: run.since):
             self.hold(run)
-        self.fill(asks)
+        self.fill(requests)
 
     # Time, nodes and requests
 
@@ -157,19 +157,19 @@ class ClusterState:
         """Return the nodes on which something may be started."""
         return [node for node in self.of_pool(pool) if node.healthy and not node.drained]
 
-    def add(self, ask: SlotRequest) -> None:
+    def add(self, request: SlotRequest) -> None:
         """Add a new or changed request; quotas cap its priority unless an admin has set it."""
-        ask = self._limited(ask)
-        if self.queue.asks.get(ask.key) != ask:
-            self.queue.add(ask, self.at)
+        request = self._limited(request)
+        if self.queue.requests.get(request.key) != request:
+            self.queue.add(request, self.at)
 
-    def fill(self, asks: Iterable[SlotRequest]) -> None:
+    def fill(self, requests: Iterable[SlotRequest]) -> None:
         """Add all requests to a state that has none yet."""
-        self.queue.fill(map(self._limited, asks), self.at)
+        self.queue.fill(map(self._limited, requests), self.at)
 
-    def _limited(self, ask: SlotRequest) -> SlotRequest:
-        highest = max(self.users.quota(ask.owner).priority, self.groups.quota(ask.group).priority)
-        return replace(ask, priority=highest) if ask.priority > highest and not ask.by_admin else ask
+    def _limited(self, request: SlotRequest) -> SlotRequest:
+        highest = max(self.users.quota(request.owner).priority, self.groups.quota(request.group).priority)
+        return replace(request, priority=highest) if request.priority > highest and not request.by_admin else request
 
     def withdraw(self, key: RequestKey) -> None:
         """Remove a request and its reservation."""
@@ -179,9 +179,9 @@ class ClusterState:
     def reserved(self) -> Iterator[tuple[Reservation, SlotRequest]]:
         """Yield the valid reservations with their requests."""
         for each in self.reservations:
-            ask = self.queue.asks.get(each.key)
-            if ask is not None and each.stands(ask):
-                yield each, ask
+            request = self.queue.requests.get(each.key)
+            if request is not None and each.stands(request):
+                yield each, request
 
     # Gangs
 
@@ -215,9 +215,9 @@ class ClusterState:
                 self.reservations = (run.reservation, *self.reservations)
         return run
 
-    def charge(self, spells: Iterable[UsageInterval]) -> None:
+    def charge(self, intervals: Iterable[UsageInterval]) -> None:
         """Rebuild all meters from past intervals, including those that still last and those of notebook servers."""
-        held = [(each.owner, each.group, each.begun, each.ended, each.slots) for each in spells]
+        held = [(each.owner, each.group, each.begun, each.ended, each.slots) for each in intervals]
         held += [(run.owner, run.group, run.since, None, run.slots) for run in self.runs.values() if run.key.server]
         self.users.replay((owner, begun, ended, slots) for owner, _, begun, ended, slots in held)
         self.groups.replay((group, begun, ended, slots) for _, group, begun, ended, slots in held)

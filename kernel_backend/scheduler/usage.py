@@ -59,10 +59,10 @@ class Meter:
         part = (at - self._times[nth]) / (self._times[nth + 1] - self._times[nth])
         return self._totals[nth] + part * (self._totals[nth + 1] - self._totals[nth])
 
-    def replay(self, spells: Iterable[tuple[float, float | None, int]]) -> None:
+    def replay(self, intervals: Iterable[tuple[float, float | None, int]]) -> None:
         """Add past intervals: (from, until or None, slots), in any order."""
         corners: list[tuple[float, int]] = []
-        for begun, ended, slots in spells:
+        for begun, ended, slots in intervals:
             corners.append((begun, slots))
             if ended is not None:
                 corners.append((ended, -slots))
@@ -70,10 +70,10 @@ class Meter:
             self.hold(slots, at)
 
 
-def averages(spells: Iterable[tuple[float, float | None, int]], at: Sequence[float], now: float) -> list[float]:
+def averages(intervals: Iterable[tuple[float, float | None, int]], at: Sequence[float], now: float) -> list[float]:
     """Return the average number of slots held from each of the times `at` to the next; none after `now`."""
     corners: list[tuple[float, int]] = []
-    for begun, ended, slots in spells:
+    for begun, ended, slots in intervals:
         until = now if ended is None else ended
         if begun < until:
             corners += ((begun, slots), (until, -slots))

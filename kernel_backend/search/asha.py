@@ -103,7 +103,7 @@ class Asha(BaseSearcher[_Climber]):
         return _Climber(until=decision.until, bracket=bracket)
 
     def granted(self, decision: Create | Resume) -> None:
-        """Apply a decision of `on_vacancy`."""
+        """Apply a decision of `on_slot`."""
         fills = isinstance(decision, Resume) and decision.trial not in self._going()
         super().granted(decision)
         if fills:
@@ -176,7 +176,7 @@ def sampled(settings: Settings, space: Space, sampler: Sampler) -> Asha:
     ...         return seen.encoder.decode([0.5 for _ in seen.encoder.dimensions])
     >>> width = Parameter(name="width", domain=Range(low=1, high=9, whole=True))
     >>> settings = Settings(method="random", units=10, trials=4)
-    >>> sampled(settings, Space(parameters=(width,)), Middle()).on_vacancy().params
+    >>> sampled(settings, Space(parameters=(width,)), Middle()).on_slot().params
     {'width': 5}
     """
     brackets = [Bracket([settings.units], 1.0)]

@@ -25,7 +25,7 @@ class Searcher(Protocol):
     >>> from daylight.search import Parameter, Range, Searcher, Settings, Space, make
     >>> lr = Parameter(name="lr", domain=Range(low=1e-4, high=0.1, scale="log"))
     >>> searcher: Searcher = make(Settings(method="random", units=3, trials=2), Space(parameters=(lr,)))
-    >>> decision = searcher.on_vacancy()
+    >>> decision = searcher.on_slot()
     >>> decision.trial, decision.until, searcher.wants()
     (1, 3, 1)
     >>> searcher.on_report(1, 3, 0.5).type
@@ -41,7 +41,7 @@ class Searcher(Protocol):
             Number of gangs, besides those that its trials hold.
         """
 
-    def on_vacancy(self) -> Create | Resume | None:
+    def on_slot(self) -> Create | Resume | None:
         """Decide which trial gets a gang that was granted.
 
         Returns
@@ -51,7 +51,7 @@ class Searcher(Protocol):
         """
 
     def granted(self, decision: Create | Resume) -> None:
-        """Take a decision that `on_vacancy` made before, without deciding again: how a log is replayed.
+        """Take a decision that `on_slot` made before, without deciding again: how a log is replayed.
 
         Parameters
         ----------

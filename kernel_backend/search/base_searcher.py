@@ -99,7 +99,7 @@ class BaseSearcher(ABC, Generic[P]):
     ...         self._values[trial] = float("inf")
     >>> space = Space(parameters=(Parameter(name="act", domain=Choices(values=("relu", "gelu"))),))
     >>> searcher = Halfway(units=8, space=space, trials=2)
-    >>> [searcher.on_vacancy().until for _ in range(2)]
+    >>> [searcher.on_slot().until for _ in range(2)]
     [4, 4]
     >>> searcher.on_report(1, 4, 0.2).type, searcher.on_report(2, 4, 0.7).type
     ('continue', 'prune')
@@ -114,7 +114,7 @@ class BaseSearcher(ABC, Generic[P]):
         """Create a searcher without trials."""
         self._units, self._seen, self._most = units, seen, trials
         self._trials: dict[int, P] = {}
-        self._resting = set[int]()  # trials that train are among the observations
+        self._paused = set[int]()  # trials that train are among the observations
         self._chosen: dict[int, None] = {}  # by hand or because they were interrupted: to resume next, in this order
         self._asked = 0  # the number of the newest proposal
         self._invalid = 0
@@ -136,7 +136,7 @@ class BaseSearcher(ABC, Generic[P]):
     @abstractmethod
     def _wanted(self) -> int: ...
 
-    def on_vacancy(self) -> Create | Resume | None:
+    def on_slot(self) -> Create | Resume | None:
         """Decide which trial gets a gang that was granted.
 
         Returns
@@ -158,7 +158,7 @@ class BaseSearcher(ABC, Generic[P]):
 
         A chosen trial that still trains is not among them: it goes on with the slots that it holds.
         """
-        return [trial for trial in self._chosen if trial in self._resting]
+        return [trial for trial in self._chosen if trial in self._paused]
 
     def _left(self) -> int:
         """Return how many new trials there may be."""
@@ -170,7 +170,7 @@ class BaseSearcher(ABC, Generic[P]):
         return len(self._trials) - self._invalid
 
     def granted(self, decision: Create | Resume) -> None:
-        """Apply a decision of `on_vacancy`.
+        """Apply a decision of `on_slot`.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class BaseSearcher(ABC, Generic[P]):
             self._seen.begin(trial, decision.params)
         else:
             self._chosen.pop(trial, None)
-            self._resting.discard(trial)
+            self._paused.discard(trial)
             self._go_on(trial, self._trials[trial], decision.until)
         self._seen.train(trial)
 
@@ -257,11 +257,11 @@ class BaseSearcher(ABC, Generic[P]):
 
     def _rest(self, trial: int) -> None:
         self._seen.rest(trial)
-        self._resting.add(trial)
+        self._paused.add(trial)
 
     def _end(self, trial: int, known: P, end: Complete | Prune) -> None:
         self._seen.rest(trial)
-        self._resting.discard(trial)
+        self._paused.discard(trial)
         self._chosen.pop(trial, None)
         known.end = end
 
@@ -342,7 +342,7 @@ class BaseSearcher(ABC, Generic[P]):
             There are more trials already.
         """
         if trials is not None and trials < self._counted():
-            raise Conflict(f"{trials} trials asked for, and there are {self._counted()} already")
+            raise Conflict(f"{trials} trials requested, and there are {self._counted()} already")
         self._most, self._closed = trials, False
         self._in_vain.clear()
 

@@ -46,7 +46,7 @@ class SearchProcess(Protocol):
 
 @dataclass(kw_only=True)
 class _Trial(Progress):
-    wish: Wish | None = None  # what `tell` wants at the next target
+    requested_action: Wish | None = None  # what `tell` wants at the next target
 
 
 class Custom(BaseSearcher[_Trial]):
@@ -54,9 +54,9 @@ class Custom(BaseSearcher[_Trial]):
 
     failure: SearchFailed | None = None
 
-    def __init__(self, settings: Settings, space: Space, asker: SearchProcess) -> None:
+    def __init__(self, settings: Settings, space: Space, search_process: SearchProcess) -> None:
         super().__init__(settings.units, Observations(Encoder(space), settings.mode, []), settings.trials)
-        self._names, self._asker, self._name = space.names, asker, settings.source or "the search"
+        self._names, self._search_process, self._name = space.names, search_process, settings.source or "the search"
         self._interval: int | None = None
         self._nothing_now = False
 
@@ -66,7 +66,7 @@ class Custom(BaseSearcher[_Trial]):
         """Return a gang for each possible new trial, while the class proposes, and for each trial that may resume."""
         if self.failure:
             return 0
-        others = len(self._resting) > len(waiting := self._waiting())
+        others = len(self._paused) > len(waiting := self._waiting())
         return len(waiting) + (0 if self._nothing_now else max(self._left(), int(others)))
 
     def _choose(self) -> Create | Resume | None:
@@ -85,7 +85,7 @@ class Custom(BaseSearcher[_Trial]):
         for trial in self._waiting():
             return self._resume(trial)
         number = self._asked + 1
-        answer = self._asker.ask(number)
+        answer = self._search_process.ask(number)
         if answer is None:
             return None
         if isinstance(answer, dict):
@@ -100,8 +100,8 @@ class Custom(BaseSearcher[_Trial]):
         return self._resume(answer)
 
     def _resume(self, trial: int) -> Resume:
-        if trial not in self._resting:
-            there = ", ".join(map(str, sorted(self._resting))) or "none"
+        if trial not in self._paused:
+            there = ", ".join(map(str, sorted(self._paused))) or "none"
             raise SearchFailed(f"{self._name}.ask() answered {trial}, and trial {trial} is not paused ({there} are)")
         return Resume(trial=trial, until=self._target(self._trials[trial]))
 
@@ -126,7 +126,7 @@ class Custom(BaseSearcher[_Trial]):
         return min((unit // self._interval + 1) * self._interval, self._units)
 
     def _asked_interval(self) -> int:
-        found = self._asker.interval()
+        found = self._search_process.interval()
         if found is None:
             return self._units
         if isinstance(found, bool) or not isinstance(found, int) or found < 1:
@@ -148,19 +148,19 @@ class Custom(BaseSearcher[_Trial]):
         return super().on_report(trial, unit, value)
 
     def _record(self, trial: int, known: _Trial, unit: int, value: float) -> None:
-        known.wish = self._tell(trial, unit, value) or known.wish
+        known.requested_action = self._tell(trial, unit, value) or known.requested_action
 
     def _tell(self, trial: int, unit: int, value: float) -> Wish | None:
         self._nothing_now = False
         if self.failure:
             return None
         try:
-            return self._wish(self._asker.tell(trial, dict(self._seen.params[trial]), unit, value))
+            return self._requested_action(self._search_process.tell(trial, dict(self._seen.params[trial]), unit, value))
         except SearchFailed as error:
             self.failure = error
             return None
 
-    def _wish(self, answer: Any) -> Wish | None:
+    def _requested_action(self, answer: Any) -> Wish | None:
         if answer is None:
             return None
         if answer not in ("pause", "stop"):
@@ -180,9 +180,9 @@ class Custom(BaseSearcher[_Trial]):
             self._rest(trial)
 
     def _judge(self, trial: int, known: _Trial) -> Continue | Pause | Prune:
-        if known.wish == "stop":
+        if known.requested_action == "stop":
             return Prune()
-        return Pause() if known.wish or self.failure else Continue(until=self._target(known))
+        return Pause() if known.requested_action or self.failure else Continue(until=self._target(known))
 
     def judged(self, trial: int, verdict: Verdict) -> None:
         """Apply the stored decision on a report in a replay: the class, called again, may answer differently."""
@@ -195,13 +195,13 @@ class Custom(BaseSearcher[_Trial]):
         elif isinstance(verdict, Pause):
             self._rest(trial)
         else:
-            self._resting.discard(trial)
+            self._paused.discard(trial)
             self._seen.train(trial)
             self._go_on(trial, known, verdict.until)
 
     def _go_on(self, trial: int, known: _Trial, until: int) -> None:
         super()._go_on(trial, known, until)
-        known.wish = None
+        known.requested_action = None
 
     def _end(self, trial: int, known: _Trial, end: Complete | Prune) -> None:
         super()._end(trial, known, end)

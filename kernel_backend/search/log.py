@@ -31,7 +31,7 @@ def apply_event(searcher: Searcher, event: Happening) -> Decision | None:
     """Apply an event to a searcher; return its decision. Raises Conflict where a user's request cannot be met."""
     match event:
         case Vacancy():
-            return searcher.on_vacancy()
+            return searcher.on_slot()
         case Reported():
             verdict = searcher.on_report(event.trial, event.unit, event.value)
             return verdict if event.trial > 0 else None  # of another search: no trial waits for the decision
@@ -66,6 +66,8 @@ def replay(searcher: Searcher, entries: Iterable[LogEntry]) -> Searcher:
     return searcher
 
 
-def fold(settings: Settings, space: Space, entries: Iterable[LogEntry], asker: SearchProcess | None = None) -> Searcher:
+def fold(
+    settings: Settings, space: Space, entries: Iterable[LogEntry], search_process: SearchProcess | None = None
+) -> Searcher:
     """Return the searcher after a log; raises what `make` raises."""
-    return replay(make(settings, space, asker), entries)
+    return replay(make(settings, space, search_process), entries)

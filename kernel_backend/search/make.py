@@ -10,7 +10,7 @@ from kernel_backend.search.base import Plan, Searcher
 from kernel_backend.search.custom import SearchProcess
 
 
-def make(settings: Settings, space: Space, asker: SearchProcess | None = None) -> Searcher:
+def make(settings: Settings, space: Space, search_process: SearchProcess | None = None) -> Searcher:
     """Make the searcher of a method, at its beginning.
 
     The same settings make the same searcher.
@@ -21,7 +21,7 @@ def make(settings: Settings, space: Space, asker: SearchProcess | None = None) -
         Method, its options, and the length of a training.
     space : Space
         What is searched.
-    asker : SearchProcess, optional
+    search_process : SearchProcess, optional
         Process of the user's class, for the method ``custom`` alone.
 
     Returns
@@ -39,7 +39,7 @@ def make(settings: Settings, space: Space, asker: SearchProcess | None = None) -
     >>> from daylight.search import Parameter, Range, Settings, Space, make
     >>> lr = Parameter(name="lr", domain=Range(low=1e-4, high=0.1, scale="log"))
     >>> searcher = make(Settings(method="asha", units=16, trials=8), Space(parameters=(lr,)))
-    >>> searcher.on_vacancy().until
+    >>> searcher.on_slot().until
     1
     """
     method = method_of(settings.method)
@@ -48,9 +48,9 @@ def make(settings: Settings, space: Space, asker: SearchProcess | None = None) -
     if not method.own_class:
         searcher: Searcher = factory(full, space)
         return searcher
-    if asker is None:
+    if search_process is None:
         raise InvalidRequest(f"a custom search needs the process of its class {settings.source}")
-    own: Searcher = factory(full, space, asker)
+    own: Searcher = factory(full, space, search_process)
     return own
 
 

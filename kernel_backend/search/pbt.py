@@ -65,7 +65,7 @@ class Pbt(BaseSearcher[Progress]):
 
     def _wanted(self) -> int:
         """Return one gang for each position whose holder does not train."""
-        return len(self._resting) + len(self._open())
+        return len(self._paused) + len(self._open())
 
     def _open(self) -> list[int]:
         """Return the free positions that may be filled."""
@@ -84,7 +84,7 @@ class Pbt(BaseSearcher[Progress]):
         """Return the trial that waits, None for a free position, and the end of its last round."""
         for trial in self._waiting():
             return trial, self._round(trial)
-        waiting = [(self._round(trial), trial) for trial in self._resting] + [(unit, 0) for unit in self._open()]
+        waiting = [(self._round(trial), trial) for trial in self._paused] + [(unit, 0) for unit in self._open()]
         unit, first = min(waiting)
         return first or None, unit
 
@@ -162,7 +162,7 @@ class Pbt(BaseSearcher[Progress]):
     def _judge(self, trial: int, known: Progress) -> Continue | Pause | Prune:
         """Decide at the end of a round: wait for trials behind, give way to a better one, or continue."""
         unit = self._round(trial)
-        if any(each < unit for each in (*map(self._round, self._resting), *self._open())):
+        if any(each < unit for each in (*map(self._round, self._paused), *self._open())):
             return Pause()
         return Prune() if self._gives_way(trial) else Continue(until=self._target(known))
 
@@ -185,7 +185,7 @@ class Pbt(BaseSearcher[Progress]):
     def extend(self, trials: int | None) -> None:
         """Set the total number of trials; those that trained to the end make positions free for new ones."""
         super().extend(trials)
-        held = len(self._resting) + len(self._seen.training) + len(self._free)
+        held = len(self._paused) + len(self._seen.training) + len(self._free)
         self._free += [0] * (self._population - held)
 
 

@@ -15,7 +15,7 @@ from kernel_backend.scheduler.explain.feasibility import impossible
 from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.search import grid
 from kernel_backend.search.samplers.optuna import check_installed
-from kernel_backend.service.state.requests import draft_ask, pool_of
+from kernel_backend.service.state.requests import draft_request, pool_of
 
 
 def check_searcher(search: Search, space: Space) -> None:
@@ -45,12 +45,12 @@ def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:
     raise Forbidden(f"--group {config.group}: you are not in that group{near}; you are in {', '.join(theirs)}")
 
 
-def check_possible(picture: ClusterState, config: Config, owner: str, group: str) -> None:
+def check_possible(cluster: ClusterState, config: Config, owner: str, group: str) -> None:
     """Raise ImpossibleAsk for a gang that can never be placed, and InvalidRequest for a pool that does not exist."""
-    pool, pools = pool_of(config, picture), {node.pool for node in picture.nodes.values()}
+    pool, pools = pool_of(config, cluster), {node.pool for node in cluster.nodes.values()}
     if pools and pool not in pools:
         raise InvalidRequest(f"--pool {pool}: there is no such pool{nearest(pool, pools)}; there {_are(sorted(pools))}")
-    never = impossible(picture, draft_ask(config, owner, group, pool))
+    never = impossible(cluster, draft_request(config, owner, group, pool))
     if never is not None:
         way_out = f" (--slots {never.largest})" if never.largest else ""
         raise ImpossibleAsk(never.reason.removesuffix(".") + way_out, asked=config.slots, largest=never.largest)

@@ -19,7 +19,7 @@ def audit_entry(who: Person, experiment: Experiment, act: str, detail: str = "",
     return AuditEntry(at=time.time(), who=who.name, act=act, on=on or f"#{experiment.number}", detail=about)
 
 
-async def keep_audit_entry(store: Store, deed: AuditEntry | None) -> None:
+async def keep_audit_entry(store: Store, entry: AuditEntry | None) -> None:
     """Store the entry if there is one."""
-    if deed is not None:
-        await asyncio.to_thread(store.write_down, deed)
+    if entry is not None:
+        await asyncio.to_thread(store.write_down, entry)

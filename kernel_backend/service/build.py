@@ -23,13 +23,15 @@ def build(context: Context) -> Service:
     """Return the service, which has not been started yet."""
     store, engine, wake = context.store, context.engine, context.wake
     preparation = Preparation(context.archive, context.areas, wake)
-    beginnings = CheckpointCopies(context.places, wake)
-    asker = partial(ExperimentSearchProcess, archive=context.archive, preparation=preparation, areas=context.areas)
-    searches = Searches(store, asker)
-    asking = RequestBuilder(store, searches, preparation, beginnings)
-    pictures = ClusterStateManager(store, engine, context.roster, asking, context.rules)
-    notebooks = Notebooks(store, context.roster, context.servers, wake)
+    checkpoint_copies = CheckpointCopies(context.places, wake)
+    search_process = partial(
+        ExperimentSearchProcess, archive=context.archive, preparation=preparation, areas=context.areas
+    )
+    searches = Searches(store, search_process)
+    request_builder = RequestBuilder(store, searches, preparation, checkpoint_copies)
+    cluster_state = ClusterStateManager(store, engine, context.stored_quotas, request_builder, context.rules)
+    notebooks = Notebooks(store, context.stored_quotas, context.servers, wake)
     ends = AttemptEnder(context, searches, SpoolIntake(store, engine))
-    starts = AttemptStarter(context, pictures, asking, searches, preparation, beginnings, ends)
-    loop = Loop(context, pictures, searches, notebooks, beginnings, starts, ends)
+    starts = AttemptStarter(context, cluster_state, request_builder, searches, preparation, checkpoint_copies, ends)
+    loop = Loop(context, cluster_state, searches, notebooks, checkpoint_copies, starts, ends)
     return Service(context, loop, preparation)

@@ -35,11 +35,11 @@ class Context:
     rules: Rules = field(default_factory=Rules)
     servers: Servers | None = None
     bus: Notifier = field(default_factory=Notifier, init=False)
-    roster: StoredQuotas = field(init=False)
+    stored_quotas: StoredQuotas = field(init=False)
     next_round: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "roster", StoredQuotas(self.store))
+        object.__setattr__(self, "stored_quotas", StoredQuotas(self.store))
 
     def wake(self) -> None:
         """Start the loop's next round now."""

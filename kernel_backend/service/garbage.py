@@ -85,21 +85,21 @@ def collect(
     """
     found = shelves(store, places, experiment.number)
     why = reasons(experiment, found, damaged)
-    resting = [shelf for shelf in found if shelf.trial.state not in HOLDING_SLOTS]
-    judged = [(shelf, each, why[shelf.trial.index, each.id]) for shelf in resting for each in shelf.manifests]
-    goes = [(shelf, _judged(each, ("beyond the rules",))) for shelf, each, kept in judged if not kept]
-    goes += [(shelf, each) for shelf in resting for each in _set_aside(shelf, now)]
-    problems = () if dry_run else _delete(goes, resting)
+    paused = [shelf for shelf in found if shelf.trial.state not in HOLDING_SLOTS]
+    retained = [(shelf, each, why[shelf.trial.index, each.id]) for shelf in paused for each in shelf.manifests]
+    goes = [(shelf, _decision(each, ("beyond the rules",))) for shelf, each, kept in retained if not kept]
+    goes += [(shelf, each) for shelf in paused for each in _set_aside(shelf, now)]
+    problems = () if dry_run else _delete(goes, paused)
     return GarbageReport(
         goes=tuple(each for _, each in goes),
-        stays=tuple(_judged(each, kept) for _, each, kept in judged if kept),
-        running=tuple(shelf.trial.id for shelf in found if shelf not in resting),
+        stays=tuple(_decision(each, kept) for _, each, kept in retained if kept),
+        running=tuple(shelf.trial.id for shelf in found if shelf not in paused),
         problems=problems,
     )
 
 
 def _delete(
-    goes: Sequence[tuple[TrialCheckpoints, CheckpointDecision]], resting: Sequence[TrialCheckpoints]
+    goes: Sequence[tuple[TrialCheckpoints, CheckpointDecision]], paused: Sequence[TrialCheckpoints]
 ) -> tuple[str, ...]:
     problems = []
     for shelf, each in goes:
@@ -107,12 +107,12 @@ def _delete(
             shelf.place.discard(each.id)
         except OSError as error:
             problems.append(f"checkpoint {each.id} of {shelf.trial.id} could not be deleted: {error}")
-    for shelf in resting:
+    for shelf in paused:
         shelf.place.sweep(shelf.trial.attempt + 1)  # a trial without slots has no attempt that could still commit
     return tuple(problems)
 
 
-def _judged(manifest: Manifest, reasons: tuple[str, ...]) -> CheckpointDecision:
+def _decision(manifest: Manifest, reasons: tuple[str, ...]) -> CheckpointDecision:
     return CheckpointDecision(
         experiment=manifest.experiment,
         trial=manifest.trial,

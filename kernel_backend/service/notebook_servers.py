@@ -32,33 +32,33 @@ class Notebooks:
     """Keep track of the servers; `changed` is called where slots have become free or taken."""
 
     def __init__(
-        self, store: QuotaStore, roster: EffectiveQuotas, servers: Servers | None, changed: Callable[[], None]
+        self, store: QuotaStore, stored_quotas: EffectiveQuotas, servers: Servers | None, changed: Callable[[], None]
     ) -> None:
         """Create the tracker; without `servers` none is ever stopped."""
-        self._store, self._roster, self._servers, self._changed = store, roster, servers, changed
+        self._store, self._stored_quotas, self._servers, self._changed = store, stored_quotas, servers, changed
 
     def give(self, present: Sequence[Server]) -> None:
         """Replace the servers by those that are there now."""
-        before, self._roster.servers = self._roster.servers, present
+        before, self._stored_quotas.servers = self._stored_quotas.servers, present
         if _held(before) != _held(present):
             self._changed()
 
-    async def take_back(self, picture: ClusterState, preempt: Preempt) -> None:
+    async def take_back(self, cluster: ClusterState, preempt: Preempt) -> None:
         """Stop a server that is still idle, and write an audit entry."""
         if self._servers is None:
             return
         self.give(await self._servers.read())
         now, name = time.time(), preempt.run.key.server
-        server = next((each for each in self._roster.servers if each.full_name == name), None)
-        due = None if server is None else take_back_at(picture, server)
+        server = next((each for each in self._stored_quotas.servers if each.full_name == name), None)
+        due = None if server is None else take_back_at(cluster, server)
         if server is None or due is None or due > now:
             return
         await self._servers.stop(server)
         detail = f"{server.slots} slots, nothing done for {(now - server.last_activity) / 60:.0f} min: {preempt.reason}"
-        deed = AuditEntry(at=now, who=OURSELVES, act="stop", on=f"notebook server {name}", detail=detail)
-        await asyncio.to_thread(self._store.write_down, deed)
-        for key in [key for key in picture.runs if key.server == name]:
-            picture.change(key, leaving=now)
+        entry = AuditEntry(at=now, who=OURSELVES, act="stop", on=f"notebook server {name}", detail=detail)
+        await asyncio.to_thread(self._store.write_down, entry)
+        for key in [key for key in cluster.runs if key.server == name]:
+            cluster.change(key, leaving=now)
 
 
 def _held(servers: Sequence[Server]) -> set[Server]:

@@ -67,20 +67,27 @@ class Service:
         store, archive, engine = context.store, context.archive, context.engine
         places, areas = context.places, context.areas
         self._store, self._archive, self._engine, self._bus = store, archive, engine, context.bus
-        self._loop, self._preparation, self.roster, self.notebooks = loop, preparation, context.roster, loop.notebooks
+        self._loop, self._preparation, self.stored_quotas, self.notebooks = (
+            loop,
+            preparation,
+            context.stored_quotas,
+            loop.notebooks,
+        )
         self._curves = CurveReader(store)
         self._confined = Confined()
-        self._twins, self._submitting = DuplicateFinder(store, archive, self._confined), asyncio.Lock()
+        self._duplicates, self._submitting = DuplicateFinder(store, archive, self._confined), asyncio.Lock()
         self.checkpoints = CheckpointVerbs(store, places)
         self.artifacts = ArtifactVerbs(store, areas)
         self.compare = CompareVerbs(store, archive, places, self._confined)
         self.numbering = Numbering(store, places, areas, context.home)
         self._feed = WatcherFeed(store, self._bus)
-        self._overviews = Overviews(store, archive, loop.pictures, loop.searches.notice)
+        self._overviews = Overviews(store, archive, loop.cluster_state, loop.searches.notice)
         self.search = SearchVerbs(store, loop, self._changed)
-        self._drafts = SubmissionValidator(context, loop.pictures, preparation, self.checkpoints, self._confined)
-        self.sharing = QuotaVerbs(store, self.roster, loop.pictures.looking, self._changed)
-        self.cluster = ClusterVerbs(store, engine, self.roster, loop.pictures, self.overview, self._changed)
+        self._validator = SubmissionValidator(
+            context, loop.cluster_state, preparation, self.checkpoints, self._confined
+        )
+        self.sharing = QuotaVerbs(store, self.stored_quotas, loop.cluster_state.looking, self._changed)
+        self.cluster = ClusterVerbs(store, engine, self.stored_quotas, loop.cluster_state, self.overview, self._changed)
         self.deletion = Deletion(context)
         self.disk = DiskMeter(context)
         self._tasks: list[asyncio.Task[None]] = []
@@ -128,13 +135,13 @@ class Service:
         Raises NotFound (no such snapshot), InvalidDefinition (the cell, or a hyperparameter) and ImpossibleAsk: what
         can never run is refused here, and nothing of it is stored.
         """
-        draft = await self._drafts.draft(who, submission)
+        draft = await self._validator.draft(who, submission)
         if submission.again or submission.rerun_of is not None:
             return await self._add(who, draft), True
-        await self._twins.learn(draft)
+        await self._duplicates.learn(draft)
         await asyncio.to_thread(self.numbering.beyond, draft.owner)  # cached: its folders may be slow
         async with self._submitting:  # of two that come at once, the second finds the first
-            twin = await asyncio.to_thread(self._twins.find, draft)
+            twin = await asyncio.to_thread(self._duplicates.find, draft)
             if twin is None:
                 return await self._add(who, draft), True
         return await self.overview(who, twin), False
@@ -155,11 +162,11 @@ class Service:
         before = await self._before(who, number, asked)
         if asked.trial is None:
             return await self._add(
-                who, await self._drafts.draft(who, rerun_submission(before, asked), before.begins_from)
+                who, await self._validator.draft(who, rerun_submission(before, asked), before.begins_from)
             )
         trial = await asyncio.to_thread(self._store.trial, number, asked.trial)
         return await self._add(
-            who, await self._drafts.draft(who, single_trial(before, trial, asked), trial.begins_from)
+            who, await self._validator.draft(who, single_trial(before, trial, asked), trial.begins_from)
         )
 
     async def verify(self, who: Person, number: int, asked: Rerun) -> Overview:
@@ -181,7 +188,7 @@ class Service:
         submission = rerun_submission(
             before, asked.model_copy(update={"name": name, "config": until, "params": params})
         )
-        return await self._add(who, await self._drafts.draft(who, submission, begins_from))
+        return await self._add(who, await self._validator.draft(who, submission, begins_from))
 
     async def _before(self, who: Person, number: int, asked: Rerun) -> Experiment:
         """Return the experiment to rerun, as the user may have it; raises NotFound and Forbidden."""
@@ -226,7 +233,7 @@ class Service:
         """Return a trial's reports, or a search with all of its trials where none is named."""
         experiment = await self._visible(who, number)
         if experiment.config.search is not None and trial is None:
-            return await self.search.standing(who, number, sort="trial", limit=EVERY)
+            return await self.search.status(who, number, sort="trial", limit=EVERY)
         await asyncio.to_thread(self._store.trial, number, trial or 1)  # raises NotFound
         return await asyncio.to_thread(self._store.reports, number, trial or 1)
 
@@ -327,7 +334,7 @@ class Service:
         if before.state is ExperimentState.ACTIVE:
             raise Conflict(f"slots change only while experiment #{number} is paused: daylight pause {number}")
         config = before.config.model_copy(update={"slots": slots})
-        check_possible(await self._loop.pictures.now(), config, before.owner, before.group)
+        check_possible(await self._loop.cluster_state.now(), config, before.owner, before.group)
         check_workers(config)
         await self._change(who, number, e.Resumed(), set(), config=config)
         await asyncio.to_thread(self._note_slots, before, slots)
@@ -347,9 +354,9 @@ class Service:
         experiment = await changeable(self._store, who, number)
         verb = {"Stop": "stop", "Paused": "pause", "Resumed": "resume"}[type(event).__name__]
         if experiment.state not in already:
-            now, deed = time.time(), audit_entry(who, experiment, verb)
+            now, entry = time.time(), audit_entry(who, experiment, verb)
             try:
-                await asyncio.to_thread(self._store.advance_experiment, number, event, now, deed, **changes)
+                await asyncio.to_thread(self._store.advance_experiment, number, event, now, entry, **changes)
             except IllegalTransition:
                 raise Conflict(f"experiment #{number} is {experiment.state}: there is nothing to {verb}") from None
             self._changed()

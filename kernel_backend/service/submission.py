@@ -29,14 +29,14 @@ class SubmissionValidator:
     def __init__(
         self,
         context: Context,
-        pictures: ClusterStateManager,
+        cluster_state: ClusterStateManager,
         preparation: Preparation,
         checkpoints: CheckpointVerbs,
         confined: Confined,
     ) -> None:
         self._store, self._archive, self._engine = context.store, context.archive, context.engine
-        self._areas, self._roster = context.areas, context.roster
-        self._pictures, self._preparation = pictures, preparation
+        self._areas, self._stored_quotas = context.areas, context.stored_quotas
+        self._cluster_state, self._preparation = cluster_state, preparation
         self._checkpoints, self._confined = checkpoints, confined
 
     async def draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> NewExperiment:
@@ -49,7 +49,7 @@ class SubmissionValidator:
         check_bounds(submission.config)
         if submission.rerun_of is not None:
             await visible(self._store, who, submission.rerun_of)
-        group = group_of(who, submission.config, {name for kind, name in self._roster.people if kind == "group"})
+        group = group_of(who, submission.config, {name for kind, name in self._stored_quotas.people if kind == "group"})
         if not await asyncio.to_thread(self._archive.has, submission.snapshot):
             raise NotFound(f"snapshot {submission.snapshot[:12]} is not stored: upload it first")
         size = await asyncio.to_thread(self._source_bytes, submission)
@@ -64,7 +64,7 @@ class SubmissionValidator:
             check_not_deleted(await visible(self._store, who, number))
             await asyncio.to_thread(warm_start.check, self._store, number, submission.config, space)
         nodes = await self._engine.nodes()
-        check_possible(await self._pictures.now(), submission.config, who.name, group)
+        check_possible(await self._cluster_state.now(), submission.config, who.name, group)
         check_workers(submission.config)
         threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
         return NewExperiment(

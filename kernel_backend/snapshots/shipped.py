@@ -75,7 +75,7 @@ def _likeness(cwd: Path, data_at: Mapping[str, Path], others: Mapping[str, Path]
     large = f" Folders beyond {ENTRIES:,} files are links, which os.walk and rglob do not enter." if linked else ""
     return Working(
         str(there),
-        f"{'; '.join(why)}: it runs in {there}, a likeness of {cwd} made of links. New files that it writes by a "
+        f"{'; '.join(why)}: it runs in {there}, an overlay of {cwd} made of links. New files that it writes by a "
         f"relative path stay there.{large}",
     )
 

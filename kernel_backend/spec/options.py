@@ -109,12 +109,12 @@ OPTIONS: tuple[Option, ...] = (
     _setting("--slots", "resources", "N", "how many slots (GPUs, or shares of the CPU) train together [1]", most=GANG),
     _on("--one-node", "resources", "all of them on one node", "one_node"),
     _setting("--pool", "resources", "NAME", "the pool of nodes to train on [where there is one: that]"),
-    _setting("--group", "resources", "NAME", "the one of your groups for which slots are asked [your first]"),
-    _setting("--priority", "resources", "N", "whose turn is first, as far as your quota allows [0]"),
+    _setting("--group", "resources", "NAME", "the one of your groups that the slots count for [your first]"),
+    _setting("--priority", "resources", "N", "what is served first, as far as your quota allows [0]"),
     _on(
         "--preemptible",
         "resources",
-        "it may start ahead of those for whom slots are kept, and steps aside when they need them",
+        "it may start on slots reserved for others, and is preempted when they need them",
         "preemptible",
     ),
     _setting(
@@ -177,7 +177,7 @@ OPTIONS: tuple[Option, ...] = (
         f"{_of('interval')}: epochs, or steps, between its rounds [1/20 of all, at least 1]",
         most=COUNT,
     ),
-    _search("--parallel", "N", "trials that train at once, at most [as many as there is room for]", most=TRIALS),
+    _search("--parallel", "N", "trials that train at once, at most [as many as fit]", most=TRIALS),
     _search("--budget", "TIME", "slot time of all trials: 20gpuh, 2slot-h, 30m [none]", most=SLOT_TIME),
     _search(
         "--search-option",
@@ -337,7 +337,7 @@ def add_options(parser: argparse.ArgumentParser, host: Host, options: Iterable[O
 
 
 TRUST = Option(
-    ("--trust",), "", "whose code it is, where it is not yours: it runs as you", {"metavar": "OWNER"}, complete="user"
+    ("--trust",), "", "owner of the code, where it is not yours: it runs as you", {"metavar": "OWNER"}, complete="user"
 )
 
 

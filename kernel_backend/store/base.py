@@ -83,13 +83,13 @@ class QuotaStore(Protocol):
     def quotas(self) -> dict[tuple[AccountKind, str], dict[str, Any]]:
         """Return the numbers that were set here, by account: fields of Quota as JSON has them."""
 
-    def set_quota(self, kind: AccountKind, name: str, changed: Mapping[str, Any], deed: AuditEntry) -> AuditEntry:
+    def set_quota(self, kind: AccountKind, name: str, changed: Mapping[str, Any], entry: AuditEntry) -> AuditEntry:
         """Replace all numbers that are set here for an account; an empty mapping removes them."""
 
     def drained(self) -> frozenset[str]:
         """Return the nodes on which nothing new is started."""
 
-    def set_drained(self, node: str, drained: bool, deed: AuditEntry) -> bool:
+    def set_drained(self, node: str, drained: bool, entry: AuditEntry) -> bool:
         """Drain or undrain a node; False, and no audit entry, where that changes nothing."""
 
     def update_experiment(self, number: int, at: float, change: Change) -> Experiment:
@@ -98,7 +98,7 @@ class QuotaStore(Protocol):
         Raises NotFound, and what `change` raises: then nothing is written.
         """
 
-    def write_down(self, deed: AuditEntry) -> AuditEntry:
+    def write_down(self, entry: AuditEntry) -> AuditEntry:
         """Store an audit entry; return it with its number."""
 
     def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[AuditEntry]:
@@ -187,7 +187,7 @@ class Store(QuotaStore, Protocol):
         """
 
     def advance_experiment(
-        self, number: int, event: Event, at: float, deed: AuditEntry | None = None, **changes: Any
+        self, number: int, event: Event, at: float, entry: AuditEntry | None = None, **changes: Any
     ) -> Experiment:
         """Apply `event` to an experiment, with `changes` to its other fields, and an audit entry.
 
@@ -325,13 +325,13 @@ class Store(QuotaStore, Protocol):
     def trial_seconds(self, number: int, at: float) -> dict[int, float]:
         """Return the same by index, of each trial that has held any."""
 
-    def spells(self, since: float) -> list[UsageInterval]:
+    def usage_intervals(self, since: float) -> list[UsageInterval]:
         """Return the usage intervals of attempts that have not ended, or ended after `since`, the oldest first."""
 
-    def claims(self) -> list[ReservationRecord]:
+    def reservations(self) -> list[ReservationRecord]:
         """Return all reservation records."""
 
-    def keep_claims(self, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord] = ()) -> None:
+    def save_reservations(self, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord] = ()) -> None:
         """Store these records, in place of those with the same keys, and delete those that are `gone`."""
 
     def facts(self, number: int, trial: int) -> list[StoredFact]:

@@ -40,14 +40,14 @@ class SqlQuotaStore(QuotaStore):
             return {(row.kind, row.name): row.changed for row in rows}
 
     @override
-    def set_quota(self, kind: AccountKind, name: str, changed: Mapping[str, Any], deed: AuditEntry) -> AuditEntry:
+    def set_quota(self, kind: AccountKind, name: str, changed: Mapping[str, Any], entry: AuditEntry) -> AuditEntry:
         here = tables.quotas.c
         with self._writing() as tx:
             tx.db.execute(delete(tables.quotas).where(here.kind == kind, here.name == name))
             if changed:
-                row = {"kind": kind, "name": name, "changed": dict(changed), "at": deed.at, "who": deed.who}
+                row = {"kind": kind, "name": name, "changed": dict(changed), "at": entry.at, "who": entry.who}
                 tx.db.execute(insert(tables.quotas), row)
-            return tx.write_down(deed)
+            return tx.write_down(entry)
 
     @override
     def drained(self) -> frozenset[str]:
@@ -55,35 +55,35 @@ class SqlQuotaStore(QuotaStore):
             return frozenset(db.execute(select(tables.drained.c.node)).scalars())
 
     @override
-    def set_drained(self, node: str, drained: bool, deed: AuditEntry) -> bool:
+    def set_drained(self, node: str, drained: bool, entry: AuditEntry) -> bool:
         here = tables.drained.c
         with self._writing() as tx:
             before = tx.db.execute(select(here.node).where(here.node == node)).first() is not None
             if before == drained:
                 return False
             if drained:
-                tx.db.execute(insert(tables.drained), {"node": node, "at": deed.at, "who": deed.who})
+                tx.db.execute(insert(tables.drained), {"node": node, "at": entry.at, "who": entry.who})
             else:
                 tx.db.execute(delete(tables.drained).where(here.node == node))
-            tx.write_down(deed)
+            tx.write_down(entry)
             return True
 
     @override
     def update_experiment(self, number: int, at: float, change: Change) -> Experiment:
         with self._writing() as tx:
             before = get_experiment(tx.db, number)
-            changes, deed = change(before)
+            changes, entry = change(before)
             experiment = changed(before, {**changes, "state": before.state})
             tx.save(experiment)
             tx.say(at, experiment)
-            if deed is not None:
-                tx.write_down(deed)
+            if entry is not None:
+                tx.write_down(entry)
             return experiment
 
     @override
-    def write_down(self, deed: AuditEntry) -> AuditEntry:
+    def write_down(self, entry: AuditEntry) -> AuditEntry:
         with self._writing() as tx:
-            return tx.write_down(deed)
+            return tx.write_down(entry)
 
     @override
     def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[AuditEntry]:
@@ -123,7 +123,7 @@ def slots_of(placement: str) -> int:
         return 0
 
 
-def _has(deed: AuditEntry, words: Sequence[str]) -> bool:
+def _has(entry: AuditEntry, words: Sequence[str]) -> bool:
     """Return whether all of these words, in lower case, are in an audit entry."""
-    text = f"{deed.who} {deed.act} {deed.on} {deed.detail}".casefold() if words else ""
+    text = f"{entry.who} {entry.act} {entry.on} {entry.detail}".casefold() if words else ""
     return all(word in text for word in words)

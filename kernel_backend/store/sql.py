@@ -50,7 +50,13 @@ from kernel_backend.store.transaction import (
     get_trial,
     get_uid,
 )
-from kernel_backend.store.usage import keep_claims, read_claims, read_slot_seconds, read_spells, read_trial_seconds
+from kernel_backend.store.usage import (
+    read_reservations,
+    read_slot_seconds,
+    read_trial_seconds,
+    read_usage_intervals,
+    save_reservations,
+)
 
 
 class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
@@ -207,14 +213,14 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
 
     @override
     def advance_experiment(
-        self, number: int, event: Event, at: float, deed: AuditEntry | None = None, **changes: Any
+        self, number: int, event: Event, at: float, entry: AuditEntry | None = None, **changes: Any
     ) -> Experiment:
         with self._writing() as tx:
             experiment = advanced(get_experiment(tx.db, number), event, at, changes)
             tx.save(experiment)
             tx.say(at, experiment)
-            if deed is not None:
-                tx.write_down(deed)
+            if entry is not None:
+                tx.write_down(entry)
             return experiment
 
     # Trials
@@ -399,16 +405,16 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
             return read_trial_seconds(db, number, at)
 
     @override
-    def spells(self, since: float) -> list[UsageInterval]:
+    def usage_intervals(self, since: float) -> list[UsageInterval]:
         with self._reading() as db:
-            return read_spells(db, since)
+            return read_usage_intervals(db, since)
 
     @override
-    def claims(self) -> list[ReservationRecord]:
+    def reservations(self) -> list[ReservationRecord]:
         with self._reading() as db:
-            return read_claims(db)
+            return read_reservations(db)
 
     @override
-    def keep_claims(self, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord] = ()) -> None:
+    def save_reservations(self, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord] = ()) -> None:
         with self._writing(lazily=True) as tx:
-            keep_claims(tx.db, made, gone)
+            save_reservations(tx.db, made, gone)

@@ -147,10 +147,10 @@ class Transaction:
         row = {"seq": self.next_seq(), "at": at, "experiment": experiment, "trial": trial}
         self.db.execute(insert(events), row | {"type": type_, "data": data})
 
-    def write_down(self, deed: AuditEntry) -> AuditEntry:
+    def write_down(self, entry: AuditEntry) -> AuditEntry:
         """Store an audit entry with the next number; these have no gaps, for writers are serialised."""
         newest: int | None = self.db.execute(select(func.max(audit.c.seq))).scalar_one()
-        numbered = deed.model_copy(update={"seq": 1 + (newest or 0)})
+        numbered = entry.model_copy(update={"seq": 1 + (newest or 0)})
         self.db.execute(insert(audit), to_row(numbered))
         return numbered
 

@@ -16,7 +16,7 @@ from kernel_backend.store.tables import attempts, claims, experiments, from_row,
 _OUTCOMES = frozenset(Outcome)
 
 
-def read_spells(db: Connection, since: float) -> list[UsageInterval]:
+def read_usage_intervals(db: Connection, since: float) -> list[UsageInterval]:
     """Return the usage intervals of attempts that have not ended, or ended after `since`, the oldest first."""
     here, whose = attempts.c, experiments.c
     query = (
@@ -70,12 +70,12 @@ def read_trial_seconds(db: Connection, number: int, at: float) -> dict[int, floa
     return dict(found)
 
 
-def read_claims(db: Connection) -> list[ReservationRecord]:
+def read_reservations(db: Connection) -> list[ReservationRecord]:
     """Return all reservation records."""
     return [from_row(ReservationRecord, row) for row in db.execute(rows_of(ReservationRecord, claims))]
 
 
-def keep_claims(db: Connection, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord]) -> None:
+def save_reservations(db: Connection, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord]) -> None:
     """Store these records, in place of those of the same keys, and delete the others."""
     here = claims.c
     for each in (*made, *gone):

@@ -185,9 +185,9 @@ def priority_text(priority: int) -> str:
 
 
 def whose(owner: str, group: str) -> str:
-    """Return `dave (vision)`; `somebody of vision` where the owner is hidden, `somebody` without a group."""
+    """Return `dave (vision)`; `a user of vision` where the owner is hidden, `another user` without a group."""
     if not owner:
-        return f"somebody of {group}" if group else "somebody"
+        return f"a user of {group}" if group else "another user"
     return owner if owner == group else f"{owner} ({group})"
 
 
@@ -236,10 +236,10 @@ def drained_lines(node: NodeUse, command: str, now: float) -> list[str]:
     return [said, f"to take it back: {command} undrain {quoted(node.name)}"]
 
 
-def audit_row(deed: AuditEntry) -> tuple[str, ...]:
+def audit_row(entry: AuditEntry) -> tuple[str, ...]:
     """Return a row under AUDIT_HEAD; the time is local to this machine."""
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(deed.at))
-    return str(deed.seq), when, deed.who, deed.act, deed.on, deed.detail
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.at))
+    return str(entry.seq), when, entry.who, entry.act, entry.on, entry.detail
 
 
 def set_numbers(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,14 +39,14 @@ def artifact_row(artifact: Artifact, now: float) -> tuple[str, ...]:
 
 def collected_lines(found: GarbageReport, dry_run: bool, verbose: bool = False) -> list[str]:
     """Return the deleted checkpoints with sizes and their sum, and with `verbose` the retained ones."""
-    lines = [f"{_judged(each)}  {', '.join(each.reasons)}" for each in found.goes]
+    lines = [f"{_decision(each)}  {', '.join(each.reasons)}" for each in found.goes]
     if verbose:
-        lines += [f"{_judged(each)}  stays: {', '.join(each.reasons)}" for each in found.stays]
+        lines += [f"{_decision(each)}  stays: {', '.join(each.reasons)}" for each in found.stays]
         lines += [f"{trial}  is being trained: it applies the rules itself" for trial in found.running]
     count, verb = len(found.goes), "would go" if dry_run else "went"
     total = f", {size(sum(each.bytes for each in found.goes))}" if count else ""
     return [*lines, *found.problems, f"{count or 'no'} checkpoint{'' if count == 1 else 's'} {verb}{total}"]
 
 
-def _judged(each: CheckpointDecision) -> str:
+def _decision(each: CheckpointDecision) -> str:
     return f"{each.experiment}.{each.trial}  {each.id}  {size(each.bytes)}"

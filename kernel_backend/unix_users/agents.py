@@ -103,7 +103,7 @@ class Agents:
         **arguments: Any,
     ) -> Iterator[tuple[A, Link]]:
         """Yield the answer and, for the duration of the block, the link over which the rest of it comes."""
-        with self._agent(user).turn(), ExitStack() as stack:
+        with self._agent(user).permit(), ExitStack() as stack:
             answer, link = self.begin(user, op, kind, body, limit, **arguments)
             stack.enter_context(link)
             yield answer, link
@@ -146,19 +146,19 @@ class _Agent:
         self._guard = threading.Lock()  # never held during a wait
         self._starting: Future[socket.socket] | None = None
         self._closed = False
-        self._turns = threading.BoundedSemaphore(AT_ONCE)
+        self._permits = threading.BoundedSemaphore(AT_ONCE)
         self._control: socket.socket | None = None
         self._failures, self._failed_at, self._why = 0, 0.0, ""
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def permit(self) -> Iterator[None]:
         """Take one of the few slots for concurrent requests."""
-        if not self._turns.acquire(blocking=False):
+        if not self._permits.acquire(blocking=False):
             raise self._out_of_reach(f"{AT_ONCE} questions are being answered already")
         try:
             yield
         finally:
-            self._turns.release()
+            self._permits.release()
 
     def asked(
         self, op: str, kind: TypeAdapter[A], body: Body, seconds: float, arguments: dict[str, Any]

@@ -96,7 +96,7 @@ class AgentCheckpoints:
         """Pin or unpin a checkpoint."""
         self._ask("pin", _NONE, checkpoint=checkpoint, pinned=pinned)
 
-    def claim(self, attempt: int) -> None:
+    def fence(self, attempt: int) -> None:
         """Record that an attempt continues from here."""
         self._ask("claim", _NONE, attempt=attempt)
 

@@ -109,8 +109,8 @@ describe('users and groups', () => {
 });
 
 test('of what one may not see only the group and the slots are told', () => {
-  expect(personText('', 'vision')).toBe('somebody of vision');
-  expect(personText('', '')).toBe('somebody');
+  expect(personText('', 'vision')).toBe('a user of vision');
+  expect(personText('', '')).toBe('another user');
   expect(whatOf(waiting({ experiment: null }))).toBe('');
 });
 
@@ -169,7 +169,7 @@ test('behind a hub a request carries what only our own page can read', () => {
 it('tells what holds slots, and since when nothing was done in a notebook server', () => {
   const nobody = { owner: '', experiment: null, trial: null, server: null, last_activity: null, take_back_at: null };
   const run = { ...nobody, slots: 4, group: 'vision' };
-  expect(runText(run, 0)).toBe('somebody of vision, 4 slots');
+  expect(runText(run, 0)).toBe('a user of vision, 4 slots');
   expect(runText({ ...run, owner: 'ada', experiment: 12, trial: 3 }, 0)).toBe('#12.3 ada, 4 slots');
   const server = { ...run, owner: 'dave', slots: 1, server: 'dave/', last_activity: 1000 };
   expect(runText(server, 1010)).toBe('dave: notebook server, 1 slot');

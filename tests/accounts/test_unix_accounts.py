@@ -321,7 +321,7 @@ def test_checkpoints_that_are_symlinks_are_neither_read_nor_deleted(accounts, ag
         lambda: place.set_aside(name),
         lambda: place.sweep(99),
         lambda: place.pin(name, True),
-        lambda: place.claim(7),
+        lambda: place.fence(7),
         lambda: place.write("5-1", "model", [b"mine"]),
     ):
         with contextlib.suppress(OSError, DaylightError):

@@ -151,7 +151,7 @@ class Served:
     @property
     def roster(self) -> StoredQuotas:
         """Who may have what: a test may write it."""
-        return self.service.roster
+        return self.service.stored_quotas
 
     @property
     def url(self) -> str:

@@ -59,7 +59,7 @@ def test_what_was_submitted_is_shown_listed_and_read_back(client):
 def test_errors_come_back_as_the_same_errors(served, client):
     with pytest.raises(NotFound, match="7"):
         client.experiment(7)
-    with pytest.raises(ImpossibleAsk, match="5 slots asked"):
+    with pytest.raises(ImpossibleAsk, match="5 slots requested"):
         submit(client, slots=5)
     id, data = archive("def loss(output, target): return 0\n")
     client.upload_snapshot(id, data)

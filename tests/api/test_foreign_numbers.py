@@ -60,11 +60,11 @@ def test_for_whom_slots_are_kept_is_told_with_a_number_to_whoever_may_see_it(
     running = number(client["eve"], slots=1)
     token_of(served, AttemptId(running, 1, 1))
     kept_for, waits = number(client["dave"], slots=2), number(client["eve"], slots=1)
-    until(lambda: served.run(served.service._loop.pictures.now()).reservations, "something is kept for the first")
-    assert why(client["eve"], waits) == "2nd in queue; slots are kept for another's training, which is next"
-    assert why(client["ada"], waits) == f"2nd in queue; slots are kept for #{kept_for}.1, which is next"
+    until(lambda: served.run(served.service._loop.cluster_state.now()).reservations, "something is kept for the first")
+    assert why(client["eve"], waits) == "2nd in queue; slots are reserved for another's training, which is next"
+    assert why(client["ada"], waits) == f"2nd in queue; slots are reserved for #{kept_for}.1, which is next"
     behind = number(client["danielle"], slots=1)
-    assert why(client["danielle"], behind).endswith(f"slots are kept for #{kept_for}.1, which is next")
+    assert why(client["danielle"], behind).endswith(f"slots are reserved for #{kept_for}.1, which is next")
 
 
 def test_whose_guarantee_slots_are_kept_for_is_told_to_whoever_may_see_it(
@@ -74,9 +74,9 @@ def test_whose_guarantee_slots_are_kept_for_is_told_to_whoever_may_see_it(
     token_of(served, AttemptId(number(client["eve"], slots=1), 1, 1))
     number(client["dave"], slots=2)
     waits, behind = number(client["eve"], slots=1), number(client["danielle"], slots=1)
-    assert why(client["eve"], waits).endswith("slots are kept for the guarantee of another")
-    assert why(client["danielle"], behind).endswith("slots are kept for the guarantee of dave")
-    assert why(client["ada"], waits).endswith("slots are kept for the guarantee of dave")
+    assert why(client["eve"], waits).endswith("slots are reserved for the guarantee of another")
+    assert why(client["danielle"], behind).endswith("slots are reserved for the guarantee of dave")
+    assert why(client["ada"], waits).endswith("slots are reserved for the guarantee of dave")
 
 
 def test_the_numbers_of_a_quota_are_told_to_those_whose_it_is(served: Served, client: dict[str, Client]) -> None:
@@ -118,28 +118,30 @@ def test_whom_a_training_made_room_for_is_told_to_whoever_may_see_it(served: Ser
     until(lambda: client["eve"].experiment(borrows).trials[0].state == "releasing", "it is asked to go")
     until(lambda: client["eve"].experiment(borrows).warnings, "and told why")
     told = {name: client[name].experiment(borrows).warnings for name in ("eve", "ada")}
-    ends = "is within a guarantee; it goes on when there is room again"
-    assert f"attempt 1 was put aside: another's training {ends}" in told["eve"]
-    assert f"attempt 1 was put aside: #{owns}.1 {ends}" in told["ada"]
-    assert heard(served, "eve", borrows) == {each for each in told["eve"] if "put aside" in each}
-    assert heard(served, "ada", borrows) == {each for each in told["ada"] if "put aside" in each}
+    ends = "is within a guarantee; it resumes when slots are free"
+    assert f"attempt 1 was preempted: another's training {ends}" in told["eve"]
+    assert f"attempt 1 was preempted: #{owns}.1 {ends}" in told["ada"]
+    assert heard(served, "eve", borrows) == {each for each in told["eve"] if "was preempted" in each}
+    assert heard(served, "ada", borrows) == {each for each in told["ada"] if "was preempted" in each}
+    served.service._store.note(key, f"attempt 1 was put aside: #{owns}.1 {ends}", 9.0)  # as older versions wrote it
+    assert f"attempt 1 was put aside: another's training {ends}" in client["eve"].experiment(borrows).warnings
 
 
 def heard(served: Served, token: str, asked: int) -> set[str]:
-    """What the stream says of who was put aside."""
+    """What the stream says of who was preempted."""
     headers = {"Authorization": f"Bearer {token}"}
     url = f"ws://127.0.0.1:{served.port}/api/stream?after=0&experiment={asked}"
     with connect(url, additional_headers=headers, proxy=None) as watching:
         while True:
             message = json.loads(watching.recv(20))
-            if message["type"] == "note" and "put aside" in message["data"]["text"]:
+            if message["type"] == "note" and "was preempted" in message["data"]["text"]:
                 return {message["data"]["text"]}
 
 
 def test_guarantees_that_add_up_to_too_much_name_others_to_admins_alone(
     served: Served, client: dict[str, Client]
 ) -> None:
-    served.service.roster.users = {"dave": Quota(guarantee=2), "eve": Quota(guarantee=1)}
+    served.service.stored_quotas.users = {"dave": Quota(guarantee=2), "eve": Quota(guarantee=1)}
     (mine,) = [each for each in client["dave"].accounts() if each.kind == "user"]
     assert mine.warnings == ("more is guaranteed than there are slots: not all can have theirs at once",)
     submit(client["dave"])

@@ -348,13 +348,11 @@ def test_a_loaded_model_is_of_the_notebooks_class_where_that_is_the_same(
 def test_an_experiment_that_a_cell_needs_is_told_by_the_model_that_it_gives(job: Job) -> None:
     cell = "def model(): return {}\ndef train_data(): ...\ndef loss(): ..."
     capture = capture_cell(["net = job.load()"], cell.format("net"), {"job": job})
-    assert "uses 'job' (line 1), an experiment, which a job cannot ask for. Add --capture net." in told(capture)
+    assert "uses 'job' (line 1), an experiment, which a job cannot reach. Add --capture net." in told(capture)
     capture = capture_cell(["x = 1"], cell.format("job.load()"), {"job": job})
     assert "Write net = job.load() in another cell and add --capture net." in told(capture)
     capture = capture_cell(["x = 1"], cell.format("job"), {"job": job}, captured=["job"])
-    assert "--capture job: it is an experiment, which a job cannot ask for. Take its model: write net =" in told(
-        capture
-    )
+    assert "--capture job: it is an experiment, which a job cannot reach. Take its model: write net =" in told(capture)
 
 
 def told(capture: Capture) -> str:

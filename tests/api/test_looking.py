@@ -183,7 +183,7 @@ def test_a_damaged_snapshot_is_a_warning_and_hides_no_experiment(served, client,
     submit(client)
     for file in (served.home / "snapshots").glob("*.zip"):
         damage(file)
-    pictures, store = served.service._loop.pictures, served.service._store
+    pictures, store = served.service._loop.cluster_state, served.service._store
     overviews = Overviews(store, Archive(served.home / "snapshots"), pictures, lambda _: None)
     shown = served.run(overviews.one(Person(name="ada"), 1))
     assert shown.experiment.number == 1

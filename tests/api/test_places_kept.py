@@ -22,7 +22,7 @@ def lose(engine: StillEngine, key: AttemptId) -> None:
 
 def kept(served: Served) -> dict[int, Reservation]:
     """What is kept, by experiment."""
-    picture = served.run(served.service._loop.pictures.now())
+    picture = served.run(served.service._loop.cluster_state.now())
     return {each.key.experiment: each for each in picture.reservations}
 
 

@@ -41,7 +41,7 @@ def test_who_is_above_a_lowered_limit_saves_and_goes_and_comes_back_in_his_place
     served.roster.users = {owner: Quota(limit=1)}
     until(lambda: client.experiment(2).trials[0].state == "releasing", "the youngest is asked to go")
     assert client.experiment(1).trials[0].state == "running"
-    until(lambda: any("put aside" in each for each in client.experiment(2).warnings), "it is told")
+    until(lambda: any("was preempted" in each for each in client.experiment(2).warnings), "it is told")
     assert not any("#2.1" in each for each in client.experiment(2).warnings)
     served.engine.step_aside(second)
     until(lambda: (now := client.experiment(2)).state == "queued" and now.wait is not None, "it asks again")
@@ -76,7 +76,7 @@ def test_the_grace_of_who_does_not_go_is_over_however_often_the_service_restarts
     trains(served, client, key)
     client.pause(1)
     client.close()
-    until(lambda: any(each.leaving for each in store.claims()), "it is kept when it was asked")
+    until(lambda: any(each.leaving for each in store.reservations()), "it is kept when it was asked")
     while key in engine.jobs:
         assert time.monotonic() < deadline, "it is never killed"
         served.stop()

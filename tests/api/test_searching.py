@@ -230,17 +230,17 @@ def test_a_search_of_many_resting_trials_is_stopped_in_few_writes(
     served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number, now = search(client, trials=250), time.time()
-    begun(client, number, 2)  # as many as there is room for
+    begun(client, number, 2)  # as many as fit
     client.pause(number)
     store, moved = served.service._store, list[int]()
     known = len(client.trial_rows(number))
-    resting = [Added(index, {}) for index in range(known + 1, 251)]
-    for trial in store.record(number, [], resting, at=now):
+    paused = [Added(index, {}) for index in range(known + 1, 251)]
+    for trial in store.record(number, [], paused, at=now):
         store.advance_trial(number, trial.index, events.Held(), now, holds=frozenset({Hold.SEARCH}))
     record = store.record
     monkeypatch.setattr(store, "record", lambda *given, **named: moved.append(len(given[2])) or record(*given, **named))
     monkeypatch.setattr(store, "advance_trial", lambda *given, **named: pytest.fail("a write for one trial"))
     client.stop(number)
-    until(lambda: store.trial_counts(number).get(TrialState.STOPPED, 0) >= len(resting), "all have ended")
+    until(lambda: store.trial_counts(number).get(TrialState.STOPPED, 0) >= len(paused), "all have ended")
     assert max(moved) <= 100
-    assert sum(moved) >= len(resting)
+    assert sum(moved) >= len(paused)

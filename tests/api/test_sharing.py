@@ -380,7 +380,7 @@ def test_what_an_admin_has_done_to_a_turn_is_taken_back_without_a_trace(person):
     told = [(each.act, each.detail) for each in reversed(ada.audit())][:3]
     assert told == [
         ("first", "priority -3 -> first, of dave"),
-        ("priority", "priority first -> -3 as asked, of dave"),
+        ("priority", "priority first -> -3 as requested, of dave"),
         ("first", "priority -3 -> first, of dave"),
     ]
 
@@ -389,7 +389,7 @@ def test_owners_move_their_own_within_their_quota_and_below_an_admins_word(perso
     ada, dave, danielle, eve = (person(name) for name in ("ada", "dave", "danielle", "eve"))
     starts(eve, train(eve, 12))
     number = train(dave, 12).experiment.number
-    with pytest.raises(Forbidden, match="priority 1: you may ask with 0 at most; an admin may give you more"):
+    with pytest.raises(Forbidden, match="priority 1: you may request 0 at most; an admin may give you more"):
         dave.set_priority(number, 1)
     assert dave.set_priority(number, -5).experiment.config.priority == -5
     with pytest.raises(Forbidden, match=f"experiment #{number} is dave's"):

@@ -30,8 +30,8 @@ def cells(table: Locator, column: int) -> list[str]:
 def all_told(lab: Lab, world: World, view: View) -> Locator:
     """The table of a search that has ended, once it shows what the service says last: nothing moves from there on."""
     number = int(re.findall(r"#(\d+)", view.root.get_attribute("aria-label") or "")[0])
-    standing = Client.connect(start=False, home=world.home).search(number)
-    trials = [(f"{number}.{row.trial}", f"{row.unit}/{standing.units}") for row in standing.trials]
+    status = Client.connect(start=False, home=world.home).search(number)
+    trials = [(f"{number}.{row.trial}", f"{row.unit}/{status.units}") for row in status.trials]
     table = view.root.get_by_role("table", name="Trials")
     lab.until(lambda: list(zip(cells(table, 0), cells(table, 2), strict=True)) == trials, "the last word is shown")
     return table

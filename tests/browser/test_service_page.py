@@ -146,9 +146,9 @@ def test_who_is_no_admin_sees_what_is_theirs_and_changes_nothing_else(opened, cl
     expect(page.page.get_by_role("navigation")).to_have_count(0)
     expect(page.page.get_by_role("article", name="You")).to_contain_text("0 slots in use")
     expect(page.row("Your experiments", f"#{waiting} mine")).to_contain_text("queued")
-    expect(page.row("Nodes", "n2")).to_contain_text("somebody of vision, 8 slots")
+    expect(page.row("Nodes", "n2")).to_contain_text("a user of vision, 8 slots")
     other = cluster.waits("danielle", 7, "danielle's secret")
-    expect(page.row("Queue", "somebody of vision")).to_be_visible()
+    expect(page.row("Queue", "a user of vision")).to_be_visible()
     body = page.page.locator("body")
     for secret in (f"#{running}", f"#{other}", "dave", "danielle"):
         expect(body).not_to_contain_text(secret)
@@ -156,7 +156,7 @@ def test_who_is_no_admin_sees_what_is_theirs_and_changes_nothing_else(opened, cl
     page.page.goto(f"{cluster.served.url}/#accounts")
     expect(page.heading("Your use")).to_be_visible()
     page.type(f"Priority of #{waiting}", "7")
-    expect(page.alert).to_contain_text("you may ask with 0 at most")
+    expect(page.alert).to_contain_text("you may request 0 at most")
     page.page.keyboard.press("Escape")
     headers = {"Authorization": "Bearer eve"}
     calls = [

@@ -255,27 +255,27 @@ class CheckpointsContract:
         other = again()
         assert other.claimed() == 0
         for attempt in (1, 2, 2, 10):
-            place.claim(attempt)
+            place.fence(attempt)
             assert [each.claimed() for each in (place, other)] == [attempt, attempt]
 
     def test_an_older_attempt_that_claims_too_late_takes_nothing_away(self, place):
-        place.claim(3)
-        place.claim(2)
+        place.fence(3)
+        place.fence(2)
         assert place.claimed() == 3
 
     def test_claims_at_the_same_moment_leave_the_newest(self, again):
         attempts = [4, 1, 3, 2, 4, 3]
         with ThreadPoolExecutor(len(attempts)) as pool:
-            list(pool.map(lambda attempt: again().claim(attempt), attempts))
+            list(pool.map(lambda attempt: again().fence(attempt), attempts))
         assert again().claimed() == 4
 
     def test_older_claims_do_not_pile_up(self, place, files):
         for attempt in range(1, 6):
-            place.claim(attempt)
+            place.fence(attempt)
         assert files.names() == ["claim-5"]
 
     def test_a_claim_is_no_checkpoint_and_is_left_alone_by_what_deletes_these(self, place, files):
-        place.claim(2)
+        place.fence(2)
         assert (place.committed(), place.newest_verified()) == ([], (None, []))
         commit(place, 10)
         place.sweep(attempt=9)
@@ -285,7 +285,7 @@ class CheckpointsContract:
     def test_claims_are_cleared_once_there_are_no_checkpoints(self, place, files):
         place.clear()
         commit(place, 10)
-        place.claim(2)
+        place.fence(2)
         place.clear()
         assert (ids(place), place.claimed()) == (["10-1"], 2)
         place.discard("10-1")
@@ -296,14 +296,14 @@ class CheckpointsContract:
         for name in ("claim-", "claim-x", "claim-9.writing", "claim--9", "xclaim-9", "claim-9-1", "20-9/claim-9"):
             files.write(name, b"")
         assert place.claimed() == 0
-        place.claim(1)
+        place.fence(1)
         assert place.claimed() == 1
 
     def test_what_names_another_trial_is_not_among_a_trials_checkpoints(self, again, files):
         mine, others, before = again("a" * 32), again("b" * 32), again("")
         commit(before, 10, attempt=1)
         commit(others, 20, attempt=2, uid="b" * 32)
-        others.claim(2)
+        others.fence(2)
         lying = set(files.names())
         assert (mine.committed(), mine.newest_verified()) == ([], (None, []))
         assert (ids(before), ids(others)) == (["10-1"], ["20-2"])
@@ -316,7 +316,7 @@ class CheckpointsContract:
     def test_all_names_are_told_and_none_of_an_empty_place(self, place):
         assert list(place.names()) == []
         place.write("20-4", "model", [b"being written"])
-        place.claim(3)
+        place.fence(3)
         assert sorted(place.names()) == ["20-4", "claim-3"]
         assert newest_attempt(place.names()) == 4
 

@@ -129,21 +129,21 @@ class SharingContract:
         assert store.held("group", "dave", 0.0, 100.0) == []
 
     def test_what_was_held_is_told_as_a_slow_look_tells_it(self, store: Store) -> None:
-        draw, spells = random.Random(7), []
+        draw, intervals = random.Random(7), []
         for number in range(1, 31):
             store.add_experiment(draft(owner=f"user{number % 3}"), at=1.0)
             begun = draw.uniform(0, 100)
             attempt = placed(store, number=number)
             ended = draw.choice((None, begun + draw.uniform(0, 50)))
             store.advance_attempt(attempt.id, events.Ended(), 9.0, created_at=begun, ended_at=ended)
-            spells.append((f"user{number % 3}", begun, ended))
+            intervals.append((f"user{number % 3}", begun, ended))
         for _ in range(20):
             since = draw.uniform(0, 100)
             until = since + draw.uniform(0, 40)
             for name in ("user0", "user1", "user2", "nobody"):
                 expected = sorted(
                     (begun, ended, 2)
-                    for owner, begun, ended in spells
+                    for owner, begun, ended in intervals
                     if owner == name and begun < until and (ended is None or ended > since)
                 )
                 assert sorted(store.held("user", name, since, until)) == expected

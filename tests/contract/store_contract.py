@@ -907,25 +907,25 @@ class StoreContract:
         first, second, third = placed(store), placed(store), placed(store)
         store.advance_attempt(first.id, events.Ended(), at=10.0, outcome=Outcome.OK)
         store.advance_attempt(second.id, events.Ended(), at=20.0, outcome=Outcome.LOST)
-        assert store.spells(0.0) == [
+        assert store.usage_intervals(0.0) == [
             UsageInterval(first.id, "ada", "lab", 2, 2.0, 10.0, Outcome.OK),
             UsageInterval(second.id, "ada", "lab", 2, 2.0, 20.0, Outcome.LOST),
             UsageInterval(third.id, "ada", "lab", 2, 2.0, None, None),
         ]
-        assert [each.attempt for each in store.spells(10.0)] == [second.id, third.id]
-        assert [each.attempt for each in store.spells(99.0)] == [third.id]
+        assert [each.attempt for each in store.usage_intervals(10.0)] == [second.id, third.id]
+        assert [each.attempt for each in store.usage_intervals(99.0)] == [third.id]
 
     def test_claims_are_kept_until_they_are_gone(self, store: Store) -> None:
         head = ReservationRecord(experiment=1, trial=1, head_since=2.5)
         kept = ReservationRecord(experiment=7, trial=0, nth=2, kind="cuda", node="n1", kept_since=3.0, kept_priority=-2)
         ran = ReservationRecord(experiment=2, trial=4, passed=True, committed=9.0, leaving=10.0)
-        store.keep_claims([head, kept, ran])
-        assert sorted(store.claims(), key=lambda claim: claim.key) == [head, ran, kept]
+        store.save_reservations([head, kept, ran])
+        assert sorted(store.reservations(), key=lambda claim: claim.key) == [head, ran, kept]
         later = kept.model_copy(update={"kept_since": 4.0, "node": None})
-        store.keep_claims([later], gone=[head, ReservationRecord(experiment=99, trial=1)])
-        assert sorted(store.claims(), key=lambda claim: claim.key) == [ran, later]
-        store.keep_claims([], gone=[ran, later])
-        assert store.claims() == []
+        store.save_reservations([later], gone=[head, ReservationRecord(experiment=99, trial=1)])
+        assert sorted(store.reservations(), key=lambda claim: claim.key) == [ran, later]
+        store.save_reservations([], gone=[ran, later])
+        assert store.reservations() == []
 
     def test_the_scheduler_reads_what_the_whole_records_say(self, store: Store) -> None:
         searching, plain = search(store), store.add_experiment(draft(begins_from="1.1/9-1"), at=1.0)[0].number

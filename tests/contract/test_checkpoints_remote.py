@@ -131,10 +131,10 @@ def test_a_network_that_stays_away_is_an_error_and_neither_damage_nor_emptiness(
 
 def test_a_claim_is_made_and_asked_for_again_and_never_taken_for_absent(unsteady):
     Unsteady.failures = 2
-    unsteady.claim(3)
+    unsteady.fence(3)
     Unsteady.failures = 2
     assert unsteady.claimed() == 3
-    for act in (unsteady.claimed, lambda: unsteady.claim(4)):
+    for act in (unsteady.claimed, lambda: unsteady.fence(4)):
         Unsteady.failures = 9
         with pytest.raises(OSError, match="the network is down"):
             act()

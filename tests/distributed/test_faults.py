@@ -85,7 +85,7 @@ def test_an_attempt_that_was_followed_by_another_commits_nothing_more_and_ends(t
     """As behind a cut network: the engine has given it up, and it knows nothing of that."""
     given_up = trial(every="2steps", epochs=20, params={"pause": 0.03})
     ran = given_up.start(hold=3).reaches(3)
-    given_up.home.claim(2)
+    given_up.home.fence(2)
     left = {manifest.id for manifest in given_up.home.committed()}
     ran.go().ended()
     assert set(ran.codes) == {1}

@@ -101,7 +101,7 @@ def test_a_class_is_made_once_asked_and_told(asker: Make, tmp_path: Path) -> Non
 
 def test_it_serves_a_whole_search(asker: Make) -> None:
     search = Custom(SETTINGS, SPACE, asker(GOOD))
-    made = [search.on_vacancy() for _ in range(3)]
+    made = [search.on_slot() for _ in range(3)]
     assert [each.until for each in made if isinstance(each, Create)] == [2, 2, 2]
     for trial in (1, 2, 3):
         for unit in (1, 2, 3, 4):

@@ -49,7 +49,7 @@ def used(hub: Hub) -> int:
 
 
 def test_a_server_beyond_a_quota_is_refused_with_what_may_be_had(hub: Hub) -> None:
-    with pytest.raises(AssertionError, match="9 GPUs asked for the notebook server"):
+    with pytest.raises(AssertionError, match="9 GPUs requested for the notebook server"):
         hub.api("POST", "users/frank/server", slots=9)
     with pytest.raises(AssertionError, match="a whole number is wanted"):
         hub.api("POST", "users/frank/server", slots="all of them")
@@ -92,7 +92,7 @@ def test_an_idle_server_is_stopped_for_a_guarantee_and_the_log_says_so(hub: Hub)
     assert number is not None, said
     hub.until(lambda: not hub.api("GET", "users/grace")["servers"], "grace's server is stopped")
     hub.until(lambda: hub.client("dave").experiment(int(number[1])).state == "running", "it runs")
-    deed = next(each for each in hub.client("ada").audit() if each.act == "stop" and each.on.startswith("notebook"))
-    assert (deed.who, deed.on) == ("daylight", "notebook server grace/")
-    assert re.fullmatch(rf"3 slots, nothing done for \d+ min: #{number[1]}.1 is within a guarantee", deed.detail)
+    entry = next(each for each in hub.client("ada").audit() if each.act == "stop" and each.on.startswith("notebook"))
+    assert (entry.who, entry.on) == ("daylight", "notebook server grace/")
+    assert re.fullmatch(rf"3 slots, nothing done for \d+ min: #{number[1]}.1 is within a guarantee", entry.detail)
     hub.client("dave").stop(int(number[1]))

@@ -172,7 +172,7 @@ def test_anothers_code_is_loaded_only_where_its_owner_is_trusted(hub: Hub, submi
 def test_an_admin_ends_what_is_anothers_and_it_is_written_down(hub: Hub, submitted: int) -> None:
     hub.client("ada").stop(submitted)
     hub.until(lambda: hub.client("dave").experiment(submitted).state == "stopped", "it ends")
-    deed = hub.client("ada").audit()[0]
-    assert (deed.who, deed.act, deed.on) == ("ada", "stop", f"#{submitted}")
+    entry = hub.client("ada").audit()[0]
+    assert (entry.who, entry.act, entry.on) == ("ada", "stop", f"#{submitted}")
     with pytest.raises(Forbidden):
         hub.client("dave").audit()

@@ -41,8 +41,8 @@ def node(slots: int = 8, used: int = 0, pool: str = "local", **fields: Any) -> N
     return NodeUse(name=f"n-{pool}", kind="cuda", slots=slots, used=used, pool=pool, **fields)
 
 
-def offered(standing: OfferContext, pools: dict[str, dict[str, str]] | None = None, default: int = 8) -> list[str]:
-    found = offers(standing, resource=GPU, pools=pools or {}, images={}, default=default)
+def offered(status: OfferContext, pools: dict[str, dict[str, str]] | None = None, default: int = 8) -> list[str]:
+    found = offers(status, resource=GPU, pools=pools or {}, images={}, default=default)
     return [f"{each['display_name']}: {each['description']}" for each in found[1:]]
 
 
@@ -66,8 +66,8 @@ def test_the_tighter_of_a_user_and_a_group_is_named():
 
 
 def test_a_server_is_on_one_node_and_waits_where_none_has_room():
-    standing = OfferContext([user(limit=8)], [node(4, 4, "a100"), node(2, 1, "t4")])
-    assert offered(standing, {"a100": {}, "t4": {}}) == [
+    status = OfferContext([user(limit=8)], [node(4, 4, "a100"), node(2, 1, "t4")])
+    assert offered(status, {"a100": {}, "t4": {}}) == [
         "1 GPU of pool a100: It would wait: none is free in pool a100.",
         "2 GPUs of pool a100: It would wait: none is free in pool a100.",
         "4 GPUs of pool a100: It would wait: none is free in pool a100.",
@@ -96,40 +96,40 @@ def test_while_the_service_is_away_the_groups_numbers_hold_and_it_is_said():
 
 
 @pytest.mark.parametrize(
-    ("standing", "message"),
+    ("status", "message"),
     [
         (
             OfferContext([user(max_slots_per_trial=2)]),
-            "4 GPUs asked for the notebook server; you may have 2 in one. Take 2 or fewer.",
+            "4 GPUs requested for the notebook server; you may have 2 in one. Take 2 or fewer.",
         ),
         (
             OfferContext([user(), group(limit=1)]),
-            "4 GPUs asked for the notebook server; those of group vision may have 1 in one. Take 1.",
+            "4 GPUs requested for the notebook server; those of group vision may have 1 in one. Take 1.",
         ),
         (
             OfferContext([user(held=6, limit=8)]),
-            "4 GPUs asked for the notebook server; 2 of your 8 are free. Take 2 or fewer, or end something first.",
+            "4 GPUs requested for the notebook server; 2 of your 8 are free. Take 2 or fewer, or end something first.",
         ),
         (
             OfferContext([user(held=9, limit=8)]),
-            "4 GPUs asked for the notebook server; none of your 8 is free. Take none, or end something first.",
+            "4 GPUs requested for the notebook server; none of your 8 is free. Take none, or end something first.",
         ),
         (
             OfferContext([user(), group(window=36000.0, slot_hours="10/7d")]),
-            "4 GPUs asked for the notebook server; group vision's 10 slot-hours in 7 days are used up. Take none.",
+            "4 GPUs requested for the notebook server; group vision's 10 slot-hours in 7 days are used up. Take none.",
         ),
     ],
     ids=["most", "group", "left", "beyond", "hours"],
 )
-def test_a_server_beyond_a_quota_is_refused_with_the_nearest_that_it_may_have(standing: OfferContext, message: str):
-    assert refusal(ServerRequest(4), standing) == message
-    assert refusal(ServerRequest(0), standing) is None
+def test_a_server_beyond_a_quota_is_refused_with_the_nearest_that_it_may_have(status: OfferContext, message: str):
+    assert refusal(ServerRequest(4), status) == message
+    assert refusal(ServerRequest(0), status) is None
 
 
 def test_what_the_persons_other_servers_have_counts_though_the_service_has_not_heard_of_them():
-    standing = OfferContext([user(held=0, limit=4)])
-    assert refusal(ServerRequest(2), standing, beside=2) is None
-    assert "1 of your 4 is free" in (refusal(ServerRequest(2), standing, beside=3) or "")
+    status = OfferContext([user(held=0, limit=4)])
+    assert refusal(ServerRequest(2), status, beside=2) is None
+    assert "1 of your 4 is free" in (refusal(ServerRequest(2), status, beside=3) or "")
 
 
 # Pods

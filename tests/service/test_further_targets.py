@@ -52,4 +52,4 @@ def test_nobody_is_asked_to_step_aside_who_leaves_because_nobody_answered(own_wo
     ended = world.ended(number)
     assert (ended.state, ended.trials[0].failures) == ("completed", 0)
     assert [attempt.outcome for attempt in ended.attempts][:2] == ["released", "released"]
-    assert not [text for text in ended.warnings if "step aside" in text]
+    assert not [text for text in ended.warnings if "by a signal" in text]

@@ -43,7 +43,7 @@ def test_a_borrower_saves_and_goes_for_a_guarantee_and_comes_back_with_the_same_
     assert waits.trials[0].queued_at == queued_at
     first = waits.attempts[0]
     assert first.outcome == "released"
-    assert any("put aside: #" in each and "is within a guarantee" in each for each in waits.warnings)
+    assert any("was preempted: #" in each and "is within a guarantee" in each for each in waits.warnings)
     lent.hurry(owner)
     assert lent.ended(owner).state == "completed"
     lent.hurry(borrower)

@@ -86,7 +86,7 @@ def test_a_queued_experiment_says_why_it_waits_and_can_be_stopped(world):
     assert second.state == "queued"
     wait = client.experiment(second.experiment.number).wait
     assert wait is not None
-    assert (wait.place, wait.reason) == (1, "next in queue; 2 slots asked, 0 of 2 free")
+    assert (wait.place, wait.reason) == (1, "next in queue; 2 slots requested, 0 of 2 free")
     client.stop(second.experiment.number)
     client.stop(first)
     assert world.ended(second.experiment.number).state == "stopped"

@@ -60,7 +60,7 @@ def test_a_search_that_knows_an_earlier_one_begins_with_better_trials(world: Wor
         search = replay(make(settings_of(overview.experiment.config), overview.experiment.space), entries[:length])
         assert apply_event(search, entries[length].event) == entries[length].decision
     cold = make(settings_of(overview.experiment.config), overview.experiment.space)
-    assert distance([entry.decision for entry in entries]) < distance([cold.on_vacancy() for _ in range(4)])
+    assert distance([entry.decision for entry in entries]) < distance([cold.on_slot() for _ in range(4)])
 
 
 def log(world: World, number: int) -> list[LogEntry]:

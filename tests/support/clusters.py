@@ -40,9 +40,9 @@ class Cluster:
     def ask(self, owner: str, slots: int, group: str = "", **more: Any) -> int:
         """Somebody wants slots; the number of the ask. Its group is the owner's own where none is said."""
         number = len(self._asks) + 1
-        ask = SlotRequest(number, 1, slots, self.picture.at, owner=owner, group=group, **more)
-        self._asks[number] = ask
-        self.picture.add(ask)
+        request = SlotRequest(number, 1, slots, self.picture.at, owner=owner, group=group, **more)
+        self._asks[number] = request
+        self.picture.add(request)
         return number
 
     def asks_with(self, number: int, priority: int, by_admin: bool = True) -> None:
@@ -61,7 +61,7 @@ class Cluster:
         """Decide and do it: what starts and who is asked to go, in words."""
         decisions = decide(self.picture)
         self.apply(decisions)
-        starts = [f"{start.ask.experiment} starts on {_where(start.run(0.0))}" for start in decisions.starts]
+        starts = [f"{start.request.experiment} starts on {_where(start.run(0.0))}" for start in decisions.starts]
         return [*starts, *(f"{_who(each.run.key)} goes: {each.reason}" for each in decisions.preempts)]
 
     def apply(self, decisions: Decisions) -> None:
@@ -93,7 +93,7 @@ class Cluster:
         return sorted(key.experiment for key in self.picture.runs if not key.server)
 
     def waiting(self) -> list[int]:
-        return sorted(ask.experiment for ask in self.picture.queue)
+        return sorted(request.experiment for request in self.picture.queue)
 
 
 def _who(key: RequestKey) -> str:

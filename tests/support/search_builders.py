@@ -52,7 +52,7 @@ def searcher(**asked: Any) -> Searcher:
 
 def create(search: Searcher, count: int) -> list[int]:
     """So many new trials begin."""
-    found = [search.on_vacancy() for _ in range(count)]
+    found = [search.on_slot() for _ in range(count)]
     assert all(isinstance(each, Create) for each in found)
     return [each.trial for each in found if each is not None]
 
@@ -72,7 +72,7 @@ class Logged:
     def wants(self) -> int:
         return self.inner.wants()
 
-    def on_vacancy(self) -> Create | Resume | None:
+    def on_slot(self) -> Create | Resume | None:
         found: Create | Resume | None = self._happen(Vacancy())
         return found
 

@@ -34,29 +34,29 @@ class Promises:
     bounds: dict[RequestKey, float] = field(default_factory=dict)
     late: list[tuple[RequestKey, float]] = field(default_factory=list)  # and by how much
 
-    def watch(self, picture: ClusterState, decisions: Decisions) -> None:
+    def watch(self, cluster: ClusterState, decisions: Decisions) -> None:
         for start in decisions.starts:
-            bound = self.bounds.get(start.ask.key)
-            if bound is not None and picture.at > bound + SLACK:
-                self.late.append((start.ask.key, picture.at - bound))
+            bound = self.bounds.get(start.request.key)
+            if bound is not None and cluster.at > bound + SLACK:
+                self.late.append((start.request.key, cluster.at - bound))
         if not decisions.reservations or decisions.reservations[0].key in self.bounds:
             return
         first = decisions.reservations[0]
-        runs = [*picture.runs.values(), *(start.run(picture.at) for start in decisions.starts)]
-        self.bounds[first.key] = _sure(picture, picture.queue.asks[first.key], runs, first.node)
+        runs = [*cluster.runs.values(), *(start.run(cluster.at) for start in decisions.starts)]
+        self.bounds[first.key] = _sure(cluster, cluster.queue.requests[first.key], runs, first.node)
 
 
-def _sure(picture: ClusterState, ask: SlotRequest, runs: list[Allocation], node: str | None) -> float:
+def _sure(cluster: ClusterState, request: SlotRequest, runs: list[Allocation], node: str | None) -> float:
     """When so many slots are free at the latest, those who passed not counted: they go when they are asked to."""
 
     def counted(run: Allocation) -> int:
         return run.slots if node is None else run.by_node[node]
 
     held = [run for run in runs if not run.passed]
-    slots = sum(each.slots for each in picture.nodes.values() if node is None or each.name == node)
-    free, at = slots - sum(map(counted, held)), picture.at
+    slots = sum(each.slots for each in cluster.nodes.values() if node is None or each.name == node)
+    free, at = slots - sum(map(counted, held)), cluster.at
     for run in sorted(held, key=lambda run: run.ends or 0.0):
-        if free >= ask.slots:
+        if free >= request.slots:
             break
         free, at = free + counted(run), max(at, run.ends or 0.0)
     return at

@@ -33,159 +33,167 @@ from kernel_backend.scheduler.state import ClusterState
 RULES = Rules(half_life=3600.0, advance=300.0, min_run=20.0, grace=20.0, soon=30.0, patience=300.0, starving=3600.0)
 
 
-def check(picture: ClusterState, decisions: Decisions) -> None:
+def check(cluster: ClusterState, decisions: Decisions) -> None:
     """What holds for every decision, whatever the picture."""
-    _nothing_is_given_twice(picture, decisions)
-    _no_limit_is_exceeded(picture, decisions)
-    _who_goes_may_be_asked_to(picture, decisions)
-    _nothing_is_idle_that_could_be_had(picture, decisions)
-    _guarantees_are_met_or_on_their_way(picture, decisions)
-    _limits_are_kept_for_who_can_use_them(picture, decisions)
-    _who_hears_that_it_starts_does(picture, decisions)
+    _nothing_is_given_twice(cluster, decisions)
+    _no_limit_is_exceeded(cluster, decisions)
+    _who_goes_may_be_asked_to(cluster, decisions)
+    _nothing_is_idle_that_could_be_had(cluster, decisions)
+    _guarantees_are_met_or_on_their_way(cluster, decisions)
+    _limits_are_kept_for_who_can_use_them(cluster, decisions)
+    _who_hears_that_it_starts_does(cluster, decisions)
 
 
-def _nothing_is_given_twice(picture: ClusterState, decisions: Decisions) -> None:
+def _nothing_is_given_twice(cluster: ClusterState, decisions: Decisions) -> None:
     taken: Counter[tuple[str, int]] = Counter()
     for start in decisions.starts:
-        ask, nodes = start.ask, [picture.nodes[share.node] for share in start.placement]
-        assert ask.key in picture.queue.asks
-        assert all(node.healthy and not node.drained and node.pool == ask.pool for node in nodes)
+        request, nodes = start.request, [cluster.nodes[share.node] for share in start.placement]
+        assert request.key in cluster.queue.requests
+        assert all(node.healthy and not node.drained and node.pool == request.pool for node in nodes)
         assert len({node.kind for node in nodes}) == 1
-        assert not ask.excluded & {node.name for node in nodes}
-        assert len(nodes) == 1 or not ask.one_node
+        assert not request.excluded & {node.name for node in nodes}
+        assert len(nodes) == 1 or not request.one_node
         assert len(nodes) == len({node.name for node in nodes})
         for share in start.placement:
-            assert set(share.slots) <= set(picture.free[share.node])
+            assert set(share.slots) <= set(cluster.free[share.node])
             taken.update((share.node, slot) for slot in share.slots)
-        assert sum(len(share.slots) for share in start.placement) == ask.slots
+        assert sum(len(share.slots) for share in start.placement) == request.slots
     assert all(count == 1 for count in taken.values())
-    assert len({start.ask.key for start in decisions.starts}) == len(decisions.starts)
+    assert len({start.request.key for start in decisions.starts}) == len(decisions.starts)
 
 
-def _no_limit_is_exceeded(picture: ClusterState, decisions: Decisions) -> None:
-    for accounts, whose in ((picture.users, "owner"), (picture.groups, "group")):
+def _no_limit_is_exceeded(cluster: ClusterState, decisions: Decisions) -> None:
+    for accounts, whose in ((cluster.users, "owner"), (cluster.groups, "group")):
         given: Counter[str] = Counter()
         for start in decisions.starts:
-            given[getattr(start.ask, whose)] += start.ask.slots
+            given[getattr(start.request, whose)] += start.request.slots
         for name, slots in given.items():
             limit = accounts.quota(name).limit
-            assert limit is None or accounts.use(name, picture.at).held + slots <= limit
+            assert limit is None or accounts.use(name, cluster.at).held + slots <= limit
 
 
-def _who_goes_may_be_asked_to(picture: ClusterState, decisions: Decisions) -> None:
+def _who_goes_may_be_asked_to(cluster: ClusterState, decisions: Decisions) -> None:
     for preempt in decisions.preempts:
-        run = picture.runs[preempt.run.key]
+        run = cluster.runs[preempt.run.key]
         assert run.leaving is None
         assert run.committed is not None
-        assert run.committed + picture.rules.min_run <= picture.at
-    assert not {start.ask.key for start in decisions.starts} & {each.run.key for each in decisions.preempts}
+        assert run.committed + cluster.rules.min_run <= cluster.at
+    assert not {start.request.key for start in decisions.starts} & {each.run.key for each in decisions.preempts}
 
 
-def _rooms(picture: ClusterState, decisions: Decisions, pool: str) -> dict[str, Capacity]:
+def _capacities(cluster: ClusterState, decisions: Decisions, pool: str) -> dict[str, Capacity]:
     """What is free in a pool when the starts have been carried out."""
     given: Counter[str] = Counter()
     for start in decisions.starts:
         given.update({share.node: len(share.slots) for share in start.placement})
     kinds: dict[str, list[tuple[str, int]]] = {}
-    for node in picture.usable(pool):
-        kinds.setdefault(node.kind, []).append((node.name, len(picture.free[node.name]) - given[node.name]))
+    for node in cluster.usable(pool):
+        kinds.setdefault(node.kind, []).append((node.name, len(cluster.free[node.name]) - given[node.name]))
     return {kind: Capacity(free) for kind, free in kinds.items()}
 
 
-def _waiting(picture: ClusterState, decisions: Decisions, limits_kept: bool = False) -> list[SlotRequest]:
+def _waiting(cluster: ClusterState, decisions: Decisions, limits_kept: bool = False) -> list[SlotRequest]:
     """Those that have a turn, were not started, and could be within what their limits leave beside what is kept."""
-    started, ledger = {start.ask.key for start in decisions.starts}, Ledger(picture)
+    started, ledger = {start.request.key for start in decisions.starts}, Ledger(cluster)
     for start in decisions.starts:
-        ledger.give(start.ask)
-    asks = [ask for ask in picture.queue if ask.key not in started and picture.queue.stands(ask)]
-    for ask in [picture.queue.asks[each.key] for each in decisions.reservations]:
-        if limits_kept or not ledger.guaranteed(ask):
-            ledger.promise(ask)
-    return [ask for ask in asks if not ledger.stopped_by(ask) and not impossible(picture, ask)]
+        ledger.give(start.request)
+    requests = [request for request in cluster.queue if request.key not in started and cluster.queue.stands(request)]
+    for request in [cluster.queue.requests[each.key] for each in decisions.reservations]:
+        if limits_kept or not ledger.guaranteed(request):
+            ledger.commit(request)
+    return [request for request in requests if not ledger.stopped_by(request) and not impossible(cluster, request)]
 
 
-def _nothing_is_idle_that_could_be_had(picture: ClusterState, decisions: Decisions) -> None:
+def _nothing_is_idle_that_could_be_had(cluster: ClusterState, decisions: Decisions) -> None:
     """Nobody waits for slots that are free, unless they are kept for somebody."""
-    waiting = _waiting(picture, decisions, limits_kept=True)
-    ledger = Ledger(picture)
-    for pool in {ask.pool for ask in waiting}:
-        rooms = _rooms(picture, decisions, pool)
-        idle = [ask for ask in waiting if ask.pool == pool and fit(ask, rooms, (), picture.at)]
-        kept = [each for each in decisions.reservations if picture.queue.asks[each.key].pool == pool]
-        guaranteed = [ask for ask in waiting if ledger.guaranteed(ask)]  # in any pool: its limit is kept for it, too
-        starving = [ask for ask in reserved_for(picture, pool) if ask not in waiting]
+    waiting = _waiting(cluster, decisions, limits_kept=True)
+    ledger = Ledger(cluster)
+    for pool in {request.pool for request in waiting}:
+        capacities = _capacities(cluster, decisions, pool)
+        idle = [request for request in waiting if request.pool == pool and fit(request, capacities, (), cluster.at)]
+        kept = [each for each in decisions.reservations if cluster.queue.requests[each.key].pool == pool]
+        guaranteed = [
+            request for request in waiting if ledger.guaranteed(request)
+        ]  # in any pool: its limit is kept for it, too
+        starving = [request for request in reserved_for(cluster, pool) if request not in waiting]
         assert not idle or kept or guaranteed or starving, f"{idle} could run"
 
 
-def _guarantees_are_met_or_on_their_way(picture: ClusterState, decisions: Decisions) -> None:
+def _guarantees_are_met_or_on_their_way(cluster: ClusterState, decisions: Decisions) -> None:
     """Who asks within a guarantee does not wait while those who could be asked to go would make room."""
-    ledger = Ledger(picture)
+    ledger = Ledger(cluster)
     for start in decisions.starts:
-        ledger.give(start.ask)
-    wide = [ask for ask in _waiting(picture, decisions) if not ask.one_node and not ask.excluded]
-    guaranteed = [ask for ask in wide if ledger.guaranteed(ask)]
-    borrowed, going = borrowed_slots(picture), {each.run.key for each in decisions.preempts}
-    for ask in guaranteed:
-        others = sum(other.slots for other in guaranteed if other is not ask and other.pool == ask.pool)
-        for kind, room in _rooms(picture, decisions, ask.pool).items():
-            runs = [run for run in picture.runs.values() if run.pool == ask.pool and run.kind == kind]
+        ledger.give(start.request)
+    wide = [request for request in _waiting(cluster, decisions) if not request.one_node and not request.excluded]
+    guaranteed = [request for request in wide if ledger.guaranteed(request)]
+    borrowed, going = borrowed_slots(cluster), {each.run.key for each in decisions.preempts}
+    for request in guaranteed:
+        others = sum(other.slots for other in guaranteed if other is not request and other.pool == request.pool)
+        for kind, room in _capacities(cluster, decisions, request.pool).items():
+            runs = [run for run in cluster.runs.values() if run.pool == request.pool and run.kind == kind]
             coming = sum(run.slots for run in runs if run.leaving is not None or run.key in going)
-            could = sum(run.slots for run in runs if run.key in borrowed - going and _ripe(run, picture))
-            assert room.total + coming >= ask.slots or room.total + coming + could - others < ask.slots, ask
+            could = sum(run.slots for run in runs if run.key in borrowed - going and _ripe(run, cluster))
+            assert room.total + coming >= request.slots or room.total + coming + could - others < request.slots, request
 
 
-def _limits_are_kept_for_who_can_use_them(picture: ClusterState, decisions: Decisions) -> None:
+def _limits_are_kept_for_who_can_use_them(cluster: ClusterState, decisions: Decisions) -> None:
     """Whoever fits beside all that is held waits only for somebody whom it would delay."""
-    ledger = Ledger(picture)
+    ledger = Ledger(cluster)
     for start in decisions.starts:
-        ledger.give(start.ask)
-    started = {start.ask.key for start in decisions.starts}
-    asks = [ask for ask in picture.queue if ask.key not in started and picture.queue.stands(ask)]
-    free = {pool: _rooms(picture, decisions, pool) for pool in picture.pools}
-    idle = [ask for ask in asks if not ledger.stopped_by(ask) and fit(ask, free[ask.pool], (), picture.at)]
-    for ask in idle:
+        ledger.give(start.request)
+    started = {start.request.key for start in decisions.starts}
+    requests = [request for request in cluster.queue if request.key not in started and cluster.queue.stands(request)]
+    free = {pool: _capacities(cluster, decisions, pool) for pool in cluster.pools}
+    idle = [
+        request
+        for request in requests
+        if not ledger.stopped_by(request) and fit(request, free[request.pool], (), cluster.at)
+    ]
+    for request in idle:
         rivals = [
-            other for other in asks if other.key != ask.key and _may_stand_in_the_way(picture, ledger, other, ask)
+            other
+            for other in requests
+            if other.key != request.key and _may_stand_in_the_way(cluster, ledger, other, request)
         ]
-        assert rivals, f"{ask} waits for nobody"
+        assert rivals, f"{request} waits for nobody"
 
 
-def _may_stand_in_the_way(picture: ClusterState, ledger: Ledger, other: SlotRequest, ask: SlotRequest) -> bool:
+def _may_stand_in_the_way(cluster: ClusterState, ledger: Ledger, other: SlotRequest, request: SlotRequest) -> bool:
     """Whether `other` can be placed now, and what it waits for is what `ask` would take from it."""
-    if not feasible(picture.usable(other.pool), other.slots, other.excluded, other.one_node):
+    if not feasible(cluster.usable(other.pool), other.slots, other.excluded, other.one_node):
         return False
     if ledger.spent("user", other.owner) or ledger.spent("group", other.group):
         return False
     stopped = ledger.stopped_by(other)
     if stopped is None:
-        return other.pool == ask.pool or other.owner == ask.owner or other.group == ask.group
-    return other.owner == ask.owner or (stopped == "group" and other.group == ask.group)
+        return other.pool == request.pool or other.owner == request.owner or other.group == request.group
+    return other.owner == request.owner or (stopped == "group" and other.group == request.group)
 
 
-def _who_hears_that_it_starts_does(picture: ClusterState, decisions: Decisions) -> None:
+def _who_hears_that_it_starts_does(cluster: ClusterState, decisions: Decisions) -> None:
     """Nobody reads of a start that does not come: where nothing changes any more, nobody is said to start."""
-    if decisions.starts or decisions.reservations != picture.reservations:
+    if decisions.starts or decisions.reservations != cluster.reservations:
         return
-    waiting = [ask for ask in picture.queue if picture.queue.stands(ask)]
-    for ask in waiting[:: max(1, len(waiting) // 3)]:
-        wait = explain(picture, ask)
-        assert not wait.reason.endswith("starting"), f"{ask}: {wait.reason}"
+    waiting = [request for request in cluster.queue if cluster.queue.stands(request)]
+    for request in waiting[:: max(1, len(waiting) // 3)]:
+        wait = explain(cluster, request)
+        assert not wait.reason.endswith("starting"), f"{request}: {wait.reason}"
 
 
-def shuffled(picture: ClusterState, draw: random.Random) -> ClusterState:
+def shuffled(cluster: ClusterState, draw: random.Random) -> ClusterState:
     """The same cluster, told of in another order."""
-    other = copy.copy(picture)
+    other = copy.copy(cluster)
     for name in ("nodes", "free", "runs"):
-        entries = list(getattr(picture, name).items())
+        entries = list(getattr(cluster, name).items())
         draw.shuffle(entries)
         setattr(other, name, dict(entries))
-    other.queue = copy.copy(picture.queue)
-    other.queue.lines = {pool: dict(draw.sample([*of.items()], len(of))) for pool, of in picture.queue.lines.items()}
+    other.queue = copy.copy(cluster.queue)
+    other.queue.lines = {pool: dict(draw.sample([*of.items()], len(of))) for pool, of in cluster.queue.lines.items()}
     return other
 
 
-def _ripe(run: Allocation, picture: ClusterState) -> bool:
-    ripe = run.committed is not None and run.committed + picture.rules.min_run <= picture.at
+def _ripe(run: Allocation, cluster: ClusterState) -> bool:
+    ripe = run.committed is not None and run.committed + cluster.rules.min_run <= cluster.at
     return ripe and run.leaving is None
 
 
@@ -209,12 +217,12 @@ def play(seed: int) -> SimulationResult:
     order = random.Random(seed)
     rules = replace(RULES, starving=order.choice((300.0, 3600.0)))
 
-    def watch(picture: ClusterState, decisions: Decisions) -> None:
-        state = _state(picture)
-        assert decide(picture) == decisions, "the same picture gives the same decision"
-        assert _state(picture) == state, "deciding changes nothing"
-        assert decide(shuffled(picture, order)) == decisions, "a decision depends on the order in which things are told"
-        check(picture, decisions)
+    def watch(cluster: ClusterState, decisions: Decisions) -> None:
+        state = _state(cluster)
+        assert decide(cluster) == decisions, "the same picture gives the same decision"
+        assert _state(cluster) == state, "deciding changes nothing"
+        assert decide(shuffled(cluster, order)) == decisions, "a decision depends on the order in which things are told"
+        check(cluster, decisions)
 
     played = simulate(
         jobs,
@@ -228,7 +236,7 @@ def play(seed: int) -> SimulationResult:
         stall=draw.uniform(0.0, RULES.grace),
         watch=watch,
     )
-    possible = [job for job in jobs if not impossible(_picture(nodes, users, groups), job.ask(0.0))]
+    possible = [job for job in jobs if not impossible(_picture(nodes, users, groups), job.request(0.0))]
     never = [job for job in possible if job.number not in played.ends]
     spent = any(quota.slot_hours for quota in (*users.values(), *groups.values()))
     assert not never or spent, f"never done: {never}"
@@ -239,9 +247,9 @@ def _picture(nodes: list[Node], users: dict[str, Quota], groups: dict[str, Quota
     return ClusterState(nodes, users=users, groups=groups)
 
 
-def _state(picture: ClusterState) -> tuple[object, ...]:
-    free = tuple((name, tuple(slots)) for name, slots in picture.free.items())
-    return free, tuple(picture.runs), tuple(picture.queue.asks), picture.reservations
+def _state(cluster: ClusterState) -> tuple[object, ...]:
+    free = tuple((name, tuple(slots)) for name, slots in cluster.free.items())
+    return free, tuple(cluster.runs), tuple(cluster.queue.requests), cluster.reservations
 
 
 def _quota(draw: random.Random, most: int) -> Quota:
@@ -290,7 +298,7 @@ def main() -> None:
             played = play(seed)
         except AssertionError as error:
             raise SystemExit(f"history {seed}: {error!r}") from error
-        starts += len(played.spells)
+        starts += len(played.intervals)
         preempted += played.preempted
     print(f"{given.histories} histories, {starts} starts, {preempted} preemptions: as they should be")
 

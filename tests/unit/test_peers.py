@@ -53,7 +53,7 @@ def bound(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, Conne
 
 def test_a_port_is_its_listeners(bound: tuple[socket.socket, ConnectionEnd]) -> None:
     made, where = bound
-    with pytest.raises(ConnectionRefusedError, match="nobody listens at"):
+    with pytest.raises(ConnectionRefusedError, match="no service listens at"):
         check_listener(where, {ME})  # bound, and nothing more
     made.listen()
     check_listener(where, {ME})

@@ -97,7 +97,7 @@ def test_its_searcher_is_made_with_its_options_and_is_the_fold_of_its_log() -> N
     for one in (*near, *far):
         create(one, 1)
         one.on_report(1, 4, 0.5)
-        asked.append(one.on_vacancy())
+        asked.append(one.on_slot())
     assert asked[0] == asked[1] != asked[2] == asked[3]
 
 

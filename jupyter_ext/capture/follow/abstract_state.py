@@ -32,7 +32,7 @@ class StatementEffect:
     surely_drawn: set[str] = field(default_factory=set)  # by a call that always draws
     by_chance: bool = False  # reads a value that differs in each process: the clock, a generator without a seed
     by_hash: bool = False  # iterates a set, whose order differs in each process where it holds strings
-    asks: bool = False  # prompts the user: `input()`
+    prompts: bool = False  # prompts the user: `input()`
     unseen: bool = False  # runs a text that is made when it runs
     packages: set[str] = field(default_factory=set)  # whose settings it changes
     ambient: bool = False  # changes what any statement may depend on, such as sys.path

@@ -35,7 +35,7 @@ def call_builtin(world: AbstractState, name: str, arguments: list[Value], node: 
     elif name == "hasattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
         attribute(world, arguments[0], str(node.args[1].value), node)
     elif name == "input" and "input" not in world.globals:
-        world.out.asks = True
+        world.out.prompts = True
     elif name == "type" and len(node.args) == 1:
         return {cls for each in arguments[0] for cls in each.classes}
     elif name == "type" and len(node.args) == 3:

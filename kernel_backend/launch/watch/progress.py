@@ -40,13 +40,13 @@ class Watch:
         self._ticks = ticks
         self._idle = {rank: 0.0 if rank in anew else idle + passed for rank, idle in self._idle.items()}
 
-    def standings(self, alive: Collection[int]) -> dict[int, RankState]:
+    def states(self, alive: Collection[int]) -> dict[int, RankState]:
         """Return the states of the living ranks that report any."""
         return {rank: RankState(tick, self._idle[rank]) for rank, tick in self._ticks.items() if rank in alive and tick}
 
     def overdue(self, alive: Collection[int]) -> bool:
         """Return True if one of the living ranks hangs."""
-        return overdue(self.standings(alive), self._timeout)
+        return overdue(self.states(alive), self._timeout)
 
     def steps(self) -> dict[int, int | None]:
         """Return each rank's current step, or its last one if it has ended."""
@@ -65,17 +65,17 @@ class Watch:
 
     def describe(self, alive: Collection[int], show_stacks: Callable[[Collection[int]], None]) -> Failure:
         """Return the failure of the hung gang; `show_stacks` makes ranks write their stacks."""
-        standings = self.standings(alive)
+        states = self.states(alive)
         # A rank that has not begun to tick cannot answer yet: the signal would end it.
-        able = [rank for rank, standing in standings.items() if standing.tick.number]
+        able = [rank for rank, state in states.items() if state.tick.number]
         before = {rank: len(self._folder.stacks(rank)) for rank in able}
         show_stacks(able)
         self._wait_for_stacks(before)
         for rank in able:
             written = self._folder.stacks(rank)
             if len(written) > before[rank]:
-                standings[rank] = standings[rank]._replace(stacks=written)
-        return hang(standings, self._folder.sources(), linecache.getline, time.time())
+                states[rank] = states[rank]._replace(stacks=written)
+        return hang(states, self._folder.sources(), linecache.getline, time.time())
 
     def _slow(self, tick: Tick | None) -> bool:
         return tick is not None and limit(tick.phase, self._timeout) > limit("step", self._timeout)

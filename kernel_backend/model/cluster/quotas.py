@@ -69,7 +69,7 @@ class Quota(Record):
     limit: int | None = Field(None, ge=0)  # the most slots they may hold
     slot_hours: SlotHours | None = None
     max_slots_per_trial: int | None = Field(None, ge=1)
-    priority: int = 0  # the highest that they may ask with
+    priority: int = 0  # the highest that they may request
 
     @property
     def most(self) -> int | None:

@@ -68,6 +68,6 @@ def read_job(data: bytes) -> LaunchSpec:
         return read(LaunchSpec, data, changes_nothing(()))
     except ValidationError as error:
         raise OtherVersion(
-            f"the service asks for what Daylight {__version__} in {sys.prefix} does not know ({problem_text(error)}): "
+            f"the service requests what Daylight {__version__} in {sys.prefix} does not know ({problem_text(error)}): "
             "install the service's version of Daylight there"
         ) from None

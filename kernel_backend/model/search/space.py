@@ -231,7 +231,7 @@ def _condition(parameter: Parameter, when: When, others: Mapping[str, Parameter]
         return
     domain = others[when.name].domain
     if isinstance(domain, Range) and not domain.whole and domain.scale != "log2":
-        why = f"a condition asks for single values, and {when.name}={domain} is all fractions"
+        why = f"a condition compares single values, and {when.name}={domain} is all fractions"
         yield Problem(parameter, f"{why}: write a list, such as {when.name}={domain.low:g},{domain.high:g}")
         return
     for value in when.values:

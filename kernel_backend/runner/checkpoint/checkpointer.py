@@ -75,18 +75,18 @@ class Checkpointer:
         self._contents, self._numerics = contents, dict(numerics)
         self._copy, self._eager = copy, eager
         self._writer = Background("checkpoint")
-        self._draft: PendingCheckpoint | None = None
+        self._pending: PendingCheckpoint | None = None
         self._newest: str | None = None  # the newest that was committed or restored
         self._fenced: Fenced | None = None  # a later attempt has begun: this one is to end
         self._missed = 0  # checkpoints in a row that could not be written
         self._proved = False  # a lazy copy of this training was consistent at least once
         self.cost = Cost()
-        self.owed = False  # a torn copy was discarded: save again at the next step
+        self.due = False  # a torn copy was discarded: save again at the next step
 
     @property
     def busy(self) -> bool:
         """Return True while the newest checkpoint is still being copied or written."""
-        return self._draft is not None or self._writer.busy
+        return self._pending is not None or self._writer.busy
 
     def check(self) -> None:
         """Raise DaylightError at once if a state contains a value that a checkpoint cannot hold."""
@@ -109,17 +109,17 @@ class Checkpointer:
         """Wait for a pending copy; call before weights, optimizer or other checkpointed state change."""
         if self._fenced is not None:
             raise self._fenced
-        draft, self._draft = self._draft, None
-        if draft is None:
+        pending, self._pending = self._pending, None
+        if pending is None:
             return
-        with draft.stalled:
-            true = draft.copying.join()
+        with pending.stalled:
+            true = pending.copying.join()
             if true:
-                self._writer.begin(partial(self._write, draft))
-        self._proved = self._proved or (true and draft.lazily)
+                self._writer.begin(partial(self._write, pending))
+        self._proved = self._proved or (true and pending.lazily)
         if not true:  # something wrote to a parameter outside of the update, as WGAN's clamping does
-            draft.copying.done()
-            self._eager = self.owed = True
+            pending.copying.done()
+            self._eager = self.due = True
             self._spool.say(Note(text="the model's forward pass changes its weights: checkpoints are copied at once"))
 
     def finish(self, moment: Position) -> None:
@@ -130,13 +130,13 @@ class Checkpointer:
         everyones = self._contents.gather()
         if self._ranks.rank == 0:
             self._begin(moment, everyones, Stopwatch(), lazily=False)
-            draft, self._draft = self._draft, None
-            assert draft is not None
+            pending, self._pending = self._pending, None
+            assert pending is not None
             self._writer.wait()
             try:
-                self._write_at_last(draft)
+                self._write_at_last(pending)
             finally:
-                draft.copying.done()
+                pending.copying.done()
         self._ranks.barrier()  # no rank goes on, and so none exits, before the manifest is committed
 
     def close(self) -> None:
@@ -182,22 +182,22 @@ class Checkpointer:
     def _begin(self, moment: Position, everyones: PerRankState, stalled: Stopwatch, lazily: bool) -> None:
         with stalled:
             self.settle()
-            state, parts = self._contents.apart(everyones)
+            state, parts = self._contents.split(everyones)
             state["training"] = moment.facts
-            self._draft = PendingCheckpoint(moment, state, self._copy.begin(parts, lazily), stalled, lazily)
-        self.owed = False
+            self._pending = PendingCheckpoint(moment, state, self._copy.begin(parts, lazily), stalled, lazily)
+        self.due = False
 
-    def _write(self, draft: PendingCheckpoint) -> None:
+    def _write(self, pending: PendingCheckpoint) -> None:
         """Write, commit and prune in the background; an error costs a checkpoint, never the training."""
         try:
-            self._try_to_write(draft)
+            self._try_to_write(pending)
         except Fenced as fenced:
             self._fenced = fenced
         except Exception as error:  # storage backends raise their own classes
-            self._discard(draft)
-            self._miss(draft.moment, error)
+            self._discard(pending)
+            self._miss(pending.moment, error)
         finally:
-            draft.copying.done()
+            pending.copying.done()
 
     def _miss(self, moment: Position, error: Exception) -> None:
         self._missed += 1
@@ -205,33 +205,33 @@ class Checkpointer:
             text = f"checkpoint at step {moment.step} could not be written: {_said(error)}; training goes on"
             self._spool.say(Note(level="warning", text=text))
 
-    def _write_at_last(self, draft: PendingCheckpoint) -> None:
+    def _write_at_last(self, pending: PendingCheckpoint) -> None:
         waits = RETRY.waits()
         while True:
             try:
-                self._try_to_write(draft)
+                self._try_to_write(pending)
                 return
             except Fenced:
                 raise
             except Exception as error:
-                self._discard(draft)
+                self._discard(pending)
                 pause = next(waits, None)
                 if pause is None:
-                    what = f"the last checkpoint, at step {draft.moment.step}, could not be written to"
+                    what = f"the last checkpoint, at step {pending.moment.step}, could not be written to"
                     newest = f"the newest is {self._newest}" if self._newest else "there is none before it"
                     way_out = "Make room" if getattr(error, "errno", None) in _FULL else "Put that right"
                     raise CheckpointFailed(f"{what} {self._home.where}: {_said(error)}; {newest}. {way_out}") from error
             time.sleep(pause)
 
-    def _try_to_write(self, draft: PendingCheckpoint) -> None:
-        name = checkpoint_id(draft.moment.step, self._job.attempt)
+    def _try_to_write(self, pending: PendingCheckpoint) -> None:
+        name = checkpoint_id(pending.moment.step, self._job.attempt)
         began = time.monotonic()
-        draft.copying.arrived()
+        pending.copying.arrived()
         self._must_be_newest()
-        self._must_have_room(draft.bytes)
-        copies = draft.copying.copies.items()
+        self._require_space(pending.bytes)
+        copies = pending.copying.copies.items()
         written = [self._home.write(name, part, pieces(tensors)) for part, tensors in copies]
-        self._commit(draft, written, time.monotonic() - began)
+        self._commit(pending, written, time.monotonic() - began)
 
     def _must_be_newest(self) -> None:
         """Raise Fenced if a later attempt of this trial has started: this one may change nothing any more."""
@@ -239,24 +239,24 @@ class Checkpointer:
         if claimed > self._job.attempt:
             raise Fenced(f"attempt {self._job.id} was followed by attempt {claimed}: it ends here")
 
-    def _must_have_room(self, needed: int) -> None:
+    def _require_space(self, needed: int) -> None:
         """Raise OSError if the disk lacks this many bytes even after pruning."""
-        if self._room() <= needed:
+        if self._free_space() <= needed:
             self._prune()
-            if self._room() <= needed:
-                room = f"{needed / 1e3:,.0f} kB needed in {self._home.where}, {self._room() / 1e3:,.0f} kB free"
+            if self._free_space() <= needed:
+                room = f"{needed / 1e3:,.0f} kB needed in {self._home.where}, {self._free_space() / 1e3:,.0f} kB free"
                 raise OSError(errno.ENOSPC, f"No space left on device ({room})")
 
-    def _room(self) -> float:
+    def _free_space(self) -> float:
         free = self._home.free()
         return math.inf if free is None else free
 
-    def _discard(self, draft: PendingCheckpoint) -> None:
+    def _discard(self, pending: PendingCheckpoint) -> None:
         with contextlib.suppress(Exception):
-            self._home.discard(checkpoint_id(draft.moment.step, self._job.attempt))
+            self._home.discard(checkpoint_id(pending.moment.step, self._job.attempt))
 
-    def _commit(self, draft: PendingCheckpoint, written: list[Part], seconds: float) -> None:
-        moment, job = draft.moment, self._job
+    def _commit(self, pending: PendingCheckpoint, written: list[Part], seconds: float) -> None:
+        moment, job = pending.moment, self._job
         manifest = Manifest(
             experiment=job.experiment,
             trial=job.trial,
@@ -272,7 +272,7 @@ class Checkpointer:
             numerics=self._numerics,
             metrics=moment.metrics,
             parts=tuple(written),
-            state=draft.state,
+            state=pending.state,
         )
         self._must_be_newest()
         self._home.commit(manifest)
@@ -280,7 +280,7 @@ class Checkpointer:
         if self._missed:
             self._spool.say(Note(text=f"checkpoints are written again, from step {moment.step} on"))
             self._missed = 0
-        self.cost = Cost(draft.stalled.seconds, seconds)
+        self.cost = Cost(pending.stalled.seconds, seconds)
         self._spool.say(
             Committed(
                 id=manifest.id,
@@ -288,7 +288,7 @@ class Checkpointer:
                 epoch=manifest.epoch,
                 bytes=manifest.bytes,
                 seconds=seconds,
-                stall=draft.stalled.seconds,
+                stall=pending.stalled.seconds,
             )
         )
         self._prune()
@@ -321,7 +321,7 @@ class Checkpointer:
 
     def _choose(self) -> Manifest | None:
         self._must_be_newest()
-        self._home.claim(self._job.attempt)
+        self._home.fence(self._job.attempt)
         self._home.sweep(self._job.attempt)
         pinned = self._job.resume_from
         if pinned is None:

@@ -56,12 +56,12 @@ class TrainingContents:
 
     def check(self) -> None:
         """Raise DaylightError naming the first value that a checkpoint cannot hold."""
-        _, parts = self.apart(NOBODYS)
+        _, parts = self.split(NOBODYS)
         for tensors in [*parts.values(), self._logical.live()]:
             for name, tensor in tensors.items():
                 must_hold(name, tensor)
 
-    def apart(self, everyones: PerRankState) -> tuple[dict[str, Any], Parts]:
+    def split(self, everyones: PerRankState) -> tuple[dict[str, Any], Parts]:
         """Split the state into JSON and tensors by part; raise DaylightError for values that fit neither."""
         state: dict[str, Any] = {}
         parts: dict[str, dict[str, Tensor]] = {}

@@ -90,7 +90,7 @@ class Batches:
         The main random generators stay untouched, with or without loader workers.
         """
         batches = self._data.in_order()
-        return RandomStates().apart(batches) if self._data.loading.disturbs else batches
+        return RandomStates().isolated(batches) if self._data.loading.disturbs else batches
 
     def keep_pairs(self) -> None:
         """Avoid shares of a single sample if possible, as BatchNorm cannot train on one; call before `steps`."""

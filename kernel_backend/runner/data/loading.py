@@ -40,10 +40,10 @@ class Loading:
 
     def __init__(self, dataset: Dataset[Any], source: Source, workers: int | None, device: torch.device) -> None:
         """Set up the reader; `workers` None leaves the number to the source."""
-        self._dataset, self._role, self._wishes = dataset, source.role, source.wishes
+        self._dataset, self._role, self._options = dataset, source.role, source.options
         self.workers = source.workers(workers)
         # Data from a worker is in host memory; data read here may be on the device.
-        self._pin = device.type == "cuda" and (self.workers > 0 or source.wishes.pin)
+        self._pin = device.type == "cuda" and (self.workers > 0 or source.options.pin)
         self._asked = _Requested()
         self._loader: DataLoader[Any] | None = None
         self._fetched: Iterator[Any] | None = None  # torch's own iterator, which has the workers
@@ -114,7 +114,7 @@ class Loading:
         if self._loader is None:
             _open.add(self)
             self._loader = self._made()
-        if not self._wishes.persistent:
+        if not self._options.persistent:
             _end(self._fetched)
         others = set(multiprocessing.active_children()) - self._processes
         with signals_waiting(), sigchld_kept():
@@ -123,13 +123,13 @@ class Loading:
         return self._fetched
 
     def _made(self) -> DataLoader[Any]:
-        wishes = self._wishes
+        options = self._options
         by_workers: dict[str, Any] = {
-            "prefetch_factor": wishes.prefetch,
-            "timeout": wishes.timeout,
-            "persistent_workers": wishes.persistent,
-            "worker_init_fn": WorkerInit(_parent(wishes), wishes.start, opened_files.watching()),
-            "multiprocessing_context": wishes.context,
+            "prefetch_factor": options.prefetch,
+            "timeout": options.timeout,
+            "persistent_workers": options.persistent,
+            "worker_init_fn": WorkerInit(_parent(options), options.start, opened_files.watching()),
+            "multiprocessing_context": options.context,
         }
         return DataLoader(
             GuardedDataset(self._dataset, self._role),
@@ -158,8 +158,8 @@ class _Requested:
         return self._pending.popleft()
 
 
-def _parent(wishes: LoaderOptions) -> int | None:
-    context = wishes.context
+def _parent(options: LoaderOptions) -> int | None:
+    context = options.context
     method = context if isinstance(context, str) else context.get_start_method()
     return None if method == "forkserver" else os.getpid()
 

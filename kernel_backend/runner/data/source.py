@@ -37,7 +37,7 @@ class Source(NamedTuple):
     batch_size: int | None = None  # of a user's DataLoader; taken as global
     drop_last: bool = False
     sampler: Any = None  # of a user's DataLoader, where it is no plain permutation
-    wishes: LoaderOptions = LoaderOptions()
+    options: LoaderOptions = LoaderOptions()
 
     @property
     def length(self) -> int | None:
@@ -52,7 +52,7 @@ class Source(NamedTuple):
 
         A stream is read by at most one process, as it has a single order.
         """
-        wanted = asked if asked is not None else self.wishes.workers
+        wanted = asked if asked is not None else self.options.workers
         if wanted is None:
             in_memory = draws_nothing(self.dataset) and self.collate is default_collate
             wanted = 0 if in_memory else AUTO_WORKERS
@@ -99,7 +99,7 @@ def _of_loader(loader: DataLoader[Any], role: str) -> Source:
         batch_size=loader.batch_size,
         drop_last=loader.drop_last,
         sampler=None if inner.stream else own_sampler(loader.sampler, inner.length),
-        wishes=LoaderOptions(
+        options=LoaderOptions(
             workers=loader.num_workers,
             prefetch=loader.prefetch_factor,
             start=loader.worker_init_fn,

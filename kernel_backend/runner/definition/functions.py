@@ -157,7 +157,7 @@ class Functions:
     def _constant(self, function: str, name: str, line: int, given: frozenset[str]) -> Any:
         if name not in self._constants:
             can = " ".join(sorted(given | set(self._constants)))
-            raise InvalidDefinition(f"{function} (line {line}) asks for {name}, and can have: {can}", line=line)
+            raise InvalidDefinition(f"{function} (line {line}) takes {name}, and can have: {can}", line=line)
         return self._constants[name]
 
 

@@ -40,7 +40,7 @@ def prepared(job: LaunchSpec, loaded: Loaded, progress: Progress) -> None:
         while not done.exists():
             _wait(progress)
     else:
-        with _turn(done.with_suffix(".lock"), progress):
+        with _exclusive(done.with_suffix(".lock"), progress):
             if not done.exists():
                 progress.tick("preparing", 0)
                 _run(job, loaded)
@@ -60,7 +60,7 @@ def _run(job: LaunchSpec, loaded: Loaded) -> None:
 
 
 @contextmanager
-def _turn(lock: Path, progress: Progress) -> Iterator[None]:
+def _exclusive(lock: Path, progress: Progress) -> Iterator[None]:
     with lock.open("w") as file:
         while True:
             try:

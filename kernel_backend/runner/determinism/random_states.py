@@ -56,7 +56,7 @@ class RandomStates:
         finally:
             self.load_state_dict(before)
 
-    def apart(self, items: Iterator[T]) -> Iterator[T]:
+    def isolated(self, items: Iterator[T]) -> Iterator[T]:
         """Iterate over the items; random draws while producing them leave the streams untouched.
 
         Samples have seeds of their own.

@@ -42,8 +42,8 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
                         _add_losses(run, model, part, sums)
             if evaluation is not None:
                 evaluation.end_batch(number)
-        judged = sums.means(run.ranks)
-        return judged | finish_metrics(run, evaluation) if evaluation is not None else judged
+        metrics = sums.means(run.ranks)
+        return metrics | finish_metrics(run, evaluation) if evaluation is not None else metrics
 
 
 def _given(

@@ -53,7 +53,7 @@ def train(run: Training) -> int:
         result = take_step(run, shares)
         run.step += 1
         run.first_epoch.take(shares)
-        run.judged, ends, run.current = {}, shares[0].last, shares[0].epoch
+        run.validation_metrics, ends, run.current = {}, shares[0].last, shares[0].epoch
         run.passes = shares[0].epoch + ends
         run.over = run.step == run.config.steps or run.passes == run.epochs
         here = run.target.reached(run.units) and not run.over
@@ -87,13 +87,13 @@ def train(run: Training) -> int:
 def batches(run: Training) -> Iterator[list[Batch]]:
     """Iterate over the remaining steps: a batch for each logical rank of this process."""
     left = run.train.steps(run.step, run.total_steps)
-    return run.streams.apart(left) if run.streams else left
+    return run.streams.isolated(left) if run.streams else left
 
 
 def take_step(run: Training, shares: list[Batch]) -> StepResult:
     """Train on one global batch: of each objective, the gradients, their sum and the update."""
     run.progress.tick("first step" if run.step == run.began else "step", run.step + 1)
-    flags, none = wishes(run), ControlFlags()
+    flags, none = control_flags(run), ControlFlags()
     losses: dict[str, Tensor | float] = {}
     logged = Sums()
     for objective in run.objectives:
@@ -194,12 +194,12 @@ def lone_sample_told(batch: Batch) -> Iterator[None]:
         ) from error
 
 
-def wishes(run: Training) -> ControlFlags:
+def control_flags(run: Training) -> ControlFlags:
     """Return this rank's requests for the current step; rank 0 alone reads clocks."""
     decides = run.ranks.rank == 0
     return ControlFlags(
         release=run.instructions.release,
-        checkpoint=decides and (run.checkpoints.owed or run.pace.checkpoint(run.step + 1)),
+        checkpoint=decides and (run.checkpoints.due or run.pace.checkpoint(run.step + 1)),
         report=decides and run.pace.report(run.step + 1),
     )
 
@@ -269,7 +269,7 @@ def check(run: Training, between: bool = False) -> bool:
             aside.enter_context(run.logical.aside())
             if run.streams is not None:
                 aside.enter_context(run.streams.aside())
-        run.judged = validate(run, run.validation)
+        run.validation_metrics = validate(run, run.validation)
     run.first_epoch.validated()
     report_again(run)
     return judge(run, between)
@@ -277,8 +277,8 @@ def check(run: Training, between: bool = False) -> bool:
 
 def report_again(run: Training) -> None:
     """Report the validation at this step, if any; the service ignores duplicates."""
-    if run.judged:
-        run.spool.say(Report(kind="validation", step=run.step, epoch=run.epoch, metrics=run.judged))
+    if run.validation_metrics:
+        run.spool.say(Report(kind="validation", step=run.step, epoch=run.epoch, metrics=run.validation_metrics))
 
 
 def judge(run: Training, between: bool) -> bool:
@@ -287,14 +287,14 @@ def judge(run: Training, between: bool) -> bool:
     Returns True if it is the best so far. Raises InvalidDefinition if a search lacks its metric.
     """
     metric = run.config.metric
-    if metric.name not in run.judged:
-        known = " ".join(run.judged)
+    if metric.name not in run.validation_metrics:
+        known = " ".join(run.validation_metrics)
         text = f"--metric {metric.name}: the validation says nothing of that name, only {known}"
         if run.config.search is not None:
             raise InvalidDefinition(f"{text}; a search goes by it: choose one of these, or have metrics() return it")
         run.spool.say(Note(level="warning", text=f"{text}; no checkpoint is best"))
         return False
-    value = run.judged[metric.name]
+    value = run.validation_metrics[metric.name]
     for schedule in [schedule for each in run.objectives for schedule in each.schedules if not between]:
         if isinstance(schedule, ReduceLROnPlateau):
             schedule.step(value)
@@ -328,4 +328,4 @@ def moment(run: Training) -> Position:
         "data": run.train.state(),
         "first_epoch": run.first_epoch.state(),
     }
-    return Position(run.step, run.epoch, run.judged, facts)
+    return Position(run.step, run.epoch, run.validation_metrics, facts)

@@ -63,7 +63,7 @@ class Training:
     best: float | None = None  # of the metric that `best` means
     validated: bool = True  # an epoch that has ended has had its validation
     over: bool = False  # all steps have been taken
-    judged: dict[str, float] = field(default_factory=dict)  # metrics of the validation at this step
+    validation_metrics: dict[str, float] = field(default_factory=dict)  # metrics of the validation at this step
 
     def draws_for(self, objective: Objective) -> tuple[str, ...]:
         """Return what separates an objective's random draws from those of the others of a step."""

@@ -70,10 +70,10 @@ def choose(backend: BackendChoice, kind: str) -> Choice:
     Raises InvalidRequest if Horovod was requested and is not available.
     """
     if backend == "torch":
-        return Choice("torch", "asked for")
+        return Choice("torch", "requested")
     problem = horovod_problem(kind)
     if problem is None:
-        return Choice("horovod", "asked for" if backend == "horovod" else f"built for {kind}")
+        return Choice("horovod", "requested" if backend == "horovod" else f"built for {kind}")
     if backend == "horovod":
         raise InvalidRequest(
             f"backend horovod cannot be used: {problem}. Submit with --backend torch, or build Horovod into this "

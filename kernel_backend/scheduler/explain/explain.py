@@ -22,7 +22,7 @@ UNKNOWN: Mapping[str, Lengths] = {}
 
 
 def explain(
-    picture: ClusterState, ask: SlotRequest, lengths: Mapping[str, Lengths] = UNKNOWN, reader: Person | None = None
+    cluster: ClusterState, request: SlotRequest, lengths: Mapping[str, Lengths] = UNKNOWN, reader: Person | None = None
 ) -> Wait:
     """Return the queue position of `ask` (1 is the head), the reason it waits, and the expected wait.
 
@@ -30,84 +30,84 @@ def explain(
     reader the text is for the owner, who may see all. Requests ahead are not counted for a request that is far back:
     its position is that of the first of those.
     """
-    ask = picture.queue.asks.get(ask.key, ask)
-    never = impossible(picture, ask, reader)
+    request = cluster.queue.requests.get(request.key, request)
+    never = impossible(cluster, request, reader)
     if never is not None:
         return Wait(reason=never.reason, place=1)
-    if picture.queue.stands(ask):
-        before = takewhile(lambda other: other.key != ask.key, in_order(picture, ask.pool))
+    if cluster.queue.stands(request):
+        before = takewhile(lambda other: other.key != request.key, in_order(cluster, request.pool))
         ahead = list(islice(before, FAR))
     else:
-        others = (line.before(ask) for line in picture.queue.lines.get(ask.pool, {}).values())
-        return Wait(reason=_no_turn(picture, ask) + _left_out(picture, ask), place=1 + sum(others))
-    return explain_in_turn(picture, ask, ahead, lengths, reader)
+        others = (line.before(request) for line in cluster.queue.lines.get(request.pool, {}).values())
+        return Wait(reason=_not_next(cluster, request) + _left_out(cluster, request), place=1 + sum(others))
+    return explain_in_order(cluster, request, ahead, lengths, reader)
 
 
-def explain_in_turn(
-    picture: ClusterState,
-    ask: SlotRequest,
+def explain_in_order(
+    cluster: ClusterState,
+    request: SlotRequest,
     ahead: Sequence[SlotRequest],
     lengths: Mapping[str, Lengths] = UNKNOWN,
     reader: Person | None = None,
 ) -> Wait:
     """Return the same for a request in the fair order, when the caller already has all those ahead of it."""
-    expected = forecast(picture, ahead, ask, lengths)
-    reason = _reason(picture, ask, ahead, reader) + _left_out(picture, ask)
+    expected = forecast(cluster, ahead, request, lengths)
+    reason = _reason(cluster, request, ahead, reader) + _left_out(cluster, request)
     if expected is None or expected.likely <= 0:
         return Wait(reason=reason, place=1 + len(ahead))
     earliest, estimate, latest = expected
     return Wait(reason=reason, place=1 + len(ahead), estimate=estimate, earliest=earliest, latest=latest)
 
 
-def _no_turn(picture: ClusterState, ask: SlotRequest) -> str:
-    if ask.preparing:
-        return ask.preparing
-    return f"tried again {ask.rest:.0f} s after the last attempt: it made no progress, nor did the one before"
+def _not_next(cluster: ClusterState, request: SlotRequest) -> str:
+    if request.preparing:
+        return request.preparing
+    return f"tried again {request.rest:.0f} s after the last attempt: it made no progress, nor did the one before"
 
 
-def _reason(picture: ClusterState, ask: SlotRequest, ahead: Sequence[SlotRequest], reader: Person | None) -> str:
-    if ask.trouble:
-        return f"cannot be started just now, and is tried again: {ask.trouble}"
-    nodes = [node for node in picture.of_pool(ask.pool) if node.name not in ask.excluded]
+def _reason(cluster: ClusterState, request: SlotRequest, ahead: Sequence[SlotRequest], reader: Person | None) -> str:
+    if request.error:
+        return f"cannot be started just now, and is tried again: {request.error}"
+    nodes = [node for node in cluster.of_pool(request.pool) if node.name not in request.excluded]
     total = largest_gang(nodes)
     usable = [node for node in nodes if node.healthy and not node.drained]
-    counts = [(node.kind, len(picture.free[node.name])) for node in usable]
+    counts = [(node.kind, len(cluster.free[node.name])) for node in usable]
     free = largest(counts)
-    where = "in queue" if ask.pool == LOCAL else f"in pool {ask.pool}"
-    turn = f"{_ordinal(len(ahead) + 1)} {where}" if ahead else f"next {where}"
+    where = "in queue" if request.pool == LOCAL else f"in pool {request.pool}"
+    position = f"{_ordinal(len(ahead) + 1)} {where}" if ahead else f"next {where}"
     if len(ahead) == FAR:
-        turn = f"behind the first {FAR:,} {where}"
-    limit = _limit(picture, ask, reader)
+        position = f"behind the first {FAR:,} {where}"
+    limit = _limit(cluster, request, reader)
     if limit:
-        return f"{turn}; {limit}"
+        return f"{position}; {limit}"
     away = sum(node.slots for node in nodes) - sum(node.slots for node in usable)
-    room = largest(counts, ask.one_node)
-    if room >= ask.slots:
-        rival = _rival(picture, ask)
+    capacity = largest(counts, request.one_node)
+    if capacity >= request.slots:
+        rival = _rival(cluster, request)
         if rival is not None:
-            return f"{turn}; what its limit leaves is kept for {named(rival, reader)}"
+            return f"{position}; what its limit leaves is reserved for {named(rival, reader)}"
         if ahead:
-            return f"{turn}; {_kept(picture, ahead, reader)}"
-        return f"{_slots(ask.slots)} free, starting"
-    going = sum(run.slots for run in picture.runs.values() if run.leaving is not None and run.pool == ask.pool)
+            return f"{position}; {_kept(cluster, ahead, reader)}"
+        return f"{_slots(request.slots)} free, starting"
+    going = sum(run.slots for run in cluster.runs.values() if run.leaving is not None and run.pool == request.pool)
     more = (f"; {_slots(going)} on their way" if going else "") + (f"; {_slots(away)} drained or away" if away else "")
-    if ask.one_node and ask.slots > 1:
-        return f"{turn}; no node has {ask.slots} free{more}"
+    if request.one_node and request.slots > 1:
+        return f"{position}; no node has {request.slots} free{more}"
     if ahead:
-        return f"{turn}; {total - free} of {_slots(total)} in use{more}"
-    return f"{turn}; {_slots(ask.slots)} asked, {free} of {total} free{more}"
+        return f"{position}; {total - free} of {_slots(total)} in use{more}"
+    return f"{position}; {_slots(request.slots)} requested, {free} of {total} free{more}"
 
 
-def _limit(picture: ClusterState, ask: SlotRequest, reader: Person | None) -> str:
+def _limit(cluster: ClusterState, request: SlotRequest, reader: Person | None) -> str:
     """Return whose limit or slot-hours the request would exceed; empty if none."""
-    ledger = Ledger(picture)
-    kind = ledger.stopped_by(ask)
+    ledger = Ledger(cluster)
+    kind = ledger.stopped_by(request)
     if kind is None:
         return ""
-    name = ask.owner if kind == "user" else ask.group
-    accounts: UsageByName = picture.users if kind == "user" else picture.groups
-    quota, use = accounts.quota(name), accounts.use(name, picture.at)
-    who, known = subject(kind, ask, reader), knows_quota(kind, ask, reader)
+    name = request.owner if kind == "user" else request.group
+    accounts: UsageByName = cluster.users if kind == "user" else cluster.groups
+    quota, use = accounts.quota(name), accounts.use(name, cluster.at)
+    who, known = subject(kind, request, reader), knows_quota(kind, request, reader)
     if quota.slot_hours is not None and ledger.spent(kind, name):
         if not known:
             return f"{who} has used up the slot-hours"
@@ -121,55 +121,55 @@ def _limit(picture: ClusterState, ask: SlotRequest, reader: Person | None) -> st
     return f"{whose} leaves {(quota.limit or 0) - use.held}" if known else f"{whose} leaves too few"
 
 
-def _kept(picture: ClusterState, ahead: Sequence[SlotRequest], reader: Person | None) -> str:
+def _kept(cluster: ClusterState, ahead: Sequence[SlotRequest], reader: Person | None) -> str:
     """Return for which account the free slots are reserved that the request does not get."""
-    ledger = Ledger(picture)
+    ledger = Ledger(cluster)
     first = next((other for other in ahead if ledger.stopped_by(other) is None), ahead[0])
     if not ledger.guaranteed(first):
-        return f"slots are kept for {named(first, reader)}, which is next"
+        return f"slots are reserved for {named(first, reader)}, which is next"
     theirs = first.owner if sees(first, reader) else "another"
     # All may see of a group that it waits. But a user without a group is a group of one, which has their name.
-    if picture.groups.quota(first.group).guarantee and not (first.group == first.owner and theirs == "another"):
+    if cluster.groups.quota(first.group).guarantee and not (first.group == first.owner and theirs == "another"):
         theirs = f"group {first.group}"
-    return f"slots are kept for the guarantee of {theirs}"
+    return f"slots are reserved for the guarantee of {theirs}"
 
 
-def _rival(picture: ClusterState, ask: SlotRequest) -> SlotRequest | None:
+def _rival(cluster: ClusterState, request: SlotRequest) -> SlotRequest | None:
     """Return the request that the rest of a limit is reserved for, as `decide` reserves it."""
-    ledger = Ledger(picture)
-    firsts = [line.first for lines in picture.queue.lines.values() for line in lines.values()]
+    ledger = Ledger(cluster)
+    firsts = [line.first for lines in cluster.queue.lines.values() for line in lines.values()]
     for other in filter(ledger.guaranteed, firsts):
-        if other.key != ask.key:
-            ledger.promise(other)
-            if ledger.stopped_by(ask):
+        if other.key != request.key:
+            ledger.commit(other)
+            if ledger.stopped_by(request):
                 return other
-    for other, firm in _reserved(picture):
-        if other.key == ask.key:
+    for other, firm in _reserved(cluster):
+        if other.key == request.key:
             return None
-        if ledger.stopped_by(other) is None and (firm or other.pool != ask.pool):
-            ledger.promise(other)
+        if ledger.stopped_by(other) is None and (firm or other.pool != request.pool):
+            ledger.commit(other)
         elif ledger.stopped_by(other) is not None and firm:
             ledger.hold_back(other)
-        if ledger.stopped_by(ask):
+        if ledger.stopped_by(request):
             return other
     return None
 
 
-def _reserved(picture: ClusterState) -> Iterator[tuple[SlotRequest, bool]]:
+def _reserved(cluster: ClusterState) -> Iterator[tuple[SlotRequest, bool]]:
     """Yield requests with a reservation that could be placed now, and whether no request may pass them."""
-    rules, since = picture.rules, {each.key: each.since for each, _ in picture.reserved()}
-    for pool in sorted(picture.pools):
-        nodes = picture.usable(pool)
-        for ask in reserved_for(picture, pool):
-            starves = picture.queue.starves(ask, picture.at - rules.starving)
-            firm = starves or since.get(ask.key, picture.at) <= picture.at - rules.patience
-            if feasible(nodes, ask.slots, ask.excluded, ask.one_node):
-                yield ask, firm
+    rules, since = cluster.rules, {each.key: each.since for each, _ in cluster.reserved()}
+    for pool in sorted(cluster.pools):
+        nodes = cluster.usable(pool)
+        for request in reserved_for(cluster, pool):
+            starves = cluster.queue.starves(request, cluster.at - rules.starving)
+            firm = starves or since.get(request.key, cluster.at) <= cluster.at - rules.patience
+            if feasible(nodes, request.slots, request.excluded, request.one_node):
+                yield request, firm
 
 
-def _left_out(picture: ClusterState, ask: SlotRequest) -> str:
-    there = {node.name for node in picture.of_pool(ask.pool)}
-    return "".join(f"; without {name}" for name in sorted(there & ask.excluded))
+def _left_out(cluster: ClusterState, request: SlotRequest) -> str:
+    there = {node.name for node in cluster.of_pool(request.pool)}
+    return "".join(f"; without {name}" for name in sorted(there & request.excluded))
 
 
 def _slots(count: int) -> str:

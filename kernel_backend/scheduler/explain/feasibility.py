@@ -19,30 +19,33 @@ class Impossible(NamedTuple):
     largest: int
 
 
-def impossible(picture: ClusterState, ask: SlotRequest, reader: Person | None = None) -> Impossible | None:
+def impossible(cluster: ClusterState, request: SlotRequest, reader: Person | None = None) -> Impossible | None:
     """Return why `ask` can never start on these nodes under these quotas; None where it can.
 
     Drained nodes count. The text is for `reader`, by default the owner.
     """
-    largest = picture.largest_gang(ask.pool, ask.one_node, ask.excluded)
-    if ask.slots > largest:
-        nodes = [node for node in picture.of_pool(ask.pool) if node.name not in ask.excluded]
-        return Impossible(_too_large(ask, nodes, largest), largest)
-    for kind, quota in (("user", picture.users.quota(ask.owner)), ("group", picture.groups.quota(ask.group))):
-        if quota.most is not None and ask.slots > quota.most:
-            nearest, may = min(quota.most, largest), f"{_slots(ask.slots)} asked; {subject(kind, ask, reader)} may"
-            if not knows_quota(kind, ask, reader):
+    largest = cluster.largest_gang(request.pool, request.one_node, request.excluded)
+    if request.slots > largest:
+        nodes = [node for node in cluster.of_pool(request.pool) if node.name not in request.excluded]
+        return Impossible(_too_large(request, nodes, largest), largest)
+    for kind, quota in (("user", cluster.users.quota(request.owner)), ("group", cluster.groups.quota(request.group))):
+        if quota.most is not None and request.slots > quota.most:
+            nearest, may = (
+                min(quota.most, largest),
+                f"{_slots(request.slots)} requested; {subject(kind, request, reader)} may",
+            )
+            if not knows_quota(kind, request, reader):
                 return Impossible(f"{may} have fewer in one trial.", nearest)
             return Impossible(f"{may} have {quota.most} in one trial. Largest gang there: {nearest}.", nearest)
     return None
 
 
-def _too_large(ask: SlotRequest, nodes: Sequence[Node], largest: int) -> str:
-    where = nodes[0].name if ask.pool == LOCAL and len(nodes) == 1 else f"pool {ask.pool}"
+def _too_large(request: SlotRequest, nodes: Sequence[Node], largest: int) -> str:
+    where = nodes[0].name if request.pool == LOCAL and len(nodes) == 1 else f"pool {request.pool}"
     total = sum(node.slots for node in nodes)
-    left_out = f" without {', '.join(sorted(ask.excluded))}" if ask.excluded else ""
-    on_one = " on one node" if ask.one_node else ""
-    return f"{_slots(ask.slots)} asked{on_one}; {where}{left_out} has {total}. Largest gang there: {largest}."
+    left_out = f" without {', '.join(sorted(request.excluded))}" if request.excluded else ""
+    on_one = " on one node" if request.one_node else ""
+    return f"{_slots(request.slots)} requested{on_one}; {where}{left_out} has {total}. Largest gang there: {largest}."
 
 
 def _slots(count: int) -> str:

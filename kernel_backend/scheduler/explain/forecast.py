@@ -22,7 +22,7 @@ class Forecast(NamedTuple):
 
 
 def forecast(
-    picture: ClusterState, ahead: Iterable[SlotRequest], ask: SlotRequest, lengths: Mapping[str, Lengths]
+    cluster: ClusterState, ahead: Iterable[SlotRequest], request: SlotRequest, lengths: Mapping[str, Lengths]
 ) -> Forecast | None:
     """Return when `ask` starts if those `ahead` start before it, in order; None without enough data.
 
@@ -31,7 +31,7 @@ def forecast(
     before = list(ahead)
     if len(before) >= FAR:
         return None
-    found = [_start(picture, [*before, ask], lengths, at) for at in range(3)]
+    found = [_start(cluster, [*before, request], lengths, at) for at in range(3)]
     if any(each is None for each in found):
         return None
     low, likely, high = sorted(each for each in found if each is not None)
@@ -39,33 +39,33 @@ def forecast(
 
 
 def _start(
-    picture: ClusterState, asks: list[SlotRequest], lengths: Mapping[str, Lengths], quartile: int
+    cluster: ClusterState, requests: list[SlotRequest], lengths: Mapping[str, Lengths], quartile: int
 ) -> float | None:
     """Return seconds until the last of `asks` starts, each as soon as slots are free after those before it."""
-    pool = asks[-1].pool
-    free = sum(len(picture.free[node.name]) for node in picture.usable(pool))
+    pool = requests[-1].pool
+    free = sum(len(cluster.free[node.name]) for node in cluster.usable(pool))
     ends: list[tuple[float, int]] = []
-    for run in picture.runs.values():
+    for run in cluster.runs.values():
         if run.pool == pool:
             ended = run.owner in lengths and not run.key.server  # the end of a notebook server cannot be predicted
             length = lengths[run.owner][quartile] if ended else None
             end = _sooner(run.ends, None if length is None else run.since + length)
             if run.leaving is not None:
-                end = _sooner(end, run.leaving + picture.rules.grace)
+                end = _sooner(end, run.leaving + cluster.rules.grace)
             if end is not None:
-                heapq.heappush(ends, (max(picture.at, end), run.slots))
-    now = picture.at
-    for ask in asks:
-        while free < ask.slots:
+                heapq.heappush(ends, (max(cluster.at, end), run.slots))
+    now = cluster.at
+    for request in requests:
+        while free < request.slots:
             if not ends:
                 return None
             now, slots = heapq.heappop(ends)
             free += slots
-        free -= ask.slots
-        length = _sooner(ask.max_time, lengths[ask.owner][quartile] if ask.owner in lengths else None)
+        free -= request.slots
+        length = _sooner(request.max_time, lengths[request.owner][quartile] if request.owner in lengths else None)
         if length is not None:
-            heapq.heappush(ends, (now + length, ask.slots))
-    return now - picture.at
+            heapq.heappush(ends, (now + length, request.slots))
+    return now - cluster.at
 
 
 def _sooner(one: float | None, other: float | None) -> float | None:

@@ -9,29 +9,29 @@ from kernel_backend.model.cluster.people import Person
 from kernel_backend.scheduler.requests import SlotRequest
 
 
-def named(ask: SlotRequest, reader: Person | None) -> str:
+def named(request: SlotRequest, reader: Person | None) -> str:
     """Return the number of a request, or "another's training" for a reader who may not see it."""
-    return str(ask.key) if sees(ask, reader) else "another's training"
+    return str(request.key) if sees(request, reader) else "another's training"
 
 
-def sees(ask: SlotRequest, reader: Person | None) -> bool:
+def sees(request: SlotRequest, reader: Person | None) -> bool:
     """Return whether a reader may see the owner and the number of a request."""
-    return reader is None or reader.sees(ask.owner, ask.group)
+    return reader is None or reader.sees(request.owner, request.group)
 
 
-def subject(kind: str, ask: SlotRequest, reader: Person | None) -> str:
+def subject(kind: str, request: SlotRequest, reader: Person | None) -> str:
     """Return its owner (`kind` user) or its group as the subject of a sentence."""
     if kind == "group":
-        return f"group {ask.group}"
-    if reader is None or reader.name == ask.owner:
+        return f"group {request.group}"
+    if reader is None or reader.name == request.owner:
         return "you"
-    return ask.owner if reader.admin else "its owner"
+    return request.owner if reader.admin else "its owner"
 
 
-def knows_quota(kind: str, ask: SlotRequest, reader: Person | None) -> bool:
+def knows_quota(kind: str, request: SlotRequest, reader: Person | None) -> bool:
     """Return whether a reader may see the quota of the request's owner or group."""
     if reader is None or reader.admin:
         return True
     if kind == "user":
-        return reader.name == ask.owner
-    return ask.group in reader.groups or reader.name == ask.owner == ask.group
+        return reader.name == request.owner
+    return request.group in reader.groups or reader.name == request.owner == request.group

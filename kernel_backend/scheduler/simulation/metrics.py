@@ -18,9 +18,9 @@ def jain(values: Sequence[float]) -> float:
 def held(played: SimulationResult, begun: float, ended: float) -> dict[str, float]:
     """Return the slot-seconds that each owner held between two times."""
     found = dict.fromkeys(sorted({job.owner for job in played.jobs.values()}), 0.0)
-    for spell in played.spells:
-        job = played.jobs[spell.job]
-        found[job.owner] += job.slots * max(0.0, min(ended, spell.ended) - max(begun, spell.begun))
+    for interval in played.intervals:
+        job = played.jobs[interval.job]
+        found[job.owner] += job.slots * max(0.0, min(ended, interval.ended) - max(begun, interval.begun))
     return found
 
 
@@ -52,7 +52,7 @@ def bound(jobs: Iterable[Workload], slots: int, until: float) -> float:
 
 def utilisation(played: SimulationResult) -> float:
     """Return the useful work as a fraction of the bound."""
-    done = sum(played.jobs[spell.job].slots * spell.useful for spell in played.spells)
+    done = sum(played.jobs[interval.job].slots * interval.useful for interval in played.intervals)
     most = bound(played.jobs.values(), played.slots, played.until)
     return done / most if most else 1.0
 

@@ -46,7 +46,7 @@ class SimulationResult:
 
     jobs: Mapping[int, Workload]
     slots: int
-    spells: tuple[SimulatedInterval, ...]
+    intervals: tuple[SimulatedInterval, ...]
     waits: Mapping[int, float]  # seconds from the arrival to the first start, by job
     ends: Mapping[int, float]  # when each job was done
     preempted: int
@@ -75,7 +75,7 @@ def simulate(
     checkpoint_every: float = 600.0,
     stall: float = 10.0,
     until: float = float("inf"),
-    watch: Callable[[ClusterState, Decisions], None] = lambda picture, decisions: None,
+    watch: Callable[[ClusterState, Decisions], None] = lambda cluster, decisions: None,
 ) -> SimulationResult:
     """Simulate a trace to its end, or until `until`; the same arguments give the same result.
 
@@ -103,10 +103,10 @@ class _Simulation:
         jobs: Sequence[Workload],
         nodes: Sequence[Node],
         policy: Policy,
-        picture: ClusterState,
+        cluster: ClusterState,
         watch: Callable[[ClusterState, Decisions], None],
     ) -> None:
-        self.picture = picture
+        self.cluster = cluster
         self._policy, self._watch = policy, watch
         self._jobs = {job.number: job for job in jobs}
         self._slots = sum(node.slots for node in nodes)
@@ -115,7 +115,7 @@ class _Simulation:
         self._done: defaultdict[int, float] = defaultdict(float)  # seconds of work that is kept
         self._begun: dict[int, float] = {}
         self._nth: Counter[int] = Counter()
-        self._spells: list[SimulatedInterval] = []
+        self._intervals: list[SimulatedInterval] = []
         self._waits: dict[int, float] = {}
         self._ends: dict[int, float] = {}
         self._preempted = 0
@@ -134,7 +134,7 @@ class _Simulation:
     def step(self) -> None:
         """Apply all events of the next time, and decide."""
         now = self.events[0].at
-        self.picture.pass_to(now)
+        self.cluster.pass_to(now)
         while self.events and self.events[0].at == now:
             event = heapq.heappop(self.events)
             if event.kind in ("arrive", "lose", "return", "look") or event.nth == self._nth[event.job]:
@@ -148,57 +148,57 @@ class _Simulation:
         elif job is None:
             return
         elif event.kind == "arrive":
-            self.picture.add(job.ask(job.arrival))
+            self.cluster.add(job.request(job.arrival))
         elif event.kind == "commit":
-            self.picture.change(job.key, committed=event.at)
-            self._plan(event.at + self.picture.rules.min_run, "look")
+            self.cluster.change(job.key, committed=event.at)
+            self._plan(event.at + self.cluster.rules.min_run, "look")
         elif event.kind == "finish":
             whole = not self._done[job.number]
             run = self._end(job, self._worked(job, event.at), None)
             self._ends[job.number] = event.at
             if whole:
-                self.picture.lengths.add(run.owner, run.slots, run.since, event.at, Outcome.OK)
+                self.cluster.lengths.add(run.owner, run.slots, run.since, event.at, Outcome.OK)
         elif event.kind == "leave":
-            leaving = self.picture.runs[job.key].leaving
-            self._end(job, self._worked(job, event.at if leaving is None else leaving), job.ask(job.arrival))
+            leaving = self.cluster.runs[job.key].leaving
+            self._end(job, self._worked(job, event.at if leaving is None else leaving), job.request(job.arrival))
         elif event.kind == "fault":
             self._crash(job)
 
     def _node(self, name: str, healthy: bool) -> None:
-        self.picture.set_node(self.picture.nodes[name].model_copy(update={"healthy": healthy}))
+        self.cluster.set_node(self.cluster.nodes[name].model_copy(update={"healthy": healthy}))
         if not healthy:
-            for run in [run for run in self.picture.runs.values() if run.by_node[name]]:
+            for run in [run for run in self.cluster.runs.values() if run.by_node[name]]:
                 self._crash(self._jobs[run.key.experiment])
 
     def _crash(self, job: Workload) -> None:
-        worked = self._worked(job, self.picture.at)
-        back = replace(job.ask(job.arrival), failed_at=self.picture.at)
+        worked = self._worked(job, self.cluster.at)
+        back = replace(job.request(job.arrival), failed_at=self.cluster.at)
         self._end(job, worked - worked % self.every, back)
 
     def _worked(self, job: Workload, at: float) -> float:
         return min(at - self._begun[job.number], job.duration - self._done[job.number])
 
     def _end(self, job: Workload, useful: float, back: SlotRequest | None) -> Allocation:
-        now = self.picture.at
+        now = self.cluster.at
         self._done[job.number] += useful
-        self._spells.append(SimulatedInterval(job.number, self._begun.pop(job.number), now, useful))
+        self._intervals.append(SimulatedInterval(job.number, self._begun.pop(job.number), now, useful))
         self._nth[job.number] += 1
-        return self.picture.let_go(job.key, back)
+        return self.cluster.let_go(job.key, back)
 
     def _decide(self) -> None:
-        decisions = self._policy(self.picture)
-        self._watch(self.picture, decisions)
-        now = self.picture.at
-        self.picture.reservations = decisions.reservations
+        decisions = self._policy(self.cluster)
+        self._watch(self.cluster, decisions)
+        now = self.cluster.at
+        self.cluster.reservations = decisions.reservations
         for preempt in decisions.preempts:
             self._preempted += 1
-            self.picture.change(preempt.run.key, leaving=now)
+            self.cluster.change(preempt.run.key, leaving=now)
             number = preempt.run.key.experiment
             self._nth[number] += 1  # it neither finishes nor fails: it leaves
             self._plan(now + self.stall, "leave", number)
         for start in decisions.starts:
-            job = self._jobs[start.ask.experiment]
-            self.picture.hold(start.run(now))
+            job = self._jobs[start.request.experiment]
+            self.cluster.hold(start.run(now))
             self._begun[job.number] = now
             self._waits.setdefault(job.number, now - job.arrival)
             left = job.duration - self._done[job.number]
@@ -212,11 +212,11 @@ class _Simulation:
 
     def played(self, until: float) -> SimulationResult:
         """Return the result; jobs that still run count with their work so far."""
-        end = self.picture.at if until == float("inf") else until
+        end = self.cluster.at if until == float("inf") else until
         running = [
             SimulatedInterval(number, begun, end, min(end - begun, self._jobs[number].duration - self._done[number]))
             for number, begun in self._begun.items()
         ]
         return SimulationResult(
-            self._jobs, self._slots, (*self._spells, *running), self._waits, self._ends, self._preempted, end
+            self._jobs, self._slots, (*self._intervals, *running), self._waits, self._ends, self._preempted, end
         )

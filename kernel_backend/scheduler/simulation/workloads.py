@@ -78,7 +78,7 @@ class Workload:
         """Return its key in the scheduler."""
         return RequestKey(self.number, 1)
 
-    def ask(self, queued_at: float) -> SlotRequest:
+    def request(self, queued_at: float) -> SlotRequest:
         """Return its slot request.
 
         Parameters

@@ -176,15 +176,15 @@ def _judge(settings: Settings, space: Space) -> Searcher | None:
         return None
 
 
-def judged(story: SearchHistory) -> tuple[int, dict[int, float]]:
+def ranked_values(history: SearchHistory) -> tuple[int, dict[int, float]]:
     """Return the highest unit with enough results to compare, and each trial's first value there or beyond.
 
     Enough is more than there are columns, and ten; values that are not finite do not count.
     """
-    least = max(10, len(columns(story.space)) + 1)
-    units = [rung.unit for bracket in story.brackets for rung in bracket.rungs] or [story.settings.units]
+    least = max(10, len(columns(history.space)) + 1)
+    units = [rung.unit for bracket in history.brackets for rung in bracket.rungs] or [history.settings.units]
     for unit in sorted({1, *units}, reverse=True):
-        found = {trial: value for trial, told in story.trials.items() if (value := told.at(unit)) is not None}
+        found = {trial: value for trial, told in history.trials.items() if (value := told.at(unit)) is not None}
         if len(found) >= least or unit == 1:
             return unit, found
     raise AssertionError("the first unit is among them")
@@ -201,7 +201,7 @@ class Page:
 
 def search_status(
     experiment: Experiment,
-    story: SearchHistory,
+    history: SearchHistory,
     trials: Sequence[TrialSummary],
     seconds: Mapping[int, float],
     now: float,
@@ -212,9 +212,9 @@ def search_status(
     `seconds` are slot-seconds of each trial, `now` is in seconds since the epoch. Raises InvalidRequest for an
     unknown column.
     """
-    settings = story.settings
-    chosen = _sorted(trials, story, seconds, page)[page.offset : page.offset + page.limit]
-    row, metric = _rows(experiment.config, story, seconds), experiment.config.metric
+    settings = history.settings
+    chosen = _sorted(trials, history, seconds, page)[page.offset : page.offset + page.limit]
+    row, metric = _rows(experiment.config, history, seconds), experiment.config.metric
     best = best_first(((trial.index, trial.best) for trial in trials), metric)[:1]
     return SearchStatus(
         number=experiment.number,
@@ -223,27 +223,27 @@ def search_status(
         unit="step" if experiment.config.steps is not None else "epoch",
         units=settings.units,
         metric=metric,
-        params=story.columns,
-        limit=story.limit,
+        params=history.columns,
+        limit=history.limit,
         counts=Counter(str(trial.state) for trial in trials),
-        diverged=sum(_diverged(told) for told in story.trials.values()),
-        trained=story.trained,
+        diverged=sum(_diverged(told) for told in history.trials.values()),
+        trained=history.trained,
         spent=sum(seconds.values()),
         elapsed=max(0.0, (experiment.ended_at or now) - experiment.created_at),
-        closed=story.closed,
+        closed=history.closed,
         over=experiment.state in EXPERIMENT_ENDED,
         best=next((row(trial) for trial in trials if trial.index in best), None),
-        incumbent=tuple(story.incumbent),
+        incumbent=tuple(history.incumbent),
         brackets=tuple(
-            BracketStatus(rungs=tuple(_rung(rung, story) for rung in bracket.rungs)) for bracket in story.brackets
+            BracketStatus(rungs=tuple(_rung(rung, history) for rung in bracket.rungs)) for bracket in history.brackets
         ),
         trials=tuple(map(row, chosen)),
     )
 
 
-def _rows(config: Config, story: SearchHistory, seconds: Mapping[int, float]) -> Callable[[TrialSummary], TrialRow]:
+def _rows(config: Config, history: SearchHistory, seconds: Mapping[int, float]) -> Callable[[TrialSummary], TrialRow]:
     def row(trial: TrialSummary) -> TrialRow:
-        told = story.trials.get(trial.index, NOTHING)
+        told = history.trials.get(trial.index, NOTHING)
         return TrialRow(
             trial=trial.index,
             state=trial.state,
@@ -271,23 +271,23 @@ Rank = tuple[bool, float, str]  # numbers before words
 
 
 def _sorted(
-    trials: Sequence[TrialSummary], story: SearchHistory, seconds: Mapping[int, float], page: Page
+    trials: Sequence[TrialSummary], history: SearchHistory, seconds: Mapping[int, float], page: Page
 ) -> list[TrialSummary]:
     """Sort trials by a column, the better value first; trials without a value come last either way."""
     name, around = page.sort.removeprefix("-"), page.sort.startswith("-")
-    known = dict.fromkeys((*SORTED, *(column.name for column in columns(story.space)), *story.columns))
+    known = dict.fromkeys((*SORTED, *(column.name for column in columns(history.space)), *history.columns))
     if name not in known:
         raise InvalidRequest(f"sort={page.sort[:50]}: there is no such column{nearest(name, known)}")
-    ranks = [(rank, trial) for trial in trials if (rank := _rank(name, trial, story, seconds)) is not None]
+    ranks = [(rank, trial) for trial in trials if (rank := _rank(name, trial, history, seconds)) is not None]
     ranks.sort(key=itemgetter(0), reverse=around)
     ranked = [trial for _, trial in ranks]
     left = {trial.index for trial in ranked}
     return [*ranked, *(trial for trial in trials if trial.index not in left)]
 
 
-def _rank(name: str, trial: TrialSummary, story: SearchHistory, seconds: Mapping[int, float]) -> Rank | None:
+def _rank(name: str, trial: TrialSummary, history: SearchHistory, seconds: Mapping[int, float]) -> Rank | None:
     """Return the sort key of a trial; None where it has no value in this column."""
-    told = story.trials.get(trial.index, NOTHING)
+    told = history.trials.get(trial.index, NOTHING)
     found: float | None
     match name:
         case "trial":
@@ -303,9 +303,9 @@ def _rank(name: str, trial: TrialSummary, story: SearchHistory, seconds: Mapping
         case "until":
             found = told.until
         case "best":
-            found = story.metric.lower(trial.best.value) if trial.best else None
+            found = history.metric.lower(trial.best.value) if trial.best else None
         case "value":
-            found = None if told.value is None or math.isnan(told.value) else story.metric.lower(told.value)
+            found = None if told.value is None or math.isnan(told.value) else history.metric.lower(told.value)
         case _:
             return _of_value(told.params.get(name))
     return None if found is None else (False, float(found), "")
@@ -317,19 +317,21 @@ def _of_value(value: Value) -> Rank | None:
     return None if value is None else (True, 0.0, str(value))
 
 
-def _rung(rung: Rung, story: SearchHistory) -> RungStatus:
-    places, eta = rung.places, story.settings.eta
+def _rung(rung: Rung, history: SearchHistory) -> RungStatus:
+    places, eta = rung.places, history.settings.eta
     finite = [place for place in places if place.value < WORST]
-    least = min(1, len(places)) if story.settings.stopping else 0
-    may = max(least, len(places) // eta) if rung.unit < story.settings.units else 0
-    went = sum((story.trials[place.trial].until or 0) > rung.unit for place in places if place.trial in story.trials)
+    least = min(1, len(places)) if history.settings.stopping else 0
+    may = max(least, len(places) // eta) if rung.unit < history.settings.units else 0
+    went = sum(
+        (history.trials[place.trial].until or 0) > rung.unit for place in places if place.trial in history.trials
+    )
     return RungStatus(
         unit=rung.unit,
         results=len(places),
         went_on=went,
-        best=story.raw(finite[0].value) if finite else None,
-        cut=story.raw(places[may - 1].value) if may and places[may - 1].value < WORST else None,
-        entries=tuple((place.trial, story.raw(place.value)) for place in _some(finite)),
+        best=history.raw(finite[0].value) if finite else None,
+        cut=history.raw(places[may - 1].value) if may and places[may - 1].value < WORST else None,
+        entries=tuple((place.trial, history.raw(place.value)) for place in _some(finite)),
     )
 
 
@@ -343,14 +345,16 @@ def _some(places: Sequence[RankKey]) -> list[RankKey]:
 
 
 def curves(
-    experiment: Experiment, story: SearchHistory, trials: Sequence[TrialSummary], limit: int, points: int
+    experiment: Experiment, history: SearchHistory, trials: Sequence[TrialSummary], limit: int, points: int
 ) -> SearchCurves:
     """Return the learning curves of at most `limit` trials, best first, of at most `points` points each.
 
     Of more trials the best half, and the rest evenly from the others.
     """
     metric = experiment.config.metric
-    told = {trial.index: trial for trial in trials if trial.index in story.trials and story.trials[trial.index].units}
+    told = {
+        trial.index: trial for trial in trials if trial.index in history.trials and history.trials[trial.index].units
+    }
     ranked = best_first(((trial.index, trial.best) for trial in told.values()), metric)
     ranked += sorted(told.keys() - ranked)
     best, others = ranked[: limit - limit // 2], ranked[limit - limit // 2 :]
@@ -360,7 +364,7 @@ def curves(
         unit="step" if experiment.config.steps is not None else "epoch",
         metric=metric,
         of=len(told),
-        lines=tuple(_line(trial, story.trials[trial], told[trial].state, points) for trial in chosen),
+        lines=tuple(_line(trial, history.trials[trial], told[trial].state, points) for trial in chosen),
     )
 
 

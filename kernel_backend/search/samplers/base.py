@@ -55,7 +55,7 @@ class RandomSampler:
     >>> from daylight.search import Parameter, RandomSampler, Range, Settings, Space, sampled
     >>> space = Space(parameters=(Parameter(name="depth", domain=Range(low=1, high=9, whole=True)),))
     >>> searcher = sampled(Settings(units=10, trials=3), space, RandomSampler(seed=0))
-    >>> 1 <= searcher.on_vacancy().params["depth"] <= 9
+    >>> 1 <= searcher.on_slot().params["depth"] <= 9
     True
     """
 
@@ -96,7 +96,7 @@ class SobolSampler:
     >>> from daylight.search import Parameter, Range, Settings, SobolSampler, Space, sampled
     >>> space = Space(parameters=(Parameter(name="depth", domain=Range(low=1, high=9, whole=True)),))
     >>> searcher = sampled(Settings(units=10, trials=3), space, SobolSampler(dimensions=1, seed=0))
-    >>> 1 <= searcher.on_vacancy().params["depth"] <= 9
+    >>> 1 <= searcher.on_slot().params["depth"] <= 9
     True
     """
 

@@ -130,7 +130,7 @@ class _Simulation:
     def fill(self) -> None:
         """Give idle gangs to trials, as long as the search wants any."""
         while self._idle and self._searcher.wants() > 0:
-            decision = self._searcher.on_vacancy()
+            decision = self._searcher.on_slot()
             if decision is None:
                 return
             self._idle -= 1

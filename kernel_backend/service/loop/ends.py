@@ -166,7 +166,7 @@ class AttemptEnder:
         self._asked.pop(attempt.id, None)
         self._bus.ring()
 
-    async def remove_stranger(self, key: AttemptId) -> None:
+    async def remove_unknown(self, key: AttemptId) -> None:
         """Kill a gang that the store does not have, or has as ended: it must hold no slot."""
         with contextlib.suppress(Unconfirmed):
             await self._engine.kill(key)

@@ -30,7 +30,7 @@ from kernel_backend.service.notebook_servers import Notebooks
 from kernel_backend.service.notifier import heard
 from kernel_backend.service.search.runner import Searches
 from kernel_backend.service.state.cluster_state import ClusterStateManager
-from kernel_backend.service.state.requests import plain_ask, pool_of
+from kernel_backend.service.state.requests import plain_request, pool_of
 from kernel_backend.spec.config_text import duration_word
 
 BUSY_S = 0.2  # between rounds while gangs run
@@ -47,51 +47,51 @@ class Loop:
     def __init__(
         self,
         context: Context,
-        pictures: ClusterStateManager,
+        cluster_state: ClusterStateManager,
         searches: Searches,
         notebooks: Notebooks,
-        beginnings: CheckpointCopies,
+        checkpoint_copies: CheckpointCopies,
         starts: AttemptStarter,
         ends: AttemptEnder,
     ) -> None:
         self._store, self._engine, self._places = context.store, context.engine, context.places
         self._bus, self._wake, self.wake = context.bus, context.next_round, context.wake
-        self.pictures, self.searches, self.notebooks = pictures, searches, notebooks
-        self._beginnings, self._starts, self._ends = beginnings, starts, ends
-        self._apart = IsolatedTasks(self.wake, pictures.align_all)
+        self.cluster_state, self.searches, self.notebooks = cluster_state, searches, notebooks
+        self._checkpoint_copies, self._starts, self._ends = checkpoint_copies, starts, ends
+        self._isolated = IsolatedTasks(self.wake, cluster_state.reconcile_all)
         self.settling = asyncio.Lock()  # held while experiments are brought to their ends
         self._own: set[AttemptId] = set()  # gangs that are verified to be of the open attempts of their keys
 
     async def run(self) -> None:
         """Run rounds until cancelled. An error is logged and tried again: the next round sees the same."""
-        self._beginnings.lookups.start()
+        self._checkpoint_copies.lookups.start()
         try:
             while True:
                 self._wake.clear()
                 pause = FAILED_S
-                with self._apart.errors("this round"):
+                with self._isolated.errors("this round"):
                     pause = BUSY_S if await self.round() else IDLE_S
-                await heard(self._wake, min(pause, FAILED_S) if self._apart.troubled else pause)
+                await heard(self._wake, min(pause, FAILED_S) if self._isolated.troubled else pause)
         finally:
-            self._apart.cancel()
+            self._isolated.cancel()
             self._ends.cancel()
             self._starts.cancel()
 
     async def round(self) -> bool:
         """Reconcile the engine and the store once; return whether any work is going on."""
-        await self.pictures.now()
+        await self.cluster_state.now()
         busy = await self._look_at_gangs({status.key: status for status in await self._engine.statuses()})
         await self._end_times()
-        busy |= await self._align()
+        busy |= await self._reconcile()
         await self._start_queued()
-        await self.pictures.keep()
+        await self.cluster_state.keep()
         return busy
 
     # What runs
 
     async def _look_at_gangs(self, statuses: dict[AttemptId, GangStatus]) -> bool:
         """End the attempts whose gangs have ended, and settle ended ones; return whether there are any."""
-        attempts, unsettled = self.pictures.mirror.open_attempts, list(self.pictures.mirror.unsettled.values())
+        attempts, unsettled = self.cluster_state.cache.open_attempts, list(self.cluster_state.cache.unsettled.values())
         work: defaultdict[int, list[tuple[str, Work]]] = defaultdict(list)
         self._own &= {attempt.id for attempt in attempts}
         for attempt in attempts:
@@ -104,12 +104,12 @@ class Loop:
             settle = partial(self._ends.settle, attempt, status.result if status else None)
             work[attempt.experiment].append((f"the end of attempt {attempt.id}", settle))
         for key in statuses:
-            work[key.experiment].append((f"unknown gang {key}", partial(self._ends.remove_stranger, key)))
-        await self._apart.together(work)
+            work[key.experiment].append((f"unknown gang {key}", partial(self._ends.remove_unknown, key)))
+        await self._isolated.together(work)
         return bool(attempts or unsettled)
 
     def _goes_on(self, attempt: Attempt, status: GangStatus | None) -> bool:
-        trial = self.pictures.mirror.trial(attempt.experiment, attempt.trial)
+        trial = self.cluster_state.cache.trial(attempt.experiment, attempt.trial)
         wanted = trial is not None and trial.attempt == attempt.number and trial.state in GOING_ON
         known = status is not None and (not status.token_digest or attempt.id in self._own)
         return wanted and known and status is not None and status.phase != "ended"
@@ -141,18 +141,18 @@ class Loop:
             outcome = Outcome.KILLED if trial.state is TrialState.STOPPING else status.outcome or Outcome.LOST
             await self._ends.end(attempt, outcome, status.result)
         elif trial.state in (TrialState.RELEASING, TrialState.STOPPING):
-            await self._ends.see_off(trial, attempt, self.pictures.asked_to_go(attempt.id))
+            await self._ends.see_off(trial, attempt, self.cluster_state.asked_to_go(attempt.id))
 
     async def _end_times(self) -> None:
         """Pause trainings that have held their slots for their `--max-time`; a checkpoint is committed as ever."""
-        picture = await self.pictures.now()
-        for run in [run for run in picture.runs.values() if run.ends is not None and run.ends <= picture.at]:
-            trial = self.pictures.mirror.trial(run.key.experiment, run.key.trial)
-            experiment = self.pictures.mirror.experiments.get(run.key.experiment)
+        cluster = await self.cluster_state.now()
+        for run in [run for run in cluster.runs.values() if run.ends is not None and run.ends <= cluster.at]:
+            trial = self.cluster_state.cache.trial(run.key.experiment, run.key.trial)
+            experiment = self.cluster_state.cache.experiments.get(run.key.experiment)
             active = experiment is not None and experiment.state is ExperimentState.ACTIVE
             if experiment is None or trial is None or not active or trial.state not in GOING_ON:
                 continue
-            with self._apart.errors(f"the time of {run.key}"):
+            with self._isolated.errors(f"the time of {run.key}"):
                 length, number = duration_word(experiment.config.max_time or 0.0), experiment.number
                 note = f"paused: its --max-time of {length} is over; daylight resume {number} gives it as long again"
                 key = AttemptId(number, trial.index, trial.attempt)
@@ -162,49 +162,51 @@ class Loop:
 
     # What experiments want of their trials
 
-    async def _align(self) -> bool:
+    async def _reconcile(self) -> bool:
         """Reconcile trials with their experiments; return whether any experiment is unfinished and not paused."""
         async with self.settling:
-            picture = await self.pictures.now()
-            mirror = self.pictures.mirror
-            numbers = sorted((self.pictures.unaligned | mirror.searches.keys()) & mirror.experiments.keys())
-            self.pictures.unaligned.intersection_update(numbers)  # the others have ended
-            for nth, experiment in enumerate([mirror.experiments[number] for number in numbers], 1):
+            cluster = await self.cluster_state.now()
+            cache = self.cluster_state.cache
+            numbers = sorted((self.cluster_state.unaligned | cache.searches.keys()) & cache.experiments.keys())
+            self.cluster_state.unaligned.intersection_update(numbers)  # the others have ended
+            for nth, experiment in enumerate([cache.experiments[number] for number in numbers], 1):
                 if nth % TOGETHER == 0:
                     await asyncio.sleep(0)  # requests are answered meanwhile
                 what = f"experiment #{experiment.number}"
-                if self._apart.under_way(experiment.number) or not self._apart.due(what):
+                if self._isolated.under_way(experiment.number) or not self._isolated.due(what):
                     continue
-                self.pictures.unaligned.discard(experiment.number)  # first: changes that arrive meanwhile count anew
-                with self._apart.errors(what):
-                    if not self._is_aligned(experiment, picture):
-                        await self._align_one(experiment, picture)
-        return any(experiment.state != "paused" for experiment in mirror.experiments.values())
+                self.cluster_state.unaligned.discard(
+                    experiment.number
+                )  # first: changes that arrive meanwhile count anew
+                with self._isolated.errors(what):
+                    if not self._is_reconciled(experiment, cluster):
+                        await self._reconcile_one(experiment, cluster)
+        return any(experiment.state != "paused" for experiment in cache.experiments.values())
 
-    def _is_aligned(self, experiment: ScheduledExperiment, picture: ClusterState) -> bool:
+    def _is_reconciled(self, experiment: ScheduledExperiment, cluster: ClusterState) -> bool:
         """Return whether the cache alone shows that nothing is to be done: after a start there may be 100,000."""
-        trials = self.pictures.mirror.trials.get(experiment.number)
+        trials = self.cluster_state.cache.trials.get(experiment.number)
         if experiment.config.search is not None or not trials:  # without any it may have ended
             return False
         return not any(
-            reconcile(experiment.state, each, possible(picture, experiment, each)) for each in trials.values()
+            reconcile(experiment.state, each, possible(cluster, experiment, each)) for each in trials.values()
         )
 
-    async def _align_one(self, experiment: ScheduledExperiment, picture: ClusterState) -> None:
+    async def _reconcile_one(self, experiment: ScheduledExperiment, cluster: ClusterState) -> None:
         """Reconcile the trials of one experiment with its state, and end it when all of them have ended."""
         # Trials that only a search holds need no action, except at the end; there may be thousands.
         ending = experiment.state is ExperimentState.STOPPING
         read = partial(self._store.trials, states=OPEN) if ending else self._store.restless_trials
         moves = [
-            Moved(trial.index, nudge.event, nudge.changes)
+            Moved(trial.index, action.event, action.changes)
             for trial in await asyncio.to_thread(read, experiment.number)
-            if (nudge := reconcile(experiment.state, trial, possible(picture, experiment, trial)))
+            if (action := reconcile(experiment.state, trial, possible(cluster, experiment, trial)))
         ]
         for begin in range(0, len(moves), TOGETHER):
             some = moves[begin : begin + TOGETHER]
             await asyncio.to_thread(self._store.record, experiment.number, (), some, at=time.time())
             self._bus.ring()
-        search = self.pictures.mirror.searches.get(experiment.number)
+        search = self.cluster_state.cache.searches.get(experiment.number)
         over = await self._search_over(search) if search is not None else None
         counts = await asyncio.to_thread(self._store.trial_counts, experiment.number)
         failed = await asyncio.to_thread(self.searches.failed, search) if search is not None and over else None
@@ -214,7 +216,7 @@ class Loop:
             self._bus.ring()
             self.searches.forget(experiment.number)
             tidy = partial(self._tidy, ended)
-            await self._apart.patiently(ended.number, f"the checkpoints of experiment #{ended.number}", tidy)
+            await self._isolated.patiently(ended.number, f"the checkpoints of experiment #{ended.number}", tidy)
 
     async def _tidy(self, ended: Experiment) -> None:
         await asyncio.to_thread(collect, self._store, self._places, ended, time.time())
@@ -238,20 +240,20 @@ class Loop:
     # What starts
 
     async def _start_queued(self) -> None:
-        async with self.pictures.settled() as picture:
-            decisions = decide(picture)
-            self.pictures.decided(picture, decisions)
+        async with self.cluster_state.settled() as cluster:
+            decisions = decide(cluster)
+            self.cluster_state.decided(cluster, decisions)
         launches: defaultdict[int, list[tuple[str, Work]]] = defaultdict(list)
-        free = [start for start in decisions.starts if not self._apart.under_way(start.ask.experiment)]
+        free = [start for start in decisions.starts if not self._isolated.under_way(start.request.experiment)]
         for start in await self._starts.look(free):
-            with self._apart.errors(f"the start of {start.ask.experiment}.{start.ask.trial}"):
+            with self._isolated.errors(f"the start of {start.request.experiment}.{start.request.trial}"):
                 if (launch := await self._starts.start(start)) is not None:
                     launches[launch[0]].append(launch[1:])
-        await self._apart.together(launches)
+        await self._isolated.together(launches)
         for preempt in decisions.preempts:
-            with self._apart.errors(f"the leave of {preempt.run.key}"):
+            with self._isolated.errors(f"the leave of {preempt.run.key}"):
                 if preempt.run.key.server:
-                    await self.notebooks.take_back(picture, preempt)
+                    await self.notebooks.take_back(cluster, preempt)
                 else:
                     await self._put_aside(preempt)
 
@@ -265,11 +267,11 @@ class Loop:
         if trial.state not in (TrialState.STARTING, TrialState.RUNNING):
             return
         await asyncio.to_thread(self._store.advance_trial, number, index, e.Release(), time.time())
-        note = f"attempt {trial.attempt} was put aside: {preempt.reason}; it goes on when there is room again"
+        note = f"attempt {trial.attempt} was preempted: {preempt.reason}; it resumes when slots are free"
         await asyncio.to_thread(self._store.note, AttemptId(number, index, trial.attempt), note, time.time())
         self._bus.ring()
 
 
-def possible(picture: ClusterState, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:
+def possible(cluster: ClusterState, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:
     """Return whether a gang for this trial could ever be placed."""
-    return impossible(picture, plain_ask(experiment, trial, pool_of(experiment.config, picture))) is None
+    return impossible(cluster, plain_request(experiment, trial, pool_of(experiment.config, cluster))) is None

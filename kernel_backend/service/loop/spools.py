@@ -32,7 +32,7 @@ class SpoolIntake:
 
     def __init__(self, store: Store, engine: Engine) -> None:
         self._store, self._engine = store, engine
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._pages = asyncio.Semaphore(PAGES_AT_ONCE)
 
     async def take_in(self, key: AttemptId, owner: str) -> None:
@@ -68,7 +68,7 @@ class SpoolIntake:
         waits = RETRY.waits()
         while True:
             try:
-                async with self._turns[owner], self._pages:
+                async with self._locks[owner], self._pages:
                     page = await self._engine.records(key, after, begin)
                     return page, await asyncio.to_thread(self._store_page, key, page)
             except StoreUnavailable:

@@ -52,19 +52,24 @@ class AttemptStarter:
     def __init__(
         self,
         context: Context,
-        pictures: ClusterStateManager,
-        asking: RequestBuilder,
+        cluster_state: ClusterStateManager,
+        request_builder: RequestBuilder,
         searches: Searches,
         preparation: Preparation,
-        beginnings: CheckpointCopies,
+        checkpoint_copies: CheckpointCopies,
         ends: AttemptEnder,
     ) -> None:
         """Create a starter; `ends` ends the attempts that fail to start."""
         self._store, self._engine = context.store, context.engine
         self._archive, self._areas = context.archive, context.areas
-        self._bus, self._wake, self._pictures = context.bus, context.wake, pictures
+        self._bus, self._wake, self._cluster_state = context.bus, context.wake, cluster_state
         self._job = partial(job_of, places=context.places, home=context.home, url=context.url)
-        self._asking, self._searches, self._preparation, self._beginnings = asking, searches, preparation, beginnings
+        self._request_builder, self._searches, self._preparation, self._checkpoint_copies = (
+            request_builder,
+            searches,
+            preparation,
+            checkpoint_copies,
+        )
         self._ends = ends
         self._looks: dict[tuple[int, int, int], asyncio.Task[_Begins]] = {}  # for attempts to come
         self._patience = MOMENT_S  # that this round still has for the lookups of searches' trials
@@ -78,21 +83,29 @@ class AttemptStarter:
         # A trial that was stopped before it began does not look again.
         self._looks = {about: task for about, task in self._looks.items() if not _stale(task)}
         before = set(self._looks.values())
-        known = {start.ask.key: self._begin_look(start.ask.key) for start in starts if start.ask.trial != ANY_TRIAL}
+        known = {
+            start.request.key: self._begin_look(start.request.key)
+            for start in starts
+            if start.request.trial != ANY_TRIAL
+        }
         if new := set(known.values()) - before:
             await asyncio.wait(new, timeout=MOMENT_S)
-        return [start for start in starts if start.ask.key not in known or known[start.ask.key].done()]
+        return [start for start in starts if start.request.key not in known or known[start.request.key].done()]
 
     async def start(self, start: Start) -> Launch | None:
         """Create an attempt; return how its gang is launched. An error becomes part of why its trial waits."""
-        trial = start.ask.experiment, start.ask.trial
+        trial = start.request.experiment, start.request.trial
         try:
-            begun = await (self._grant(start) if start.ask.trial == ANY_TRIAL else self._begin(start, start.ask.key))
+            begun = await (
+                self._grant(start) if start.request.trial == ANY_TRIAL else self._begin(start, start.request.key)
+            )
         except Exception as error:
-            self._asking.troubles[trial] = StartError.after(self._asking.troubles.get(trial), _said(error))
-            self._pictures.look_again(start.ask.key)
+            self._request_builder.start_errors[trial] = StartError.after(
+                self._request_builder.start_errors.get(trial), _said(error)
+            )
+            self._cluster_state.look_again(start.request.key)
             raise
-        self._asking.troubles.pop(trial, None)
+        self._request_builder.start_errors.pop(trial, None)
         return begun
 
     def cancel(self) -> None:
@@ -102,7 +115,7 @@ class AttemptStarter:
 
     def _begin_look(self, key: RequestKey) -> asyncio.Task[_Begins]:
         """Look up once per coming attempt, and again where the result was not used for a while."""
-        trial = self._pictures.mirror.trial(key.experiment, key.trial)
+        trial = self._cluster_state.cache.trial(key.experiment, key.trial)
         about = key.experiment, key.trial, trial.attempt if trial is not None else 0
         task = self._looks.get(about)
         if task is None or _stale(task):
@@ -119,22 +132,22 @@ class AttemptStarter:
 
     async def _grant(self, start: Start) -> Launch | None:
         """Let a search choose the trial for a gang; a trial that cannot use it yet is queued by itself."""
-        experiment = await asyncio.to_thread(self._store.experiment, start.ask.experiment)
+        experiment = await asyncio.to_thread(self._store.experiment, start.request.experiment)
         if experiment.state is not ExperimentState.ACTIVE:  # it has been paused since
             return None
-        trial = await asyncio.to_thread(self._searches.vacancy, experiment)
-        self._asking.got(experiment.number, time.time())
+        trial = await asyncio.to_thread(self._searches.on_slot, experiment)
+        self._request_builder.got(experiment.number, time.time())
         self._bus.ring()
         if trial is None or trial.state is not TrialState.QUEUED:
             return None
-        ask = await asyncio.to_thread(self._asking.for_trial, experiment, trial, start.ask.pool)
-        if ask.preparing:
+        request = await asyncio.to_thread(self._request_builder.for_trial, experiment, trial, start.request.pool)
+        if request.preparing:
             return None
-        done, _ = await asyncio.wait({self._begin_look(ask.key)}, timeout=self._patience)
+        done, _ = await asyncio.wait({self._begin_look(request.key)}, timeout=self._patience)
         if not done:
             self._patience = 0.0  # a search may get a hundred gangs at once: the rest are started by later rounds, too
             return None
-        return await self._begin(start, ask.key)
+        return await self._begin(start, request.key)
 
     async def _begin(self, start: Start, key: RequestKey) -> Launch | None:
         """Create the attempt first: it fences the older ones and pins where this one resumes. Then launch its gang."""
@@ -144,11 +157,11 @@ class AttemptStarter:
         python, resume, beyond, _ = await looked
         experiment = await asyncio.to_thread(self._store.experiment, number)
         token = secrets.token_urlsafe(32)
-        async with self._pictures.starting(key, start):
+        async with self._cluster_state.starting(key, start):
             add = partial(self._store.add_attempt, number, index, start.placement, resume.point, token_digest(token))
             attempt = await asyncio.to_thread(add, time.time(), beyond)
-        missing: DaylightError | None = self._beginnings.missing(number, index)
-        self._beginnings.forget(number, index)
+        missing: DaylightError | None = self._checkpoint_copies.missing(number, index)
+        self._checkpoint_copies.forget(number, index)
         begins_from = (await asyncio.to_thread(self._store.trial, number, index)).begins_from
         if missing is None and begins_from is not None and resume.point is None:
             deleted = f"the copy of checkpoint {begins_from}, from which it began, has been deleted"

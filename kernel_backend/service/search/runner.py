@@ -76,8 +76,8 @@ class Searches:
         """Create the runner; `process` makes that of a custom search, and starts nothing yet."""
         self._store, self._process = store, process
         self._known: dict[int, SearchState] = {}
-        self._turns: dict[int, threading.Lock] = {}
-        self._troubles: dict[int, StoredFailure] = {}
+        self._locks: dict[int, threading.Lock] = {}
+        self._errors: dict[int, StoredFailure] = {}
         self._failures: dict[int, str | None] = {}  # of searches that are not in memory any more
 
     # What the loop calls
@@ -86,25 +86,25 @@ class Searches:
         """Return how many more gangs the search could use, beyond those that its trials have or wait for."""
         return self._answer(experiment, lambda known: known.searcher.wants(), 0)
 
-    def vacancy(self, experiment: Experiment) -> Trial | None:
+    def on_slot(self, experiment: Experiment) -> Trial | None:
         """Return the trial, queued, that gets a granted gang; None where none needs it any more.
 
         A trial that has still to leave its last gang, or to get a checkpoint to begin from, is queued a little later.
         The same holds for the decision of a slow searcher.
         """
         if is_slow(experiment):
-            self._apart(experiment, self._vacancy)
+            self._isolated(experiment, self._on_slot)
             return None
-        with self._turn(experiment) as known:
-            return self._vacancy(experiment, known) if known else None
+        with self._locked(experiment) as known:
+            return self._on_slot(experiment, known) if known else None
 
     def hear(self, experiment: Experiment) -> bool:
         """Process the reports and ends of trials; return whether anything was decided."""
         if is_slow(experiment):
             if self._news(experiment):
-                self._apart(experiment, self._hear_all)
+                self._isolated(experiment, self._hear_all)
             return False
-        with self._turn(experiment) as known:
+        with self._locked(experiment) as known:
             return self._hear_all(experiment, known) if known else False
 
     def over(self, experiment: Experiment) -> bool:
@@ -124,29 +124,29 @@ class Searches:
 
     def notice(self, experiment: Experiment) -> str | None:
         """Return what ended it, or keeps it from going on; None where nothing does. Does not block."""
-        trouble = self._troubles.get(experiment.number)
-        return self.failed(experiment) or (trouble.message if trouble is not None else None)
+        failure = self._errors.get(experiment.number)
+        return self.failed(experiment) or (failure.message if failure is not None else None)
 
     def close(self, experiment: Experiment, limit: Limit) -> None:
         """Close a search: it wants nothing more, and its active trials pause. Closing twice changes nothing."""
-        with self._turn(experiment) as known:
+        with self._locked(experiment) as known:
             if known and not known.closed:
-                resting = self._resting(experiment)
-                self._happen(experiment, known, Closed(limit=limit), lambda _: resting)
+                paused = self._paused(experiment)
+                self._happen(experiment, known, Closed(limit=limit), lambda _: paused)
 
     def unprepared(self, experiment: Experiment, trial: int, failure: Failure) -> None:
         """End the search, for `prepare` has failed for good in a trial, as it would in all; other trials pause.
 
         A slow searcher that is busy just then learns it from the next trial that fails so.
         """
-        with self._turn(experiment) as known:
+        with self._locked(experiment) as known:
             if known and known.failed is None:
-                others = [] if is_custom(experiment) else self._resting(experiment, besides=trial)
+                others = [] if is_custom(experiment) else self._paused(experiment, besides=trial)
                 self._happen(experiment, known, Failed(message=unprepared_text(failure)[:SAID]), lambda _: others)
 
     def forget(self, number: int) -> None:
         """Drop the search of an ended experiment: only its log remains. Does not block."""
-        self._troubles.pop(number, None)
+        self._errors.pop(number, None)
         lock, known = self._lock(number), self._known.get(number)
         if (known is None or known.process is None) and lock.acquire(blocking=False):
             try:
@@ -154,19 +154,19 @@ class Searches:
             finally:
                 lock.release()
         else:
-            threading.Thread(target=self._drop_in_turn, args=(number,), daemon=True).start()
+            threading.Thread(target=self._drop_locked, args=(number,), daemon=True).start()
 
     # What users call
 
     def promote(self, experiment: Experiment, trial: int) -> None:
         """Promote a trial next, whatever its rank; raises Conflict where it has ended."""
-        with self._turn(experiment, patient=True) as known:
+        with self._locked(experiment, patient=True) as known:
             assert known is not None
             self._happen(experiment, known, Promoted(trial=trial))
 
     def extend(self, experiment: Experiment, trials: int | None) -> None:
         """Set the total number of trials; raises Conflict where that is fewer than there are."""
-        with self._turn(experiment, patient=True) as known:
+        with self._locked(experiment, patient=True) as known:
             assert known is not None
             self._happen(experiment, known, Extended(trials=trials))
             if known.process is not None:
@@ -175,7 +175,7 @@ class Searches:
     # Locking
 
     @contextlib.contextmanager
-    def _turn(self, experiment: Experiment, patient: bool = False) -> Iterator[SearchState | None]:
+    def _locked(self, experiment: Experiment, patient: bool = False) -> Iterator[SearchState | None]:
         """Yield the search state; None where it has ended or a slow searcher is busy; `patient` waits for both."""
         waits = patient or not is_slow(experiment)
         lock = self._lock(experiment.number)
@@ -188,11 +188,11 @@ class Searches:
             lock.release()
 
     def _lock(self, number: int) -> threading.Lock:
-        return self._turns.setdefault(number, threading.Lock())
+        return self._locks.setdefault(number, threading.Lock())
 
     def _answer(self, experiment: Experiment, question: Callable[[SearchState], T], otherwise: T) -> T:
         """Return the answer of a search; `otherwise` where it has ended, is busy, or its code fails."""
-        with self._turn(experiment) as known:
+        with self._locked(experiment) as known:
             if known is None:
                 return otherwise
             try:
@@ -203,10 +203,10 @@ class Searches:
                 self._fails(experiment, error)
                 return otherwise
 
-    def _apart(self, experiment: Experiment, verb: Callable[[Experiment, SearchState], object]) -> None:
+    def _isolated(self, experiment: Experiment, verb: Callable[[Experiment, SearchState], object]) -> None:
         """Run what may take long in a separate thread, unless one is running or it has just failed."""
-        trouble = self._troubles.get(experiment.number)
-        if trouble is not None and time.monotonic() < trouble.until:
+        failure = self._errors.get(experiment.number)
+        if failure is not None and time.monotonic() < failure.until:
             return
         lock = self._lock(experiment.number)
 
@@ -215,7 +215,7 @@ class Searches:
                 known = self._of(experiment)
                 if known is not None:
                     verb(experiment, known)
-                    self._troubles.pop(experiment.number, None)
+                    self._errors.pop(experiment.number, None)
             except Exception as error:
                 self._fails(experiment, error)
             finally:
@@ -225,7 +225,7 @@ class Searches:
             threading.Thread(target=work, name=f"search-{experiment.number}", daemon=True).start()
 
     def _news(self, experiment: Experiment) -> bool:
-        with self._turn(experiment) as known:
+        with self._locked(experiment) as known:
             if known is None:
                 return True
             heard = self._store.validations(experiment.number, known.heard)
@@ -234,19 +234,19 @@ class Searches:
     def _fails(self, experiment: Experiment, error: Exception) -> None:
         """Record why a search does not go on, log it, and schedule a retry after a pause."""
         number, expected = experiment.number, isinstance(error, DaylightError)
-        before = self._troubles.get(number)
+        before = self._errors.get(number)
         pause = min(PAUSES_S[1], 2 * before.pause) if before is not None else PAUSES_S[0]
         said = error.message if isinstance(error, DaylightError) else f"{type(error).__name__}: {error}"
         method = method_of(experiment)
         if method is not None and method.package and not expected:
             said = f"its method {method.name} of package {method.package} has raised {said}"
         message = f"the search does not go on: {said[:SAID]}; this is tried again"
-        self._troubles[number] = StoredFailure(message, pause, time.monotonic() + pause)
+        self._errors[number] = StoredFailure(message, pause, time.monotonic() + pause)
         _log.error("experiment #%d: %s", number, message, exc_info=None if expected else error)
 
     # Small parts
 
-    def _vacancy(self, experiment: Experiment, known: SearchState) -> Trial | None:
+    def _on_slot(self, experiment: Experiment, known: SearchState) -> Trial | None:
         def effects(decision: Decision | None) -> list[Effect]:
             match decision:
                 case Create():
@@ -306,7 +306,7 @@ class Searches:
         failure = failure_in(self._store.search_log(experiment.number))
         return self._process(experiment) if failure is None else FailedSearchProcess(failure)
 
-    def _drop_in_turn(self, number: int) -> None:
+    def _drop_locked(self, number: int) -> None:
         with self._lock(number):
             self._drop(number)
 
@@ -316,10 +316,10 @@ class Searches:
         if known is not None and known.process is not None:
             known.process.close()
 
-    def _resting(self, experiment: Experiment, besides: int | None = None) -> list[Effect]:
+    def _paused(self, experiment: Experiment, besides: int | None = None) -> list[Effect]:
         """Return the effects that pause all active trials in their present state."""
         trials = (trial for trial in self._store.restless_trials(experiment.number) if trial.index != besides)
-        return [resting for trial in trials if (resting := held(trial)) is not None]
+        return [paused for trial in trials if (paused := held(trial)) is not None]
 
     def _see_ended(self, experiment: Experiment, known: SearchState) -> None:
         count = self._ended(experiment)

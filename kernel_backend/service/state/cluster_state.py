@@ -49,25 +49,31 @@ class ClusterStateManager:
         self,
         store: Store,
         engine: Engine,
-        roster: EffectiveQuotas,
-        asking: RequestBuilder,
+        stored_quotas: EffectiveQuotas,
+        request_builder: RequestBuilder,
         rules: Rules,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._store, self._engine, self._roster, self._asking, self._rules = store, engine, roster, asking, rules
+        self._store, self._engine, self._stored_quotas, self._request_builder, self._rules = (
+            store,
+            engine,
+            stored_quotas,
+            request_builder,
+            rules,
+        )
         self._clock = clock
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._starting: dict[RequestKey, Start] = {}  # trials whose attempts are being made
         self._begin()
 
     def _begin(self) -> None:
-        self._picture: ClusterState | None = None
-        self.mirror = StoreCache(self._store)
+        self._cluster: ClusterState | None = None
+        self.cache = StoreCache(self._store)
         self.lengths = PastLengths()
         self.unaligned: set[int] = set()  # experiments of which something has changed
-        self._claims = StoredReservations(self._store)
+        self._reservations = StoredReservations(self._store)
         self._numbers: dict[RequestKey, int] = {}  # of the attempts that hold slots
-        self._owed: dict[RequestKey, Reservation] = {}  # reservations of released gangs, which may be requeued
+        self._released: dict[RequestKey, Reservation] = {}  # reservations of released gangs, which may be requeued
         self._touched: set[RequestKey] = set()  # whose requests must be updated
         self._unsteady: set[RequestKey] = set()  # whose requests may change by themselves
         self._anonymous: dict[int, int] = {}  # how many requests each search has
@@ -77,13 +83,13 @@ class ClusterStateManager:
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[ClusterState]:
         """Yield the current cluster state, which does not change meanwhile."""
-        async with self._turn:
+        async with self._lock:
             yield await self._current()
 
     async def now(self) -> ClusterState:
         """Return the current cluster state."""
-        async with self.looking() as picture:
-            return picture
+        async with self.looking() as cluster:
+            return cluster
 
     @asynccontextmanager
     async def settled(self) -> AsyncIterator[ClusterState]:
@@ -93,52 +99,52 @@ class ClusterStateManager:
         other user.
         """
         async with self.looking() as picture:
-            if not self._asking.unsettled:
+            if not self._request_builder.unsettled:
                 yield picture
                 return
-        await self._asking.settle()  # the state may be read meanwhile
-        async with self.looking() as picture:
-            yield picture
+        await self._request_builder.settle()  # the state may be read meanwhile
+        async with self.looking() as cluster:
+            yield cluster
 
-    def asks_of(self, experiment: int) -> list[SlotRequest]:
+    def requests_of(self, experiment: int) -> list[SlotRequest]:
         """Return the slot requests of an experiment, in order."""
-        if self._picture is None:
+        if self._cluster is None:
             return []
-        asks = self._picture.queue.asks
-        keys = [RequestKey(experiment, index) for index in self.mirror.trials.get(experiment, {})]
+        requests = self._cluster.queue.requests
+        keys = [RequestKey(experiment, index) for index in self.cache.trials.get(experiment, {})]
         keys += [RequestKey(experiment, ANY_TRIAL, nth) for nth in range(self._anonymous.get(experiment, 0))]
-        return sorted((asks[key] for key in keys if key in asks), key=lambda ask: ask.order)
+        return sorted((requests[key] for key in keys if key in requests), key=lambda request: request.order)
 
     async def _current(self) -> ClusterState:
         try:
-            if self._picture is not None and self._clock() < self._picture.at - SET_BACK_S:
+            if self._cluster is not None and self._clock() < self._cluster.at - SET_BACK_S:
                 self._begin()  # its time would stand still until then, and with it all backoff and time limits
             nodes = [self._with_drain(node) for node in await self._engine.nodes()]
-            if self._picture is None:
+            if self._cluster is None:
                 with _no_collection():
-                    self._picture = await self._begun(nodes)
-                return self._picture
-            changes = await asyncio.to_thread(self.mirror.read)
-            picture = self._picture
-            picture.pass_to(self._clock())
-            self._set_nodes(picture, nodes)
-            await self._set_quotas(picture)
+                    self._cluster = await self._begun(nodes)
+                return self._cluster
+            changes = await asyncio.to_thread(self.cache.read)
+            cluster = self._cluster
+            cluster.pass_to(self._clock())
+            self._set_nodes(cluster, nodes)
+            await self._set_quotas(cluster)
             for change in changes:
-                self._take_in(picture, change)
-            take_in(picture, self._roster.servers)
+                self._take_in(cluster, change)
+            take_in(cluster, self._stored_quotas.servers)
             keys, self._touched = self._touched | self._unsteady, set()
-            await self._renew(picture, keys)
-            return picture
+            await self._renew(cluster, keys)
+            return cluster
         except BaseException:
             self._begin()  # half a change may have been applied: the next reader begins anew
             raise
 
     # What was decided
 
-    def decided(self, picture: ClusterState, decisions: Decisions) -> None:
+    def decided(self, cluster: ClusterState, decisions: Decisions) -> None:
         """Apply the new reservations; a started request keeps its own until it holds its slots."""
         starting = (start.reservation for start in decisions.starts)
-        picture.reservations = (*(each for each in starting if each is not None), *decisions.reservations)
+        cluster.reservations = (*(each for each in starting if each is not None), *decisions.reservations)
 
     @asynccontextmanager
     async def starting(self, key: RequestKey, start: Start) -> AsyncIterator[None]:
@@ -146,7 +152,7 @@ class ClusterStateManager:
 
         If it cannot be created, the reservation is restored.
         """
-        before, kept = self._picture, start.reservation
+        before, kept = self._cluster, start.reservation
         if before is not None and kept is not None:
             before.reservations = tuple(each for each in before.reservations if each.key != kept.key)
             start = replace(start, reservation=kept._replace(key=key))
@@ -157,18 +163,18 @@ class ClusterStateManager:
             yield
         except BaseException:
             self._starting.pop(key, None)
-            if kept is not None and self._picture is not None:
-                self._picture.reservations = (kept, *self._picture.reservations)
+            if kept is not None and self._cluster is not None:
+                self._cluster.reservations = (kept, *self._cluster.reservations)
             raise
 
     async def keep(self) -> None:
         """Store what has been committed."""
-        if self._picture is not None:
-            await self._claims.keep(self._picture, self._starting)
+        if self._cluster is not None:
+            await self._reservations.keep(self._cluster, self._starting)
 
-    def align_all(self) -> None:
+    def reconcile_all(self) -> None:
         """Mark all experiments for reconciliation: something has failed, or could change what any of them may have."""
-        self.unaligned |= self.mirror.experiments.keys()
+        self.unaligned |= self.cache.experiments.keys()
 
     def look_again(self, key: RequestKey) -> None:
         """Update a request for a reason that is not in the store."""
@@ -177,34 +183,35 @@ class ClusterStateManager:
     # Rebuilding
 
     async def _begun(self, nodes: Iterable[Node]) -> ClusterState:
-        self.mirror.take_in(await asyncio.to_thread(self.mirror.read))
-        picture = await self._afresh(nodes)
+        self.cache.take_in(await asyncio.to_thread(self.cache.read))
+        cluster = await self._afresh(nodes)
         # In the order of the cache, where neighbours lie together in memory: of 100,000 that is quicker than any other.
-        await self._renew(picture, [RequestKey(number, nth) for number, of in self.mirror.trials.items() for nth in of])
-        self._claims.restore(picture)
-        return picture
+        await self._renew(cluster, [RequestKey(number, nth) for number, of in self.cache.trials.items() for nth in of])
+        self._reservations.restore(cluster)
+        return cluster
 
     async def _afresh(self, nodes: Iterable[Node]) -> ClusterState:
-        users, groups = self._roster.users, self._roster.groups
-        picture = ClusterState(
+        users, groups = self._stored_quotas.users, self._stored_quotas.groups
+        cluster = ClusterState(
             nodes, at=self._clock(), users=users, groups=groups, rules=self._rules, lengths=self.lengths
         )
-        spells, _ = await asyncio.gather(
-            asyncio.to_thread(self._store.spells, self._horizon(picture)), asyncio.to_thread(self._claims.read)
+        intervals, _ = await asyncio.gather(
+            asyncio.to_thread(self._store.usage_intervals, self._horizon(cluster)),
+            asyncio.to_thread(self._reservations.read),
         )
-        for attempt in sorted(self.mirror.attempts.values(), key=lambda each: each.created_at):
-            experiment = self.mirror.experiments.get(attempt.experiment)
+        for attempt in sorted(self.cache.attempts.values(), key=lambda each: each.created_at):
+            experiment = self.cache.experiments.get(attempt.experiment)
             if experiment is None:  # it has ended, and this is still to be closed
                 experiment = await asyncio.to_thread(self._ended, attempt.experiment)
-            self._hold(picture, attempt, experiment, charged=True)
-        take_in(picture, self._roster.servers)
-        picture.charge(self._lasting(picture, spells))
-        for spell in spells:
-            self.lengths.add(spell.owner, spell.slots, spell.begun, spell.ended, spell.outcome)
-            if spell.attempt.experiment in self.mirror.searches:
-                self._asking.got(spell.attempt.experiment, spell.begun)
-        self.align_all()
-        return picture
+            self._hold(cluster, attempt, experiment, charged=True)
+        take_in(cluster, self._stored_quotas.servers)
+        cluster.charge(self._lasting(cluster, intervals))
+        for interval in intervals:
+            self.lengths.add(interval.owner, interval.slots, interval.begun, interval.ended, interval.outcome)
+            if interval.attempt.experiment in self.cache.searches:
+                self._request_builder.got(interval.attempt.experiment, interval.begun)
+        self.reconcile_all()
+        return cluster
 
     def _ended(self, number: int) -> Experiment | None:
         """Return an ended experiment whose attempts still hold slots; None where it cannot be read."""
@@ -213,77 +220,80 @@ class ClusterStateManager:
         except (ValueError, TypeError):
             return None  # the slots of its gangs are taken all the same
 
-    def _horizon(self, picture: ClusterState) -> float:
+    def _horizon(self, cluster: ClusterState) -> float:
         """Return the time from which on past use matters."""
-        quotas = [*picture.users.quotas.values(), *picture.groups.quotas.values()]
+        quotas = [*cluster.users.quotas.values(), *cluster.groups.quotas.values()]
         longest = max((each.slot_hours.window for each in quotas if each.slot_hours is not None), default=0.0)
-        return picture.at - max(FADED * self._rules.half_life, longest)
+        return cluster.at - max(FADED * self._rules.half_life, longest)
 
-    def _lasting(self, picture: ClusterState, spells: Iterable[UsageInterval]) -> Iterator[UsageInterval]:
+    def _lasting(self, cluster: ClusterState, intervals: Iterable[UsageInterval]) -> Iterator[UsageInterval]:
         """Yield the intervals as the cluster state has them: those that hold slots in it have no end yet."""
-        for spell in spells:
-            holds = self._numbers.get(RequestKey(spell.attempt.experiment, spell.attempt.trial)) == spell.attempt.number
+        for interval in intervals:
+            holds = (
+                self._numbers.get(RequestKey(interval.attempt.experiment, interval.attempt.trial))
+                == interval.attempt.number
+            )
             if holds:
-                yield spell._replace(ended=None)
-            elif spell.ended is not None:
-                yield spell
+                yield interval._replace(ended=None)
+            elif interval.ended is not None:
+                yield interval
 
     # Nodes and quotas
 
     def _with_drain(self, node: Node) -> Node:
-        drained = node.name in self._roster.drained
+        drained = node.name in self._stored_quotas.drained
         return node.model_copy(update={"drained": True}) if drained and not node.drained else node
 
-    def _set_nodes(self, picture: ClusterState, nodes: Sequence[Node]) -> None:
-        known = picture.nodes
+    def _set_nodes(self, cluster: ClusterState, nodes: Sequence[Node]) -> None:
+        known = cluster.nodes
         # By identity first: records are compared field by field, and there may be thousands.
         changed = [node for node in nodes if (old := known.get(node.name)) is not node and old != node]
-        gone = picture.nodes.keys() - {node.name for node in nodes}
+        gone = cluster.nodes.keys() - {node.name for node in nodes}
         for node in changed:
-            picture.set_node(node)
+            cluster.set_node(node)
         for name in gone:
-            picture.remove_node(name)
+            cluster.remove_node(name)
         if changed or gone:
-            self.align_all()  # what could be placed cannot, or the other way round
+            self.reconcile_all()  # what could be placed cannot, or the other way round
 
-    async def _set_quotas(self, picture: ClusterState) -> None:
-        users = _differences(picture.users, self._roster.users)
-        groups = _differences(picture.groups, self._roster.groups)
+    async def _set_quotas(self, cluster: ClusterState) -> None:
+        users = _differences(cluster.users, self._stored_quotas.users)
+        groups = _differences(cluster.groups, self._stored_quotas.groups)
         if not users and not groups:
             return
-        windows = _windows(picture.users) | _windows(picture.groups)
-        for accounts, quotas in ((picture.users, users), (picture.groups, groups)):
+        windows = _windows(cluster.users) | _windows(cluster.groups)
+        for accounts, quotas in ((cluster.users, users), (cluster.groups, groups)):
             for name, quota in quotas.items():
                 accounts.set(name, quota)
-        if (_windows(picture.users) | _windows(picture.groups)) - windows:
-            spells = await asyncio.to_thread(self._store.spells, self._horizon(picture))
-            picture.charge(self._lasting(picture, spells))
-        for ask in list(picture.queue):
-            if ask.owner in users or ask.group in groups:
-                self._touched.add(ask.key)  # its priority may have changed
-        self.align_all()
+        if (_windows(cluster.users) | _windows(cluster.groups)) - windows:
+            intervals = await asyncio.to_thread(self._store.usage_intervals, self._horizon(cluster))
+            cluster.charge(self._lasting(cluster, intervals))
+        for request in list(cluster.queue):
+            if request.owner in users or request.group in groups:
+                self._touched.add(request.key)  # its priority may have changed
+        self.reconcile_all()
 
     # Changes from the store
 
-    def _take_in(self, picture: ClusterState, change: RecordChange) -> None:
+    def _take_in(self, cluster: ClusterState, change: RecordChange) -> None:
         record = change.record
-        self.mirror.take_in([change])
+        self.cache.take_in([change])
         match record:
             case ScheduledExperiment():
                 self.unaligned.add(record.number)
                 self._touched |= {
-                    RequestKey(record.number, index) for index in self.mirror.trials.get(record.number, {})
+                    RequestKey(record.number, index) for index in self.cache.trials.get(record.number, {})
                 }
             case ScheduledTrial():
                 self.unaligned.add(record.experiment)
                 key = RequestKey(record.experiment, record.index)
                 self._touched.add(key)
-                if key in picture.runs:
-                    self._watch(picture, picture.runs[key], record, change.at)
+                if key in cluster.runs:
+                    self._watch(cluster, cluster.runs[key], record, change.at)
             case Attempt():
-                self._take_in_attempt(picture, record)
+                self._take_in_attempt(cluster, record)
 
-    def _take_in_attempt(self, picture: ClusterState, attempt: Attempt) -> None:
+    def _take_in_attempt(self, cluster: ClusterState, attempt: Attempt) -> None:
         key = RequestKey(attempt.experiment, attempt.trial)
         holds, known = attempt.state is not AttemptState.ENDED, self._numbers.get(key, 0)
         if known > attempt.number or (known == attempt.number and holds):
@@ -291,29 +301,29 @@ class ClusterStateManager:
         self._touched.add(key)
         if known:
             ended = attempt.created_at if attempt.ended_at is None or known < attempt.number else attempt.ended_at
-            run = picture.let_go(key, at=ended)
+            run = cluster.let_go(key, at=ended)
             del self._numbers[key]
             self.lengths.add(run.owner, run.slots, run.since, ended, attempt.outcome)
             if run.reservation is not None:
-                self._owed[key] = run.reservation
+                self._released[key] = run.reservation
         if holds:
-            self._hold(picture, attempt, self.mirror.experiments[attempt.experiment])
-            if attempt.experiment in self.mirror.searches:
-                self._asking.got(attempt.experiment, attempt.created_at)
+            self._hold(cluster, attempt, self.cache.experiments[attempt.experiment])
+            if attempt.experiment in self.cache.searches:
+                self._request_builder.got(attempt.experiment, attempt.created_at)
 
     def _hold(
-        self, picture: ClusterState, attempt: Attempt, experiment: ScheduledExperiment | None, *, charged: bool = False
+        self, cluster: ClusterState, attempt: Attempt, experiment: ScheduledExperiment | None, *, charged: bool = False
     ) -> None:
         key = RequestKey(attempt.experiment, attempt.trial)
-        start, claim, trial = self._starting.pop(key, None), self._claims.of(key), self.mirror.trial(*key[:2])
+        start, record, trial = self._starting.pop(key, None), self._reservations.of(key), self.cache.trial(*key[:2])
         promised: dict[str, Any] = {}
         if start is not None:
             promised = {"passed": start.passed, "reservation": start.reservation}
-        elif claim is not None:
-            promised = {"passed": claim.passed, "reservation": reservation(claim), "committed": claim.committed}
-            asked = claim.leaving is not None and claim.leaving >= attempt.created_at  # and not the attempt before
+        elif record is not None:
+            promised = {"passed": record.passed, "reservation": reservation(record), "committed": record.committed}
+            asked = record.leaving is not None and record.leaving >= attempt.created_at  # and not the attempt before
             if asked and trial is not None and trial.state in LEAVING:
-                promised["leaving"] = claim.leaving
+                promised["leaving"] = record.leaving
         max_time = experiment.config.max_time if experiment is not None else None
         run = Allocation(
             key,
@@ -321,80 +331,80 @@ class ClusterStateManager:
             attempt.created_at,
             experiment.owner if experiment is not None else "",
             experiment.group if experiment is not None else "",
-            _pool(picture, attempt.placement),
+            _pool(cluster, attempt.placement),
             ends=None if max_time is None else attempt.created_at + max_time,
             **promised,
         )
         self._numbers[key] = attempt.number
-        picture.hold(run, charged=charged)
-        self._watch(picture, run, trial, self._clock())
+        cluster.hold(run, charged=charged)
+        self._watch(cluster, run, trial, self._clock())
 
-    def _watch(self, picture: ClusterState, run: Allocation, trial: ScheduledTrial | None, at: float) -> None:
+    def _watch(self, cluster: ClusterState, run: Allocation, trial: ScheduledTrial | None, at: float) -> None:
         """Record a gang's first checkpoint, and that it was asked to leave."""
         own = trial is not None and trial.checkpoint and checkpoint_order(trial.checkpoint)[1] == self._numbers[run.key]
         if own and run.committed is None:
-            picture.change(run.key, committed=at)
+            cluster.change(run.key, committed=at)
         if run.leaving is None and (trial is None or trial.state in LEAVING):
-            picture.change(run.key, leaving=at)
+            cluster.change(run.key, leaving=at)
 
     def asked_to_go(self, attempt: AttemptId) -> float | None:
         """Return when its gang was asked to leave, by this service or one before it."""
         key = RequestKey(attempt.experiment, attempt.trial)
-        run = self._picture.runs.get(key) if self._picture is not None else None
+        run = self._cluster.runs.get(key) if self._cluster is not None else None
         return run.leaving if run is not None and self._numbers.get(key) == attempt.number else None
 
     # Requests
 
-    async def _renew(self, picture: ClusterState, keys: Iterable[RequestKey]) -> None:
+    async def _renew(self, cluster: ClusterState, keys: Iterable[RequestKey]) -> None:
         """Update requests that may have changed, and those of searches, which change without a record in the store."""
-        searches = [each for each in self.mirror.searches.values() if each.state is ExperimentState.ACTIVE]
-        asks, anonymous = await asyncio.to_thread(self._asked, picture, keys, searches)
-        self._unsteady = {key for key, (_, unsteady) in asks.items() if unsteady}
-        if picture.queue.asks or self._owed:
-            for key, (ask, _) in asks.items():
-                self._ask(picture, key, ask)
+        searches = [each for each in self.cache.searches.values() if each.state is ExperimentState.ACTIVE]
+        requests, anonymous = await asyncio.to_thread(self._asked, cluster, keys, searches)
+        self._unsteady = {key for key, (_, unsteady) in requests.items() if unsteady}
+        if cluster.queue.requests or self._released:
+            for key, (request, _) in requests.items():
+                self._set_request(cluster, key, request)
         else:
-            picture.fill(ask for ask, _ in asks.values() if ask is not None)
+            cluster.fill(request for request, _ in requests.values() if request is not None)
         for number, theirs in anonymous.items():
             for nth in range(len(theirs), self._anonymous.get(number, 0)):
-                picture.withdraw(RequestKey(number, ANY_TRIAL, nth))
-            for ask in theirs:
-                picture.add(ask)
+                cluster.withdraw(RequestKey(number, ANY_TRIAL, nth))
+            for request in theirs:
+                cluster.add(request)
         self._anonymous = {number: len(theirs) for number, theirs in anonymous.items() if theirs}
 
     def _asked(
-        self, picture: ClusterState, keys: Iterable[RequestKey], searches: Iterable[Experiment]
+        self, cluster: ClusterState, keys: Iterable[RequestKey], searches: Iterable[Experiment]
     ) -> tuple[dict[RequestKey, tuple[SlotRequest | None, bool]], dict[int, list[SlotRequest]]]:
         """Return each key's current request and whether it may change by itself, and those of searches. Blocks."""
-        asks: dict[RequestKey, tuple[SlotRequest | None, bool]] = {}
+        requests: dict[RequestKey, tuple[SlotRequest | None, bool]] = {}
         for key in keys:
             experiment, trial = (
-                self.mirror.experiments.get(key.experiment),
-                self.mirror.trial(key.experiment, key.trial),
+                self.cache.experiments.get(key.experiment),
+                self.cache.trial(key.experiment, key.trial),
             )
-            waits = trial is not None and trial.state is TrialState.QUEUED and key not in picture.runs
+            waits = trial is not None and trial.state is TrialState.QUEUED and key not in cluster.runs
             if experiment is None or trial is None or not waits:
-                asks[key] = None, False
+                requests[key] = None, False
             else:
-                ask = self._asking.for_trial(experiment, trial, pool_of(experiment.config, picture))
-                asks[key] = ask, self._asking.may_change(experiment, trial)
+                request = self._request_builder.for_trial(experiment, trial, pool_of(experiment.config, cluster))
+                requests[key] = request, self._request_builder.may_change(experiment, trial)
         anonymous: dict[int, list[SlotRequest]] = {number: [] for number in self._anonymous}
         for each in searches:
-            in_hand, pool = self.mirror.live(each.number), pool_of(each.config, picture)
-            anonymous[each.number] = self._asking.for_search(each, in_hand, picture.nodes.values(), pool)
-        return asks, anonymous
+            in_hand, pool = self.cache.live(each.number), pool_of(each.config, cluster)
+            anonymous[each.number] = self._request_builder.for_search(each, in_hand, cluster.nodes.values(), pool)
+        return requests, anonymous
 
-    def _ask(self, picture: ClusterState, key: RequestKey, ask: SlotRequest | None) -> None:
-        trial = self.mirror.trial(*key[:2])
+    def _set_request(self, cluster: ClusterState, key: RequestKey, request: SlotRequest | None) -> None:
+        trial = self.cache.trial(*key[:2])
         # One that has released its slots and whose end is not settled yet may still be requeued.
         unsettled = trial is not None and trial.state in HOLDING_SLOTS
-        owed = None if unsettled or key in picture.runs else self._owed.pop(key, None)
-        if ask is not None:
-            picture.add(ask)
+        owed = None if unsettled or key in cluster.runs else self._released.pop(key, None)
+        if request is not None:
+            cluster.add(request)
             if owed is not None:
-                picture.reservations = (owed, *picture.reservations)
-        elif key.trial != ANY_TRIAL and key in picture.queue.asks:
-            picture.withdraw(key)
+                cluster.reservations = (owed, *cluster.reservations)
+        elif key.trial != ANY_TRIAL and key in cluster.queue.requests:
+            cluster.withdraw(key)
 
 
 @contextmanager
@@ -411,9 +421,9 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _pool(picture: ClusterState, placement: Placement) -> str:
+def _pool(cluster: ClusterState, placement: Placement) -> str:
     """Return the pool of a gang; nodes that are gone are taken to be local."""
-    pools = (picture.nodes[share.node].pool for share in placement if share.node in picture.nodes)
+    pools = (cluster.nodes[share.node].pool for share in placement if share.node in cluster.nodes)
     return next(pools, LOCAL)
 
 

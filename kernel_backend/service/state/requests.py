@@ -44,38 +44,38 @@ class RequestBuilder:
     """Build slot requests; may read the store, so it belongs in a thread. It never waits for users' files."""
 
     def __init__(
-        self, store: Store, searches: Searches, preparation: Preparation, beginnings: CheckpointCopies
+        self, store: Store, searches: Searches, preparation: Preparation, checkpoint_copies: CheckpointCopies
     ) -> None:
         self._store, self._searches = store, searches
-        self._preparation, self._beginnings = preparation, beginnings
-        self.troubles: dict[tuple[int, int], StartError] = {}  # last start errors, by trial
+        self._preparation, self._checkpoint_copies = preparation, checkpoint_copies
+        self.start_errors: dict[tuple[int, int], StartError] = {}  # last start errors, by trial
         self._granted: dict[int, float] = {}  # when each search last got a gang
 
     @property
     def unsettled(self) -> bool:
         """Return whether any file of a user was looked up for the first time since `settle`."""
-        return self._preparation.lookups.unsettled or self._beginnings.lookups.unsettled
+        return self._preparation.lookups.unsettled or self._checkpoint_copies.lookups.unsettled
 
     async def settle(self) -> None:
         """Wait a short time for first lookups of users' files."""
-        await asyncio.gather(self._preparation.lookups.settle(), self._beginnings.lookups.settle())
+        await asyncio.gather(self._preparation.lookups.settle(), self._checkpoint_copies.lookups.settle())
 
     def for_trial(self, experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest:
         """Return the request of a queued trial."""
         preparing = self._preparation.wait(experiment)
         if trial.begins_from is not None and not preparing:
             or_newer = experiment.config.search is not None
-            preparing = self._beginnings.wait(experiment.owner, trial, trial.begins_from, or_newer=or_newer)
-        ask = plain_ask(experiment, trial, pool)
+            preparing = self._checkpoint_copies.wait(experiment.owner, trial, trial.begins_from, or_newer=or_newer)
+        request = plain_request(experiment, trial, pool)
         if preparing:
-            ask = replace(ask, preparing=preparing)
-        trouble = self.troubles.get((trial.experiment, trial.index))
-        if trouble is not None:
-            ask = replace(ask, trouble=trouble.text, preparing=preparing or trouble.reason)
+            request = replace(request, preparing=preparing)
+        error = self.start_errors.get((trial.experiment, trial.index))
+        if error is not None:
+            request = replace(request, error=error.text, preparing=preparing or error.reason)
         if trial.attempt < 2:  # there is no backoff after the first
-            return ask
+            return request
         attempts = self._store.attempts(trial.experiment, trial.index)
-        return replace(ask, failed_at=attempts[-1].ended_at or 0.0, rest=rest(trial, attempts))
+        return replace(request, failed_at=attempts[-1].ended_at or 0.0, rest=rest(trial, attempts))
 
     def for_search(self, experiment: Experiment, in_hand: int, nodes: Iterable[Node], pool: str) -> list[SlotRequest]:
         """Return a search's requests: the trial is chosen when a gang is granted, so that no promotion goes stale.
@@ -83,15 +83,15 @@ class RequestBuilder:
         A search whose gangs fit no node makes one request, so that this is reported.
         """
         search, slots = experiment.config.search, experiment.config.slots
-        room = max(1, sum(node.slots for node in nodes if node.pool == pool) // slots)
+        free = max(1, sum(node.slots for node in nodes if node.pool == pool) // slots)
         if search is not None and search.parallel is not None:
-            room = min(room, search.parallel - in_hand)
-        wanted = min(room, self._searches.wants(experiment)) if room > 0 else 0
-        trouble = self.troubles.get((experiment.number, ANY_TRIAL))
+            free = min(free, search.parallel - in_hand)
+        wanted = min(free, self._searches.wants(experiment)) if free > 0 else 0
+        error = self.start_errors.get((experiment.number, ANY_TRIAL))
         first = replace(
-            _ask(experiment, ANY_TRIAL, self._granted.get(experiment.number, experiment.created_at), pool),
-            trouble=trouble.text if trouble is not None else "",
-            preparing=self._preparation.wait(experiment) or (trouble.reason if trouble is not None else ""),
+            _request(experiment, ANY_TRIAL, self._granted.get(experiment.number, experiment.created_at), pool),
+            error=error.text if error is not None else "",
+            preparing=self._preparation.wait(experiment) or (error.reason if error is not None else ""),
         )
         return [first, *(replace(first, nth=nth) for nth in range(1, wanted))] if wanted else []
 
@@ -104,21 +104,21 @@ class RequestBuilder:
         return (
             experiment.config.env == "locked"
             or (trial.begins_from is not None and trial.attempt == 0)
-            or (trial.experiment, trial.index) in self.troubles
+            or (trial.experiment, trial.index) in self.start_errors
         )
 
 
-def plain_ask(experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest:
+def plain_request(experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest:
     """Return a trial's request, whether it is eligible at present or not."""
-    return _ask(experiment, trial.index, trial.queued_at, pool, trial.excluded)
+    return _request(experiment, trial.index, trial.queued_at, pool, trial.excluded)
 
 
-def draft_ask(config: Config, owner: str, group: str, pool: str) -> SlotRequest:
+def draft_request(config: Config, owner: str, group: str, pool: str) -> SlotRequest:
     """Return the request of an experiment that has no number yet."""
     return SlotRequest(0, 1, config.slots, 0.0, owner=owner, group=group, pool=pool, one_node=config.one_node)
 
 
-def _ask(
+def _request(
     experiment: ScheduledExperiment, trial: int, queued_at: float, pool: str, excluded: Collection[str] = frozenset()
 ) -> SlotRequest:
     config = experiment.config
@@ -139,6 +139,6 @@ def _ask(
     )
 
 
-def pool_of(config: Config, picture: ClusterState) -> str:
+def pool_of(config: Config, cluster: ClusterState) -> str:
     """Return the pool in which an experiment requests slots."""
-    return picture.usual_pool if config.pool is None else config.pool
+    return cluster.usual_pool if config.pool is None else config.pool

@@ -25,51 +25,51 @@ class StoredReservations:
 
     def read(self) -> None:
         """Read what an earlier service has stored. Blocks."""
-        self._kept = {RequestKey(*claim.key): claim for claim in self._store.claims()}
+        self._kept = {RequestKey(*record.key): record for record in self._store.reservations()}
 
     def of(self, key: RequestKey) -> ReservationRecord | None:
         """Return the stored record of one request or gang."""
         return self._kept.get(key)
 
-    def restore(self, picture: ClusterState) -> None:
+    def restore(self, cluster: ClusterState) -> None:
         """Restore the reservations of queued requests, and their time at the head of their user queues."""
-        asks = picture.queue.asks
-        kept = [reservation(claim) for key, claim in self._kept.items() if key in asks]
-        picture.reservations = tuple(sorted((each for each in kept if each is not None), key=lambda each: each.since))
-        for lines in picture.queue.lines.values():
+        requests = cluster.queue.requests
+        kept = [reservation(record) for key, record in self._kept.items() if key in requests]
+        cluster.reservations = tuple(sorted((each for each in kept if each is not None), key=lambda each: each.since))
+        for lines in cluster.queue.lines.values():
             for line in lines.values():
-                claim = self._kept.get(line.first.key)
-                since = claim.head_since if claim is not None else None
-                line.since = max(line.since, picture.at - BRIEF_S) if since is None else since
+                record = self._kept.get(line.first.key)
+                since = record.head_since if record is not None else None
+                line.since = max(line.since, cluster.at - BRIEF_S) if since is None else since
 
-    async def keep(self, picture: ClusterState, starting: Mapping[RequestKey, Start]) -> None:
+    async def keep(self, cluster: ClusterState, starting: Mapping[RequestKey, Start]) -> None:
         """Store the current reservations; nothing is written where they have not changed."""
-        wanted = _claims(picture, starting)
-        made = [claim for key, claim in wanted.items() if self._kept.get(key) != claim]
-        gone = [claim for key, claim in self._kept.items() if key not in wanted]
+        wanted = _reservations(cluster, starting)
+        made = [record for key, record in wanted.items() if self._kept.get(key) != record]
+        gone = [record for key, record in self._kept.items() if key not in wanted]
         if made or gone:
-            await asyncio.to_thread(self._store.keep_claims, made, gone)
+            await asyncio.to_thread(self._store.save_reservations, made, gone)
             self._kept = wanted
 
 
-def reservation(claim: ReservationRecord) -> Reservation | None:
+def reservation(record: ReservationRecord) -> Reservation | None:
     """Return the scheduler's reservation of a record."""
-    if claim.kept_since is None or claim.kind is None:
+    if record.kept_since is None or record.kind is None:
         return None
-    return Reservation(RequestKey(*claim.key), claim.kind, claim.node, claim.kept_since, claim.kept_priority)
+    return Reservation(RequestKey(*record.key), record.kind, record.node, record.kept_since, record.kept_priority)
 
 
-def _claims(picture: ClusterState, starting: Mapping[RequestKey, Start]) -> dict[RequestKey, ReservationRecord]:
+def _reservations(cluster: ClusterState, starting: Mapping[RequestKey, Start]) -> dict[RequestKey, ReservationRecord]:
     fields: defaultdict[RequestKey, dict[str, Any]] = defaultdict(dict)
-    for lines in picture.queue.lines.values():
+    for lines in cluster.queue.lines.values():
         for line in lines.values():
-            if line.since < picture.at - BRIEF_S:
+            if line.since < cluster.at - BRIEF_S:
                 fields[line.first.key]["head_since"] = line.since
-    for each in picture.reservations:
+    for each in cluster.reservations:
         fields[each.key] |= _kept(each)
     for key, start in starting.items():
         fields[key] |= {"passed": start.passed, **_kept(start.reservation)}
-    for run in picture.runs.values():
+    for run in cluster.runs.values():
         promised = run.passed or any(each is not None for each in (run.reservation, run.committed, run.leaving))
         if promised and not run.key.server:  # the hub reports what notebook servers hold
             known = {"passed": run.passed, "committed": run.committed, "leaving": run.leaving}

@@ -17,7 +17,7 @@ from kernel_backend.model.experiment import FIRST, MOST_PRIORITY, Experiment
 from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.values import nearest
 from kernel_backend.model.views.overview import NodeRun, NodeUse, Overview, Wait
-from kernel_backend.scheduler.explain.explain import explain, explain_in_turn
+from kernel_backend.scheduler.explain.explain import explain, explain_in_order
 from kernel_backend.scheduler.order import in_order
 from kernel_backend.scheduler.requests import ANY_TRIAL, Allocation, Order, RequestKey, SlotRequest
 from kernel_backend.scheduler.reservations import preemptible_at
@@ -40,12 +40,17 @@ class ClusterVerbs:
         self,
         store: Store,
         engine: Engine,
-        roster: StoredQuotas,
-        pictures: ClusterStateManager,
+        stored_quotas: StoredQuotas,
+        cluster_state: ClusterStateManager,
         overview: Callable[[Person, int], Awaitable[Overview]],
         changed: Callable[[], None],
     ) -> None:
-        self._store, self._engine, self._roster, self._pictures = store, engine, roster, pictures
+        self._store, self._engine, self._stored_quotas, self._cluster_state = (
+            store,
+            engine,
+            stored_quotas,
+            cluster_state,
+        )
         self._overview, self._changed = overview, changed
         self._ordering = asyncio.Lock()  # of two that are put first at once, the second is ahead
 
@@ -56,8 +61,8 @@ class ClusterVerbs:
 
         Of each pool at most the first `limit`, and the user's own.
         """
-        async with self._pictures.looking() as picture:
-            look = _Look(picture, self._pictures.lengths, who, limit)
+        async with self._cluster_state.looking() as cluster:
+            look = _Look(cluster, self._cluster_state.lengths, who, limit)
             found = await asyncio.to_thread(look.rows)
         names = await asyncio.to_thread(self._store.unfinished_names)
         return [_named(each, names) for each in found]
@@ -87,8 +92,8 @@ class ClusterVerbs:
     async def _first(self, who: Person, number: int, had: int | None = None) -> Overview:
         """Put it ahead of all, or back to the priority at the head that it `had`."""
         async with self._ordering:
-            await self._pictures.now()  # with what was changed a moment ago
-            unfinished = self._pictures.mirror.experiments.values()
+            await self._cluster_state.now()  # with what was changed a moment ago
+            unfinished = self._cluster_state.cache.experiments.values()
             ahead = max((each.priority or 0 for each in unfinished if each.number != number), default=0)
             place = max(FIRST, ahead + 1) if had is None else min(had, max(FIRST, ahead + 1))
             return await self._reorder(who, number, lambda before: _given(who, before, place, "first"))
@@ -104,7 +109,8 @@ class ClusterVerbs:
         self, who: Person, before: Experiment, priority: int
     ) -> tuple[Mapping[str, Any], AuditEntry | None]:
         highest = max(
-            self._roster.quota("user", before.owner).priority, self._roster.quota("group", before.group).priority
+            self._stored_quotas.quota("user", before.owner).priority,
+            self._stored_quotas.quota("group", before.group).priority,
         )
         own = before.owner == who.name
         if who.admin and not (own and priority <= highest):
@@ -113,7 +119,7 @@ class ClusterVerbs:
             raise Forbidden(f"experiment #{before.number} is {before.owner}'s: you may look at it and not change it")
         _check_open(before)
         if priority > highest:
-            raise Forbidden(f"priority {priority}: you may ask with {highest} at most; an admin may give you more")
+            raise Forbidden(f"priority {priority}: you may request {highest} at most; an admin may give you more")
         config = before.config.model_copy(update={"priority": priority})
         if who.admin or before.priority is None:
             return {"config": config, "priority": None}, None
@@ -125,9 +131,9 @@ class ClusterVerbs:
 
     async def nodes(self, who: Person) -> list[NodeUse]:
         """Return the nodes, and what holds how many of their slots."""
-        async with self._pictures.looking() as picture:
-            runs = _runs(picture, who)
-            return [self._node(picture, name, runs.get(name, [])) for name in picture.nodes]
+        async with self._cluster_state.looking() as cluster:
+            runs = _runs(cluster, who)
+            return [self._node(cluster, name, runs.get(name, [])) for name in cluster.nodes]
 
     async def drain(self, who: Person, name: str, drained: bool = True) -> NodeUse:
         """Start nothing more on a node, or do so again; what runs there continues.
@@ -135,51 +141,51 @@ class ClusterVerbs:
         For admins. Raises Forbidden, and NotFound with the nearest name.
         """
         check_admin(who, "nodes are drained by admins")
-        async with self._pictures.looking() as picture:
+        async with self._cluster_state.looking() as picture:
             known, held = set(picture.nodes), len(_runs(picture, who).get(name, []))
-        if name not in known and not (name in self._roster.drained and not drained):
+        if name not in known and not (name in self._stored_quotas.drained and not drained):
             raise NotFound(f"there is no node {name}{nearest(name, known)}; there are {', '.join(sorted(known))}")
         act = "drain" if drained else "undrain"
         running = f"{held} gang{'' if held == 1 else 's'} there" if held else ""
-        deed = AuditEntry(at=time.time(), who=who.name, act=act, on=f"node {name}", detail=running)
-        await asyncio.to_thread(self._store.set_drained, name, drained, deed)
-        await self._roster.reload()
+        entry = AuditEntry(at=time.time(), who=who.name, act=act, on=f"node {name}", detail=running)
+        await asyncio.to_thread(self._store.set_drained, name, drained, entry)
+        await self._stored_quotas.reload()
         self._changed()
-        async with self._pictures.looking() as picture:
-            if name not in picture.nodes:
+        async with self._cluster_state.looking() as cluster:
+            if name not in cluster.nodes:
                 return NodeUse(name=name, kind="", slots=0, used=0, healthy=False)
-            return self._node(picture, name, _runs(picture, who).get(name, []))
+            return self._node(cluster, name, _runs(cluster, who).get(name, []))
 
-    def _node(self, picture: ClusterState, name: str, runs: list[NodeRun]) -> NodeUse:
-        node = picture.nodes[name]
+    def _node(self, cluster: ClusterState, name: str, runs: list[NodeRun]) -> NodeUse:
+        node = cluster.nodes[name]
         return NodeUse(
             name=name,
             kind=node.kind,
             slots=node.slots,
-            used=node.slots - len(picture.free[name]),
+            used=node.slots - len(cluster.free[name]),
             devices=node.devices,
             healthy=node.healthy,
             pool=node.pool,
             address=node.address,
-            drained=node.drained or name in self._roster.drained,
+            drained=node.drained or name in self._stored_quotas.drained,
             runs=tuple(runs),
         )
 
     async def pools(self) -> list[Pool]:
         """Return the pools by name: their slots, the slots in use, and the number of requests."""
-        async with self._pictures.looking() as picture:
-            return [self._pool(picture, name) for name in sorted(picture.pools)]
+        async with self._cluster_state.looking() as cluster:
+            return [self._pool(cluster, name) for name in sorted(cluster.pools)]
 
-    def _pool(self, picture: ClusterState, name: str) -> Pool:
-        nodes = picture.of_pool(name)
+    def _pool(self, cluster: ClusterState, name: str) -> Pool:
+        nodes = cluster.of_pool(name)
         slots = sum(node.slots for node in nodes)
         return Pool(
             name=name,
             engine=self._engine.name,
             kinds=tuple(sorted({node.kind for node in nodes})),
             slots=slots,
-            used=slots - sum(len(picture.free[node.name]) for node in nodes),
-            waiting=sum(ask.pool == name for ask in picture.queue if ask.nth == 0),
+            used=slots - sum(len(cluster.free[node.name]) for node in nodes),
+            waiting=sum(request.pool == name for request in cluster.queue if request.nth == 0),
         )
 
 
@@ -198,9 +204,9 @@ def _taken_back(who: Person, before: Experiment) -> tuple[Mapping[str, Any], Aud
     _check_open(before)
     if before.priority is None:
         return {}, None
-    detail = f"priority {_spelled(before.priority)} -> {before.config.priority} as asked, of {before.owner}"
-    deed = AuditEntry(at=time.time(), who=who.name, act="priority", on=f"#{before.number}", detail=detail)
-    return {"priority": None}, deed
+    detail = f"priority {_spelled(before.priority)} -> {before.config.priority} as requested, of {before.owner}"
+    entry = AuditEntry(at=time.time(), who=who.name, act="priority", on=f"#{before.number}", detail=detail)
+    return {"priority": None}, entry
 
 
 def _spelled(priority: int) -> str:
@@ -216,65 +222,72 @@ def _check_open(experiment: Experiment) -> None:
 class _Look:
     """Read of the queue for one user, up to a limit."""
 
-    picture: ClusterState
+    cluster: ClusterState
     lengths: Mapping[str, Lengths]
     who: Person
     limit: int
 
     def rows(self) -> list[Waiting]:
         """Return the rows of the queue, pool by pool."""
-        return [row for pool in sorted(self.picture.pools) for row in self._of_pool(pool)]
+        return [row for pool in sorted(self.cluster.pools) for row in self._of_pool(pool)]
 
     def _of_pool(self, pool: str) -> Iterator[Waiting]:
         """Yield the first in order, then those not eligible; beyond the limit only the user's own.
 
         A search that wants several gangs is listed once, at its first position.
         """
-        in_turn = list(islice(in_order(self.picture, pool), self.limit))
-        ordered = {ask.key for ask in in_turn}
+        in_turn = list(islice(in_order(self.cluster, pool), self.limit))
+        ordered = {request.key for request in in_turn}
         whole = len(in_turn) < self.limit
-        others = [ask for ask in self.picture.queue if ask.pool == pool and ask.key not in ordered]
-        others = sorted((ask for ask in others if whole or ask.owner == self.who.name), key=_order)[: self.limit]
+        others = [request for request in self.cluster.queue if request.pool == pool and request.key not in ordered]
+        others = sorted((request for request in others if whole or request.owner == self.who.name), key=_order)[
+            : self.limit
+        ]
         told: set[tuple[int, int]] = set()
-        for nth, ask in enumerate((*in_turn, *others)):
-            if ask.key[:2] not in told:
-                told.add(ask.key[:2])
+        for nth, request in enumerate((*in_turn, *others)):
+            if request.key[:2] not in told:
+                told.add(request.key[:2])
                 place = 1 + nth if whole else min(1 + nth, self.limit + 1)
-                yield self._row(ask, place, nth, in_turn)
+                yield self._row(request, place, nth, in_turn)
 
-    def _wait(self, nth: int, ask: SlotRequest, in_turn: list[SlotRequest]) -> Wait | None:
-        if nth < min(EXPLAINED, len(in_turn)):
-            return explain_in_turn(self.picture, ask, in_turn[:nth], self.lengths, self.who)
-        behind = 0 <= nth - len(in_turn) < EXPLAINED_BEHIND
-        return explain(self.picture, ask, self.lengths, self.who) if behind else None
+    def _wait(self, nth: int, request: SlotRequest, ordered: list[SlotRequest]) -> Wait | None:
+        if nth < min(EXPLAINED, len(ordered)):
+            return explain_in_order(self.cluster, request, ordered[:nth], self.lengths, self.who)
+        behind = 0 <= nth - len(ordered) < EXPLAINED_BEHIND
+        return explain(self.cluster, request, self.lengths, self.who) if behind else None
 
-    def _row(self, ask: SlotRequest, place: int, nth: int, in_turn: list[SlotRequest]) -> Waiting:
-        about: dict[str, Any] = {"pool": ask.pool, "place": place, "slots": ask.slots, "queued_at": ask.queued_at}
-        group = _group(self.who, ask.owner, ask.group)
-        about |= {"priority": ask.priority, "group": group, "owner": ""}
-        if self.who.sees(ask.owner, ask.group):
-            trial = None if ask.trial == ANY_TRIAL else ask.trial
-            about |= {"owner": ask.owner, "experiment": ask.experiment, "trial": trial}
-            about |= {"wait": self._wait(nth, ask, in_turn), "by_admin": ask.by_admin}
+    def _row(self, request: SlotRequest, place: int, nth: int, ordered: list[SlotRequest]) -> Waiting:
+        about: dict[str, Any] = {
+            "pool": request.pool,
+            "place": place,
+            "slots": request.slots,
+            "queued_at": request.queued_at,
+        }
+        group = _group(self.who, request.owner, request.group)
+        about |= {"priority": request.priority, "group": group, "owner": ""}
+        if self.who.sees(request.owner, request.group):
+            trial = None if request.trial == ANY_TRIAL else request.trial
+            about |= {"owner": request.owner, "experiment": request.experiment, "trial": trial}
+            about |= {"wait": self._wait(nth, request, ordered), "by_admin": request.by_admin}
         return Waiting.model_validate(about)
 
 
-def _order(ask: SlotRequest) -> Order:
-    return ask.order
+def _order(request: SlotRequest) -> Order:
+    return request.order
 
 
 def _named(row: Waiting, names: Mapping[int, str]) -> Waiting:
     return row if row.experiment is None else row.model_copy(update={"name": names.get(row.experiment, "")})
 
 
-def _runs(picture: ClusterState, who: Person) -> dict[str, list[NodeRun]]:
+def _runs(cluster: ClusterState, who: Person) -> dict[str, list[NodeRun]]:
     """Return the allocations by node."""
     found: dict[str, list[NodeRun]] = {}
-    for key, run in sorted(picture.runs.items()):
+    for key, run in sorted(cluster.runs.items()):
         for share in run.placement:
             about: dict[str, Any] = {"slots": len(share.slots), "group": _group(who, run.owner, run.group)}
             if who.sees(run.owner, run.group):
-                about |= {"owner": run.owner, **(_of_server(picture, run) if key.server else _of_gang(key))}
+                about |= {"owner": run.owner, **(_of_server(cluster, run) if key.server else _of_gang(key))}
             found.setdefault(share.node, []).append(NodeRun.model_validate(about))
     return found
 
@@ -288,7 +301,7 @@ def _of_gang(key: RequestKey) -> dict[str, Any]:
     return {"experiment": key.experiment, "trial": key.trial}
 
 
-def _of_server(picture: ClusterState, run: Allocation) -> dict[str, Any]:
+def _of_server(cluster: ClusterState, run: Allocation) -> dict[str, Any]:
     """Return a notebook server, and when it is reclaimed if it stays idle."""
-    back = preemptible_at(run, picture.rules)
+    back = preemptible_at(run, cluster.rules)
     return {"server": run.key.server, "last_activity": run.last_activity, "take_back_at": back}

@@ -29,26 +29,28 @@ Looking = Callable[[], AbstractAsyncContextManager[ClusterState]]
 class QuotaVerbs:
     """Operations on quotas. A change triggers the next decision, which applies it."""
 
-    def __init__(self, store: Store, roster: StoredQuotas, looking: Looking, changed: Callable[[], None]) -> None:
-        self._store, self._roster, self._looking, self._changed = store, roster, looking, changed
+    def __init__(
+        self, store: Store, stored_quotas: StoredQuotas, looking: Looking, changed: Callable[[], None]
+    ) -> None:
+        self._store, self._stored_quotas, self._looking, self._changed = store, stored_quotas, looking, changed
         self._setting = asyncio.Lock()  # of two changes the second one is checked against the first
 
     def learn(self, directory: Directory) -> None:
         """Update the users and groups from a hub."""
-        self._roster.give(directory)
+        self._stored_quotas.give(directory)
         self._changed()
 
     async def me(self, who: Person) -> Self:
         """Return the calling user, with their account and those of their groups."""
-        async with self._looking() as picture:
-            accounts = tuple(map(AccountsSnapshot(self._roster, picture, who).account, _own(who)))
-        servers = tuple(server for server in self._roster.servers if server.owner == who.name)
+        async with self._looking() as cluster:
+            accounts = tuple(map(AccountsSnapshot(self._stored_quotas, cluster, who).account, _own(who)))
+        servers = tuple(server for server in self._stored_quotas.servers if server.owner == who.name)
         return Self(person=who, accounts=accounts, servers=servers)
 
     async def accounts(self, who: Person) -> list[Account]:
         """Return all accounts to admins, to others their own and their groups'; users first, then by name."""
-        async with self._looking() as picture:
-            looked = AccountsSnapshot(self._roster, picture, who)
+        async with self._looking() as cluster:
+            looked = AccountsSnapshot(self._stored_quotas, cluster, who)
             keys = looked.all if who.admin else {*_own(who)}
             return [looked.account(key) for key in sorted(keys, key=lambda key: (key[0] != "user", key[1]))]
 
@@ -64,7 +66,7 @@ class QuotaVerbs:
         if not changes:
             raise InvalidRequest("nothing was given to set: name a number, such as limit")
         async with self._setting:
-            return await self._set(who, (kind, name), changed_by(self._roster.changed(kind, name), changes))
+            return await self._set(who, (kind, name), changed_by(self._stored_quotas.changed(kind, name), changes))
 
     async def clear_quota(self, who: Person, kind: AccountKind, name: str) -> Account:
         """Reset all numbers of an account to the hub's; raises Forbidden for users who are no admins."""
@@ -73,16 +75,16 @@ class QuotaVerbs:
             return await self._set(who, (kind, name), {})
 
     async def _set(self, who: Person, key: Key, changed: Mapping[str, Any]) -> Account:
-        roster, (kind, name) = self._roster, key
-        before, after = roster.quota(kind, name), in_force(roster.given(kind, name), changed)
-        if changed != roster.changed(kind, name):
+        stored_quotas, (kind, name) = self._stored_quotas, key
+        before, after = stored_quotas.quota(kind, name), in_force(stored_quotas.given(kind, name), changed)
+        if changed != stored_quotas.changed(kind, name):
             detail = changes_text(before, after) or "as before, but set here"
-            deed = AuditEntry(at=time.time(), who=who.name, act="quota", on=f"{kind} {name}", detail=detail)
-            await asyncio.to_thread(self._store.set_quota, kind, name, changed, deed)
-            await roster.reload()
+            entry = AuditEntry(at=time.time(), who=who.name, act="quota", on=f"{kind} {name}", detail=detail)
+            await asyncio.to_thread(self._store.set_quota, kind, name, changed, entry)
+            await stored_quotas.reload()
             self._changed()
-        async with self._looking() as picture:
-            return AccountsSnapshot(self._roster, picture, who).account(key)
+        async with self._looking() as cluster:
+            return AccountsSnapshot(self._stored_quotas, cluster, who).account(key)
 
     async def use(
         self, who: Person, kind: AccountKind, name: str, since: float | None, until: float | None, points: int
@@ -97,10 +99,10 @@ class QuotaVerbs:
         since = until - WEEK if since is None else since
         if not since < until:
             raise InvalidRequest(f"since={since:.0f} is not before until={until:.0f}")
-        spells = await asyncio.to_thread(self._store.held, kind, name, since, until)
+        intervals = await asyncio.to_thread(self._store.held, kind, name, since, until)
         at = [since + (until - since) * nth / points for nth in range(points + 1)]
-        held = await asyncio.to_thread(averages, spells, at, time.time())
-        return UseOverTime(at=tuple(at), held=tuple(held), quota=self._roster.quota(kind, name))
+        held = await asyncio.to_thread(averages, intervals, at, time.time())
+        return UseOverTime(at=tuple(at), held=tuple(held), quota=self._stored_quotas.quota(kind, name))
 
     async def audit(self, who: Person, before: int | None, limit: int, search: str = "") -> list[AuditEntry]:
         """Return the audit log, newest first: actions on others' or shared objects; for admins.
@@ -114,47 +116,49 @@ class QuotaVerbs:
 class AccountsSnapshot:
     """Accounts at one point in time."""
 
-    def __init__(self, roster: StoredQuotas, picture: ClusterState, who: Person) -> None:
-        self._roster, self._picture, self._who = roster, picture, who
-        users, groups = picture.users, picture.groups
+    def __init__(self, stored_quotas: StoredQuotas, cluster: ClusterState, who: Person) -> None:
+        self._stored_quotas, self._cluster, self._who = stored_quotas, cluster, who
+        users, groups = cluster.users, cluster.groups
         seen: set[Key] = {("user", name) for name in users if isinstance(name, str)}
         seen |= {("group", name) for name in groups if isinstance(name, str)}
         seen |= {*_own(who)}
-        for ask in picture.queue:
-            seen |= {("user", ask.owner), ("group", ask.group)}
-        self._known = {key for key in seen | roster.people if key[1]}  # those that exist, and are not only set here
+        for request in cluster.queue:
+            seen |= {("user", request.owner), ("group", request.group)}
+        self._known = {
+            key for key in seen | stored_quotas.people if key[1]
+        }  # those that exist, and are not only set here
 
     @property
     def all(self) -> set[Key]:
         """Return accounts that the hub names, that have settings, that request slots or have lately held some."""
-        found = self._known | self._roster.named
+        found = self._known | self._stored_quotas.named
         # A user without a group requests slots in one of their own name: it need not be shown next to them.
         return {key for key in found if not self._shadow(key)}
 
     def account(self, key: Key) -> Account:
         """Return one account."""
-        (kind, name), roster, picture = key, self._roster, self._picture
+        (kind, name), stored_quotas, cluster = key, self._stored_quotas, self._cluster
         return Account(
             kind=kind,
             name=name,
-            quota=roster.quota(kind, name),
-            given=roster.given(kind, name),
-            changed=roster.changed(kind, name),
-            use=(picture.users if kind == "user" else picture.groups).use(name, picture.at),
-            members=roster.members(kind, name),
+            quota=stored_quotas.quota(kind, name),
+            given=stored_quotas.given(kind, name),
+            changed=stored_quotas.changed(kind, name),
+            use=(cluster.users if kind == "user" else cluster.groups).use(name, cluster.at),
+            members=stored_quotas.members(kind, name),
             warnings=tuple(self._warnings(key)),
         )
 
     def _shadow(self, key: Key) -> bool:
-        return key[0] == "group" and ("user", key[1]) in self._known and key not in self._roster.named
+        return key[0] == "group" and ("user", key[1]) in self._known and key not in self._stored_quotas.named
 
     def _warnings(self, key: Key) -> Iterator[str]:
-        (kind, name), roster = key, self._roster
-        yield from roster.complaints(kind, name)
-        if key not in self._known and roster.changed(kind, name):
+        (kind, name), stored_quotas = key, self._stored_quotas
+        yield from stored_quotas.complaints(kind, name)
+        if key not in self._known and stored_quotas.changed(kind, name):
             near = nearest(name, (other for of, other in self._known if of == kind))
             yield f"no {kind} of this name is known yet{near}"
-        if not roster.quota(kind, name).guarantee or sum(self._guarantees.values()) <= self._slots:
+        if not stored_quotas.quota(kind, name).guarantee or sum(self._guarantees.values()) <= self._slots:
             return
         if not self._who.admin:
             yield "more is guaranteed than there are slots: not all can have theirs at once"
@@ -165,15 +169,15 @@ class AccountsSnapshot:
 
     @cached_property
     def _slots(self) -> int:
-        return sum(node.slots for node in self._picture.nodes.values())
+        return sum(node.slots for node in self._cluster.nodes.values())
 
     @cached_property
     def _guarantees(self) -> dict[Key, int]:
         """Return all guarantees; those of users within a group that has one are a part of that."""
-        roster = self._roster
-        groups = {name: quota.guarantee for name, quota in roster.groups.items() if quota.guarantee}
-        within = {user for name in groups for user in roster.members("group", name)}
-        users = {name: quota.guarantee for name, quota in roster.users.items() if quota.guarantee}
+        stored_quotas = self._stored_quotas
+        groups = {name: quota.guarantee for name, quota in stored_quotas.groups.items() if quota.guarantee}
+        within = {user for name in groups for user in stored_quotas.members("group", name)}
+        users = {name: quota.guarantee for name, quota in stored_quotas.users.items() if quota.guarantee}
         found: dict[Key, int] = {("group", name): count for name, count in sorted(groups.items())}
         return found | {("user", name): count for name, count in sorted(users.items()) if name not in within}
 

@@ -18,7 +18,7 @@ from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, Experimen
 from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, SearchStatus
 from kernel_backend.scheduler.budgets import used_up
 from kernel_backend.search.effects import effect
-from kernel_backend.search.report.status import Page, SearchHistory, curves, judged, search_status
+from kernel_backend.search.report.status import Page, SearchHistory, curves, ranked_values, search_status
 from kernel_backend.search.report.study import importance
 from kernel_backend.search.settings import settings_of
 from kernel_backend.service.access import changeable, may_submit, visible
@@ -36,8 +36,8 @@ class SearchVerbs:
 
     def __init__(self, store: Store, loop: Loop, changed: Callable[[], None]) -> None:
         self._store, self._loop, self._changed = store, loop, changed
-        self._stories: dict[int, SearchHistory] = {}  # most recently used last
-        self._turn = asyncio.Lock()  # one reader at a time: concurrent callers find what was read
+        self._histories: dict[int, SearchHistory] = {}  # most recently used last
+        self._lock = asyncio.Lock()  # one reader at a time: concurrent callers find what was read
 
     # Looking
 
@@ -46,7 +46,7 @@ class SearchVerbs:
         problems = await asyncio.to_thread(registry.problems)
         return SearchMethods(methods=await asyncio.to_thread(registry.methods), problems=tuple(problems))
 
-    async def standing(
+    async def status(
         self, who: Person, number: int, sort: str = "best", limit: int = 100, offset: int = 0
     ) -> SearchStatus:
         """Return the status with so many of its trials; `sort` is a column, `-` before it reverses the order.
@@ -54,52 +54,52 @@ class SearchVerbs:
         Raises NotFound, Conflict where it is no search, and InvalidRequest for an unknown column.
         """
         experiment = await visible(self._store, who, number)
-        async with self._turn:
-            return await asyncio.to_thread(self._standing, experiment, Page(sort, limit, offset))
+        async with self._lock:
+            return await asyncio.to_thread(self._status, experiment, Page(sort, limit, offset))
 
     async def curves(self, who: Person, number: int, limit: int, points: int) -> SearchCurves:
         """Return the learning curves of its trials, the best first; raises as `search_status` does."""
         experiment = await visible(self._store, who, number)
-        async with self._turn:
+        async with self._lock:
             return await asyncio.to_thread(self._curves, experiment, limit, points)
 
     async def importance(self, who: Person, number: int) -> Importance:
         """Return the importance of each hyperparameter; raises as `search_status` does."""
         experiment = await visible(self._store, who, number)
-        async with self._turn:
+        async with self._lock:
             return await asyncio.to_thread(self._importance, experiment)
 
-    def _standing(self, experiment: Experiment, page: Page) -> SearchStatus:
-        story, now = self._story(experiment), time.time()
+    def _status(self, experiment: Experiment, page: Page) -> SearchStatus:
+        history, now = self._history(experiment), time.time()
         trials = self._store.outlines(experiment.number)
-        return search_status(experiment, story, trials, self._store.trial_seconds(experiment.number, now), now, page)
+        return search_status(experiment, history, trials, self._store.trial_seconds(experiment.number, now), now, page)
 
     def _curves(self, experiment: Experiment, limit: int, points: int) -> SearchCurves:
-        story = self._story(experiment)
-        return curves(experiment, story, self._store.outlines(experiment.number), limit, points)
+        history = self._history(experiment)
+        return curves(experiment, history, self._store.outlines(experiment.number), limit, points)
 
     def _importance(self, experiment: Experiment) -> Importance:
-        story = self._story(experiment)
-        unit, values = judged(story)
+        history = self._history(experiment)
+        unit, values = ranked_values(history)
         return importance(
             experiment.config.metric.mode,
             experiment.space,
-            [story.trials[trial].params for trial in values],
+            [history.trials[trial].params for trial in values],
             list(values.values()),
             unit,
         )
 
-    def _story(self, experiment: Experiment) -> SearchHistory:
+    def _history(self, experiment: Experiment) -> SearchHistory:
         """Return the history up to now: continued from the last read, or from the beginning after an extension."""
         settings = _settings(experiment)
-        known = self._stories.pop(experiment.number, None)
+        known = self._histories.pop(experiment.number, None)
         if known is None or known.settings != settings:
             known = SearchHistory(settings, experiment.space, experiment.created_at)
         while page := self._store.search_log(experiment.number, known.entries, PAGE):
             known.take(page)
-        self._stories[experiment.number] = known
-        while len(self._stories) > KEPT:
-            del self._stories[next(iter(self._stories))]
+        self._histories[experiment.number] = known
+        while len(self._histories) > KEPT:
+            del self._histories[next(iter(self._histories))]
         return known
 
     # Steering
@@ -162,8 +162,8 @@ class SearchVerbs:
                 raise Conflict(f"{elapsed / 3600:.3g} h have passed already: add --max-time with more than that")
         config = before.config.model_copy(update={"search": search})
         self._loop.searches.extend(before, search.limit)
-        deed = audit_entry(who, before, "extend", ", ".join(f"{name} {value:g}" for name, value in given.items()))
-        self._store.advance_experiment(number, e.Extended(), now, deed, config=config)
+        entry = audit_entry(who, before, "extend", ", ".join(f"{name} {value:g}" for name, value in given.items()))
+        self._store.advance_experiment(number, e.Extended(), now, entry, config=config)
         self._loop.searches.forget(number)  # it is built anew, with what it may spend now
 
     async def _open(self, who: Person, number: int) -> Experiment:

@@ -16,11 +16,11 @@ class CurveReader:
     def __init__(self, store: Store, kept: int = KEPT) -> None:
         self._store, self._kept = store, kept
         self._told: dict[tuple[int, int], ReportedValues] = {}  # by experiment and trial; most recently used last
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def curves(self, number: int, trial: int, points: int) -> Curves:
         """Return a trial's current curves, of at most `points` points each; raises NotFound."""
-        async with self._turn:
+        async with self._lock:
             known = self._told.pop((number, trial), ReportedValues())
             told, curves = await asyncio.to_thread(self._read, number, trial, known, points)
             self._told[number, trial] = told

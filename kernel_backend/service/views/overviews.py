@@ -17,7 +17,7 @@ from kernel_backend.scheduler.explain.feasibility import impossible
 from kernel_backend.scheduler.requests import ANY_TRIAL
 from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.service.state.cluster_state import ClusterStateManager
-from kernel_backend.service.state.requests import plain_ask, pool_of
+from kernel_backend.service.state.requests import plain_request, pool_of
 from kernel_backend.service.views.redaction import NoteRedactor
 from kernel_backend.snapshots.archive import UNREADABLE, Archive
 from kernel_backend.store.base import Store
@@ -29,10 +29,14 @@ class Overviews:
     """Complete the store's overviews of experiments."""
 
     def __init__(
-        self, store: Store, archive: Archive, pictures: ClusterStateManager, failed: Callable[[Experiment], str | None]
+        self,
+        store: Store,
+        archive: Archive,
+        cluster_state: ClusterStateManager,
+        failed: Callable[[Experiment], str | None],
     ) -> None:
         """Create the view; `failed` returns what ended a search besides its trials, or keeps it from going on."""
-        self._store, self._pictures, self._failed = store, pictures, failed
+        self._store, self._cluster_state, self._failed = store, cluster_state, failed
         self._snapshot_warnings = lru_cache(WARNED)(lambda id: archive.snapshot(id).warnings)
 
     async def one(self, who: Person, number: int) -> Overview:
@@ -45,24 +49,26 @@ class Overviews:
         """Return the overviews with waits and all warnings, redacted for `who`."""
         waits: list[Wait | None] = [None] * len(known)
         if not all(each.ended for each in known):
-            async with self._pictures.looking() as picture:
-                waits = await asyncio.to_thread(lambda: [self._wait(who, each, picture) for each in known])
+            async with self._cluster_state.looking() as cluster:
+                waits = await asyncio.to_thread(lambda: [self._wait(who, each, cluster) for each in known])
         reader = NoteRedactor(self._store, who)
         return await asyncio.to_thread(
             lambda: [self._complete(reader, *each) for each in zip(known, waits, strict=True)]
         )
 
-    def _wait(self, who: Person, known: Overview, picture: ClusterState) -> Wait | None:
+    def _wait(self, who: Person, known: Overview, cluster: ClusterState) -> Wait | None:
         """Return why an experiment does not run.
 
         This is read from the cluster state, which may be slightly newer than the trials.
         """
-        asks = [] if known.ended else self._pictures.asks_of(known.experiment.number)
+        requests = [] if known.ended else self._cluster_state.requests_of(known.experiment.number)
         states = {trial.state for trial in known.trials}
-        waits = TrialState.QUEUED in states or (asks and asks[0].trial == ANY_TRIAL and not states & HOLDING_SLOTS)
-        if asks and waits:
-            return explain(picture, asks[0], self._pictures.lengths, who)
-        return _impossible(who, known.experiment, known.trials, picture)
+        waits = TrialState.QUEUED in states or (
+            requests and requests[0].trial == ANY_TRIAL and not states & HOLDING_SLOTS
+        )
+        if requests and waits:
+            return explain(cluster, requests[0], self._cluster_state.lengths, who)
+        return _impossible(who, known.experiment, known.trials, cluster)
 
     def _complete(self, reader: NoteRedactor, known: Overview, wait: Wait | None) -> Overview:
         failed = self._failed(known.experiment)
@@ -81,18 +87,18 @@ class Overviews:
             return (f"its snapshot cannot be read ({type(error).__name__}): it trains no more",)
 
 
-def _impossible(who: Person, experiment: Experiment, trials: Sequence[Trial], picture: ClusterState) -> Wait | None:
+def _impossible(who: Person, experiment: Experiment, trials: Sequence[Trial], cluster: ClusterState) -> Wait | None:
     """Return why a trial is held by the engine: capacity has shrunk since submission, or its log excluded a node."""
     held = [trial for trial in trials if Hold.ENGINE in trial.holds]
     if not held:
         return None
-    ask = plain_ask(experiment, held[0], pool_of(experiment.config, picture))
-    never = impossible(picture, ask, who)
+    request = plain_request(experiment, held[0], pool_of(experiment.config, cluster))
+    never = impossible(cluster, request, who)
     reason = "possible again, and about to be queued"
     if never is not None:
         reason = f"{never.reason} It goes on by itself as soon as that is possible."
     excluded = sorted(frozenset[str]().union(*(trial.excluded for trial in held)))
-    if excluded and impossible(picture, replace(ask, excluded=frozenset())) is None:
+    if excluded and impossible(cluster, replace(request, excluded=frozenset())) is None:
         nodes = ", ".join(excluded)
         reason = f"left out after a line of the log (--on-log): {nodes}; pause and resume it to try there again"
     return Wait(reason=reason, place=1)

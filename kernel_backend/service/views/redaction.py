@@ -12,7 +12,8 @@ from kernel_backend.model.stream import Message
 from kernel_backend.service.access import sees
 from kernel_backend.store.base import Store
 
-_MADE_ROOM_FOR = re.compile(r"(?<= was put aside: )#(\d+)(?:\.\d+)?")  # as the loop writes it, whatever the reader
+# As the loop writes it whatever the reader; `put aside` stands in the notes of older databases.
+_PREEMPTED_FOR = re.compile(r"(?:(?<= was preempted: )|(?<= was put aside: ))#(\d+)(?:\.\d+)?")
 
 
 class NoteRedactor:
@@ -24,7 +25,7 @@ class NoteRedactor:
 
     def note(self, text: str) -> str:
         """Return the sentence without a number that the user may not see."""
-        return _MADE_ROOM_FOR.sub(lambda found: found[0] if self._sees(int(found[1])) else "another's training", text)
+        return _PREEMPTED_FOR.sub(lambda found: found[0] if self._sees(int(found[1])) else "another's training", text)
 
     def note_message(self, json: str) -> str:
         """Return the message of a note with its sentence rewritten."""

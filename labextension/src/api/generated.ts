@@ -4874,7 +4874,7 @@ export interface components {
             /** @default null */
             name?: string | null;
             /**
-             * @description whose code it is, where it is not that of whoever asks
+             * @description owner of the code, where that is not the caller
              * @default null
              */
             trust?: string | null;

@@ -16,7 +16,7 @@ export const FIELDS: readonly Field[] = [
   {
     name: 'guarantee',
     title: 'Guarantee',
-    hint: 'slots that are theirs on demand; lent while they want none',
+    hint: 'slots that are theirs on demand; borrowed by others while they want none',
     width: 5
   },
   { name: 'limit', title: 'Limit', hint: 'the most slots they may hold', width: 5 },
@@ -27,7 +27,7 @@ export const FIELDS: readonly Field[] = [
     width: 8
   },
   { name: 'weight', title: 'Weight', hint: 'of two that both want more, one of weight 2 gets twice as much', width: 5 },
-  { name: 'priority', title: 'Priority', hint: 'the highest that they may ask with', width: 5 },
+  { name: 'priority', title: 'Priority', hint: 'the highest that they may request', width: 5 },
   { name: 'max_slots_per_trial', title: 'Per trial', hint: 'the most slots of one trial', width: 5 }
 ];
 

@@ -77,9 +77,9 @@ export function deedsWith(deeds: readonly AuditEntry[], search: string): readonl
   return words.length ? deeds.filter(deed => words.every(word => text(deed).includes(word))) : deeds;
 }
 
-/** Whose something is, as far as one may know: `ada`, `somebody of vision`. */
+/** Whose something is, as far as one may know: `ada` or `a user of vision`. */
 export function personText(owner: string, group: string): string {
-  return owner || (group ? `somebody of ${group}` : 'somebody');
+  return owner || (group ? `a user of ${group}` : 'another user');
 }
 
 const FIRST = 1_000_000; // from here on a priority is one that only the head of the queue has
@@ -101,7 +101,7 @@ export function whatOf({ experiment, trial, name }: Waiting): string {
   return name ? `${number} ${name}` : number;
 }
 
-/** What holds slots: `#12.3 ada, 4 slots`; of what one may not see `somebody of vision, 4 slots`. */
+/** What holds slots: `#12.3 ada, 4 slots`; of what one may not see `a user of vision, 4 slots`. */
 export function runText(run: NodeRun, now: number): string {
   const { experiment, trial, server } = run;
   const number = experiment === null ? '' : `#${experiment}${trial === null || trial === 1 ? '' : `.${trial}`} `;

@@ -112,7 +112,7 @@ export class Commands {
         const several = numbers.length > 1 ? `Compare ${numbers.map(number => `#${number}`).join(', ')}` : null;
         return args.pointed ? (several ?? 'Choose to Compare') : 'Compare Experiments…';
       },
-      caption: 'Open experiments beside each other in a tab',
+      caption: 'Open experiments side by side in a tab',
       isEnabled: args => this._isThere(args),
       execute: async args => {
         let numbers = chosen(args);

@@ -18,7 +18,7 @@ def trained(rounds: int, **asked: Any) -> Logged:
     """A search in which so many gangs have trained a trial to its target, one after the other."""
     search = Logged(searcher(**asked))
     for place in range(rounds):
-        granted = search.on_vacancy()
+        granted = search.on_slot()
         if isinstance(granted, Create | Resume):
             search.on_report(granted.trial, granted.until, (granted.trial * 7 % 10 + 1) / 10 ** (place % 4))
     return search
@@ -29,14 +29,14 @@ def trained(rounds: int, **asked: Any) -> Logged:
 @pytest.mark.parametrize("method", ["asha", "hyperband", "random"])
 def test_a_search_is_drawn_whatever_it_has_come_to(rounds: int, dark: bool, method: str) -> None:
     looked = overview().model_copy(update={"experiment": experiment(method=method), "trials": ()})
-    standing = seen(trained(rounds, method=method, sampler=None).log, method=method, sampler=None)
-    assert_drawn(draw_search(looked, standing, dark=dark), DARK if dark else LIGHT)
+    status = seen(trained(rounds, method=method, sampler=None).log, method=method, sampler=None)
+    assert_drawn(draw_search(looked, status, dark=dark), DARK if dark else LIGHT)
 
 
 def test_values_that_are_none_are_drawn_all_the_same() -> None:
     search = Logged(searcher())
     for value in (float("nan"), float("inf"), -0.0, 1e300):
-        granted = search.on_vacancy()
+        granted = search.on_slot()
         assert isinstance(granted, Create)
         search.on_report(granted.trial, granted.until, value)
     looked = overview().model_copy(update={"experiment": experiment(), "trials": ()})

@@ -119,9 +119,9 @@ PREPARED = SOURCE + "def root(width): ...\ndef prepare(root, blocks=()): ...\n"
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("width=32,64 lr=0.1", "root (line 10) asks for width, which is searched (width=32,64), and prepare runs once"),
-        ("width=8 lr=0.1 blocks=2 block.act=relu,gelu@each", "prepare (line 11) asks for blocks, which is searched"),
-        ("width=8@act=gelu act=relu,gelu lr=0.1", "root (line 10) asks for width, which is searched"),
+        ("width=32,64 lr=0.1", "root (line 10) takes width, which is searched (width=32,64), and prepare runs once"),
+        ("width=8 lr=0.1 blocks=2 block.act=relu,gelu@each", "prepare (line 11) takes blocks, which is searched"),
+        ("width=8@act=gelu act=relu,gelu lr=0.1", "root (line 10) takes width, which is searched"),
     ],
 )
 def test_prepare_and_what_it_asks_for_take_nothing_that_is_searched(line: str, says: str):

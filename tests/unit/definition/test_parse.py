@@ -264,13 +264,13 @@ def test_prepare_may_have_hyperparameters_and_results_of_functions_that_ask_for_
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("def prepare(rank): ...", "prepare (line 4) asks for rank, and prepare runs before there is any"),
-        ("def prepare(train_data): ...", "prepare (line 4) asks for train_data"),
-        ("def root(device): ...\ndef prepare(root): ...", "root (line 4) asks for device, and prepare"),
+        ("def prepare(rank): ...", "prepare (line 4) takes rank, and prepare runs before there is any"),
+        ("def prepare(train_data): ...", "prepare (line 4) takes train_data"),
+        ("def root(device): ...\ndef prepare(root): ...", "root (line 4) takes device, and prepare"),
         ("def prepare(batch): ...", "exists only while a model trains"),
         (
             "def prepare(): ...\ndef validation_data(prepare): ...",
-            "validation_data (line 5) asks for what prepare returns",
+            "validation_data (line 5) takes what prepare returns",
         ),
     ],
 )

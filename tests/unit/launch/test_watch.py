@@ -232,7 +232,7 @@ def test_time_in_which_the_launcher_stood_still_itself_is_nobodys_fault(folder):
     Progress(folder.path, 0).tick("step", 3)
     for moment in (0.0, 1.0, 1001.0):
         watch.look(moment)
-    assert watch.standings({0})[0].idle == pytest.approx(1.0 + AWAKE_S)
+    assert watch.states({0})[0].idle == pytest.approx(1.0 + AWAKE_S)
 
 
 def test_a_rank_that_finds_the_disk_full_trains_on_unwatched(folder, monkeypatch, caplog):
@@ -242,7 +242,7 @@ def test_a_rank_that_finds_the_disk_full_trains_on_unwatched(folder, monkeypatch
     monkeypatch.setattr(os, "posix_fallocate", full)
     progress = Progress(folder.path, 0)
     progress.tick("step", 3)
-    assert "nobody will notice if this rank hangs" in caplog.text
+    assert "a hang of this rank would go unnoticed" in caplog.text
     assert folder.tick(0) is None
     watch = Watch(folder, 1, hang_timeout=5.0)
     for moment in range(100):

@@ -94,7 +94,7 @@ def test_an_excluded_node_and_the_last_try_are_both_said():
 
 def test_who_was_asked_to_leave_by_others_says_so_and_who_was_asked_here_does_not():
     said = attempt_end(trial(), attempt(4), Outcome.RELEASED, None, False, 5).notes
-    assert said == ("attempt 4 was asked to step aside",)
+    assert said == ("attempt 4 was preempted by a signal",)
     nobody_answered = attempt_end(trial(until=3), attempt(4), Outcome.RELEASED, None, False, 5)
     assert (nobody_answered.event, nobody_answered.notes) == (e.Released(held=False), ())
     assert attempt_end(trial(TrialState.RELEASING), attempt(4), Outcome.RELEASED, None, False, 5).notes == ()
@@ -254,11 +254,11 @@ def test_resuming_while_the_gang_still_leaves_only_lifts_the_hold():
 def test_resuming_gives_excluded_nodes_another_chance_and_all_retries_back():
     holds = frozenset({Hold.USER, Hold.ENGINE})
     paused = trial(TrialState.PAUSED, holds=holds, excluded={"here"}, failures=3)
-    nudge = reconcile(ExperimentState.ACTIVE, paused, feasible=False)
-    assert nudge == Action(
+    action = reconcile(ExperimentState.ACTIVE, paused, feasible=False)
+    assert action == Action(
         None, {"holds": frozenset({Hold.ENGINE}), "excluded": frozenset(), "failures": 0, "failure": None}
     )
-    lifted = reconcile(ExperimentState.ACTIVE, paused.model_copy(update=nudge.changes), feasible=True)
+    lifted = reconcile(ExperimentState.ACTIVE, paused.model_copy(update=action.changes), feasible=True)
     assert lifted == Action(e.Lifted(), {"holds": frozenset()})
 
 
@@ -281,11 +281,11 @@ def test_an_ask_that_became_impossible_is_held_until_it_fits_again():
 def test_aligning_comes_to_rest_and_never_asks_the_impossible(wanted, state, holds, feasible):
     current = trial(state, holds=holds)
     for _ in range(5):
-        nudge = reconcile(wanted, current, feasible)
-        if nudge is None:
+        action = reconcile(wanted, current, feasible)
+        if action is None:
             return
-        after = advance(current.state, nudge.event) if nudge.event else current.state
-        current = current.model_copy(update={"state": after, **nudge.changes})
+        after = advance(current.state, action.event) if action.event else current.state
+        current = current.model_copy(update={"state": after, **action.changes})
     raise AssertionError(f"never at rest: {current}")
 
 

@@ -83,9 +83,9 @@ def loss(value: float) -> Best:
 
 def many(count: int, **fields) -> Overview:
     """An experiment of so many trials that rest: the higher its number, the lower a trial's loss."""
-    resting = [trial(TrialState.PAUSED, index=index, best=loss(-index)) for index in range(1, count + 1)]
-    seen = picture(resting[0], **fields)
-    for seq, each in enumerate(resting[1:], 6):
+    paused = [trial(TrialState.PAUSED, index=index, best=loss(-index)) for index in range(1, count + 1)]
+    seen = picture(paused[0], **fields)
+    for seq, each in enumerate(paused[1:], 6):
         seen = seen.after(message("trial", each.to_json(), seq=seq))
     return seen
 

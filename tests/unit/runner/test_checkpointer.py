@@ -214,7 +214,7 @@ def test_checkpoints_that_cannot_be_reached_are_said_after_some_tries(saving, mo
         raise ConnectionError("no route to host")
 
     monkeypatch.setattr("kernel_backend.runner.checkpoint.checkpointer.RETRY", RetryPolicy((0.0,), tries=5))
-    monkeypatch.setattr(saving.home, "claim", away)
+    monkeypatch.setattr(saving.home, "fence", away)
     with pytest.raises(PlaceUnavailable, match=r"the checkpoints in /.* cannot be reached: no route to host"):
         saving.checkpointer.restore()
     assert len(tries) == 5

@@ -135,7 +135,7 @@ def test_what_cannot_be_run_is_told_before_training(change, says):
 
 
 def test_a_loop_value_that_a_role_cannot_have_is_named_with_those_it_can():
-    with pytest.raises(InvalidDefinition, match=r"loss \(line 10\) asks for run, and can have: batch device epoch"):
+    with pytest.raises(InvalidDefinition, match=r"loss \(line 10\) takes run, and can have: batch device epoch"):
         functions(BASIC.replace("loss(output", "loss(run, output")).step_function("loss")
 
 

@@ -156,7 +156,7 @@ def test_data_that_is_elsewhere_is_found_by_its_relative_path_even_where_the_fol
     for stand_in in (tmp_path / "first", tmp_path / "second"):
         working = working_folder(job(code, live / "books", **led), stand_in)
         assert working.note is not None
-        assert f"../leslie is read at {tmp_path / 'new'}: it runs in {working.cwd}, a likeness of " in working.note
+        assert f"../leslie is read at {tmp_path / 'new'}: it runs in {working.cwd}, an overlay of " in working.note
         assert Path(working.cwd, "../leslie/a.csv").read_text() == "1"
         assert Path(working.cwd, "words.txt").read_text() == "then"
         shutil.rmtree(live, ignore_errors=True)

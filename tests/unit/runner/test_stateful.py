@@ -210,7 +210,7 @@ def test_what_samples_draw_leaves_the_streams_alone():
             torch.default_generator.manual_seed(5)
             yield draws()
 
-    assert [draws() for _ in streams.apart(samples())] == undisturbed
+    assert [draws() for _ in streams.isolated(samples())] == undisturbed
 
 
 @pytest.mark.parametrize(

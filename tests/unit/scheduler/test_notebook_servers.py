@@ -102,7 +102,7 @@ def test_a_server_holds_slots_that_no_gang_gets():
     assert c.picture.free == {"n1": [0]}
     assert c.ask("ada", 2) == 1
     assert c.decide() == []
-    assert c.why(1) == "next in queue; 2 slots asked, 1 of 4 free"
+    assert c.why(1) == "next in queue; 2 slots requested, 1 of 4 free"
     take_in(c.picture, [])
     assert c.decide() == ["1 starts on 2 of n1"]
 

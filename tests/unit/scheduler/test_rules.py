@@ -51,10 +51,10 @@ def test_a_reservation_whose_time_is_known_is_not_late(seed):
     st.lists(st.tuples(st.floats(0.1, 5000), st.integers(0, 8)), min_size=1, max_size=20),
     st.floats(0, 5000),
 )
-def test_use_by_its_closed_form_is_the_sum_over_every_second(spells, after):
+def test_use_by_its_closed_form_is_the_sum_over_every_second(intervals, after):
     meter, half_life, now = Meter(1000.0, window=2000.0), 1000.0, 0.0
     history: list[tuple[float, float, int]] = []
-    for seconds, slots in spells:
+    for seconds, slots in intervals:
         meter.hold(slots, now)
         history.append((now, now + seconds, slots))
         now += seconds
@@ -208,7 +208,7 @@ def test_a_wait_for_a_limit_that_is_reserved_names_who_waits_for_it():
     c.at(25 * 3600)
     other = c.ask("bob", 1, "vision")
     assert c.decide() == []
-    assert c.why(other) == f"next in queue; what its limit leaves is kept for #{starving}.1"
+    assert c.why(other) == f"next in queue; what its limit leaves is reserved for #{starving}.1"
     c.ends(1)
     assert c.decide() == [f"{starving} starts on 4 of b1"]
 
@@ -220,7 +220,7 @@ def test_slots_of_two_kinds_are_not_added_up_in_a_reason():
     c.ends(1)
     waits = c.ask("bob", 2)
     assert c.decide() == []
-    assert c.why(waits) == "next in queue; 2 slots asked, 1 of 2 free"
+    assert c.why(waits) == "next in queue; 2 slots requested, 1 of 2 free"
 
 
 def test_what_is_above_a_lowered_limit_goes_youngest_first_and_once():
@@ -350,7 +350,7 @@ def test_who_passed_and_has_no_checkpoint_yet_does_not_put_off_a_reservation():
     assert c.decide() == []
     c.at(3600)
     c.ends(1)
-    assert c.decide() == ["3 goes: #2.1 is first in turn"]
+    assert c.decide() == ["3 goes: #2.1 is next in the queue"]
     c.comes_back(3)
     assert c.decide()[0] == "2 starts on 8 of n1"
 
@@ -487,7 +487,7 @@ def test_a_node_that_is_drained_goes_on_and_starts_nothing_new():
     c.ask("ada", 4), c.ask("ada", 2)
     assert c.decide() == ["2 starts on 4 of n2"]
     assert c.running() == [1, 2]
-    assert c.why(3) == "next in queue; 2 slots asked, 0 of 8 free; 4 slots drained or away"
+    assert c.why(3) == "next in queue; 2 slots requested, 0 of 8 free; 4 slots drained or away"
 
 
 # Asks that are impossible
@@ -496,15 +496,15 @@ def test_a_node_that_is_drained_goes_on_and_starts_nothing_new():
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({"slots": 24}, "24 slots asked; pool a100 has 16. Largest gang there: 16."),
-        ({"slots": 9, "one_node": True}, "9 slots asked on one node; pool a100 has 16. Largest gang there: 8."),
+        ({"slots": 24}, "24 slots requested; pool a100 has 16. Largest gang there: 16."),
+        ({"slots": 9, "one_node": True}, "9 slots requested on one node; pool a100 has 16. Largest gang there: 8."),
         (
             {"slots": 9, "excluded": frozenset({"n2"})},
-            "9 slots asked; pool a100 without n2 has 8. Largest gang there: 8.",
+            "9 slots requested; pool a100 without n2 has 8. Largest gang there: 8.",
         ),
-        ({"slots": 1, "pool": "h100"}, "1 slot asked; pool h100 has 0. Largest gang there: 0."),
-        ({"slots": 6, "owner": "ada"}, "6 slots asked; you may have 4 in one trial. Largest gang there: 4."),
-        ({"slots": 6, "group": "v"}, "6 slots asked; group v may have 5 in one trial. Largest gang there: 5."),
+        ({"slots": 1, "pool": "h100"}, "1 slot requested; pool h100 has 0. Largest gang there: 0."),
+        ({"slots": 6, "owner": "ada"}, "6 slots requested; you may have 4 in one trial. Largest gang there: 4."),
+        ({"slots": 6, "group": "v"}, "6 slots requested; group v may have 5 in one trial. Largest gang there: 5."),
     ],
 )
 def test_what_can_never_be_met_says_what_can(more, reason):
@@ -528,7 +528,7 @@ def test_slots_that_are_kept_for_a_guarantee_say_so():
     c.at(10)
     c.ask("ada", 4, "vision"), c.ask("cy", 2)
     assert c.decide() == []
-    assert c.why(3) == "2nd in queue; slots are kept for the guarantee of group vision"
+    assert c.why(3) == "2nd in queue; slots are reserved for the guarantee of group vision"
 
 
 def test_an_estimate_follows_from_ends_that_are_known_and_from_past_runs():
@@ -550,8 +550,8 @@ def test_the_rest_of_a_limit_that_is_kept_for_another_says_so():
     c.decide()
     guaranteed, other = c.ask("ada", 1, "vision"), c.ask("ada", 3, "vision", pool="b")
     assert c.decide() == []
-    assert c.why(guaranteed) == "next in queue; 1 slot asked, 0 of 4 free"
-    assert c.why(other) == "next in pool b; what its limit leaves is kept for #2.1"
+    assert c.why(guaranteed) == "next in queue; 1 slot requested, 0 of 4 free"
+    assert c.why(other) == "next in pool b; what its limit leaves is reserved for #2.1"
 
 
 @pytest.mark.parametrize(
@@ -580,8 +580,8 @@ def test_a_reader_learns_nothing_of_anothers_numbers(reader, hours, rival, never
     c.ask("ada", 1, "vision"), c.ask("bob", 1, "speech"), c.ask("bob", 3, "vision", pool="b")
     c.ask("ada", 9, "vision", pool="b")
     assert explain(c.picture, c._asks[2], reader=person).reason.endswith(f"; {hours}")
-    assert explain(c.picture, c._asks[4], reader=person).reason.endswith(f"leaves is kept for {rival}")
-    assert explain(c.picture, c._asks[5], reader=person).reason.startswith(f"9 slots asked; {never}")
+    assert explain(c.picture, c._asks[4], reader=person).reason.endswith(f"leaves is reserved for {rival}")
+    assert explain(c.picture, c._asks[5], reader=person).reason.startswith(f"9 slots requested; {never}")
 
 
 def test_what_is_kept_for_one_is_not_before_those_of_his_line_who_come_back():
@@ -592,7 +592,7 @@ def test_what_is_kept_for_one_is_not_before_those_of_his_line_who_come_back():
     c.at(60)
     c.comes_back(1, 2)
     assert c.decide() == ["1 starts on 1 of n1", "2 starts on 1 of n1"]
-    assert c.why(3) == "next in queue; 1 slot asked, 0 of 2 free"
+    assert c.why(3) == "next in queue; 1 slot requested, 0 of 2 free"
 
 
 # What an admin puts first
@@ -605,7 +605,7 @@ def test_who_is_put_first_is_ahead_of_guarantees_reservations_and_priorities():
     c.ask("di", 4)
     c.decide()  # something is kept for her
     c.ask("ada", 4, "vision"), c.ask("cy", 4, priority=9), c.ask("eve", 4, priority=FIRST, by_admin=True)
-    assert [ask.owner for ask in in_order(c.picture, "local")] == ["eve", "ada", "di", "cy"]
+    assert [request.owner for request in in_order(c.picture, "local")] == ["eve", "ada", "di", "cy"]
     c.ends(1)
     assert c.decide() == ["5 starts on 4 of n1"]
 
@@ -623,7 +623,7 @@ def test_what_was_kept_by_a_priority_that_is_taken_back_is_kept_no_more():
     c.decide()
     assert {each.key for each in c.picture.reservations} == {RequestKey(2, 1), RequestKey(3, 1)}
     c.asks_with(3, 0, by_admin=False)
-    assert [ask.owner for ask in in_order(c.picture, "local")] == ["bob", "cy"]
+    assert [request.owner for request in in_order(c.picture, "local")] == ["bob", "cy"]
     c.decide()
     assert c.picture.reservations == kept
     c.asks_with(2, FIRST)
@@ -664,4 +664,4 @@ def test_a_priority_that_an_admin_gave_is_lowered_by_no_quota():
     c = Cluster(*nodes(1, 1))
     c.ask("ada", 1), c.ask("bob", 1, priority=5), c.ask("cy", 1, priority=3, by_admin=True)
     assert c.decide() == ["3 starts on 1 of n1"]
-    assert [ask.owner for ask in in_order(c.picture, "local")] == ["ada", "bob"]
+    assert [request.owner for request in in_order(c.picture, "local")] == ["ada", "bob"]

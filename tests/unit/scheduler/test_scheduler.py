@@ -25,13 +25,13 @@ def held(slots: tuple[int, ...], name: str = "here") -> Allocation:
     return Allocation(RequestKey(99, 1), (share(slots, name),), since=0.0)
 
 
-def started(picture: ClusterState) -> list[int]:
-    return [start.ask.experiment for start in decide(picture).starts]
+def started(cluster: ClusterState) -> list[int]:
+    return [start.request.experiment for start in decide(cluster).starts]
 
 
 def test_a_gang_starts_on_free_slots():
-    picture = ClusterState((node(slots=4),), [held((1,))], (ask(1, 2),))
-    assert decide(picture).starts == (Start(ask(1, 2), (share((0, 2)),)),)
+    cluster = ClusterState((node(slots=4),), [held((1,))], (ask(1, 2),))
+    assert decide(cluster).starts == (Start(ask(1, 2), (share((0, 2)),)),)
 
 
 def test_first_come_is_first_served_whatever_the_order_of_the_list():
@@ -71,9 +71,9 @@ def test_an_unhealthy_node_starts_nothing():
 def test_an_excluded_node_is_avoided_and_named_in_the_wait():
     nodes = (node("a", 2), node("b", 2))
     wanted = replace(ask(1, 2), excluded=frozenset({"a"}))
-    picture = ClusterState(nodes, [held((0, 1), "b")], (wanted,))
-    assert started(picture) == []
-    assert explain(picture, wanted).reason == "next in queue; 2 slots asked, 0 of 2 free; without a"
+    cluster = ClusterState(nodes, [held((0, 1), "b")], (wanted,))
+    assert started(cluster) == []
+    assert explain(cluster, wanted).reason == "next in queue; 2 slots requested, 0 of 2 free; without a"
     (start,) = decide(ClusterState(nodes, (), (wanted,))).starts
     assert [each.node for each in start.placement] == ["b"]
     assert feasible(nodes, 2, {"a"})
@@ -81,34 +81,34 @@ def test_an_excluded_node_is_avoided_and_named_in_the_wait():
 
 
 def test_a_wait_says_its_place_and_its_reason():
-    picture = ClusterState((node(slots=2),), [held((0,))], (ask(1, 2), ask(2, 2)))
-    assert explain(picture, ask(1, 2)) == Wait(reason="next in queue; 2 slots asked, 1 of 2 free", place=1)
-    assert explain(picture, ask(2, 2)) == Wait(reason="2nd in queue; 1 of 2 slots in use", place=2)
+    cluster = ClusterState((node(slots=2),), [held((0,))], (ask(1, 2), ask(2, 2)))
+    assert explain(cluster, ask(1, 2)) == Wait(reason="next in queue; 2 slots requested, 1 of 2 free", place=1)
+    assert explain(cluster, ask(2, 2)) == Wait(reason="2nd in queue; 1 of 2 slots in use", place=2)
 
 
 def test_what_failed_twice_without_progress_rests_and_holds_nobody_up():
-    resting = replace(ask(1, 2), failed_at=100.0, rest=4.0)
-    picture = ClusterState((node(slots=2),), (), (resting, ask(2, 1)), at=103.9)
-    assert started(picture) == [2]
-    assert explain(picture, resting).reason == (
+    paused = replace(ask(1, 2), failed_at=100.0, rest=4.0)
+    cluster = ClusterState((node(slots=2),), (), (paused, ask(2, 1)), at=103.9)
+    assert started(cluster) == [2]
+    assert explain(cluster, paused).reason == (
         "tried again 4 s after the last attempt: it made no progress, nor did the one before"
     )
-    assert explain(picture, ask(2, 1)) == Wait(reason="1 slot free, starting", place=1)
-    picture.pass_to(104.0)
-    assert started(picture) == [1]
+    assert explain(cluster, ask(2, 1)) == Wait(reason="1 slot free, starting", place=1)
+    cluster.pass_to(104.0)
+    assert started(cluster) == [1]
     # A clock that was set back makes nobody wait.
-    assert started(ClusterState((node(slots=2),), (), (resting, ask(2, 1)), at=50.0)) == [1]
+    assert started(ClusterState((node(slots=2),), (), (paused, ask(2, 1)), at=50.0)) == [1]
 
 
 def test_what_keeps_an_ask_from_being_started_is_said_whoever_is_ahead():
-    troubled = replace(ask(2, 2), trouble="the disk is away")
-    picture = ClusterState((node(slots=2),), (), (ask(1, 1), troubled))
-    assert explain(picture, troubled).reason == "cannot be started just now, and is tried again: the disk is away"
+    troubled = replace(ask(2, 2), error="the disk is away")
+    cluster = ClusterState((node(slots=2),), (), (ask(1, 1), troubled))
+    assert explain(cluster, troubled).reason == "cannot be started just now, and is tried again: the disk is away"
 
 
 def test_an_ask_that_fits_is_about_to_start():
-    picture = ClusterState((node(slots=2),), (), (ask(1, 2),))
-    assert explain(picture, ask(1, 2)) == Wait(reason="2 slots free, starting", place=1)
+    cluster = ClusterState((node(slots=2),), (), (ask(1, 2),))
+    assert explain(cluster, ask(1, 2)) == Wait(reason="2 slots free, starting", place=1)
 
 
 @given(
@@ -127,11 +127,11 @@ def test_no_slot_is_given_twice_and_every_gang_is_whole(sizes, wanted, taken):
     given_out = [(s.node, slot) for start in starts for s in start.placement for slot in s.slots]
     assert len(given_out) == len(set(given_out))
     assert not any(slot in used[name] for name, slot in given_out)
-    assert all(sum(len(s.slots) for s in start.placement) == start.ask.slots for start in starts)
+    assert all(sum(len(s.slots) for s in start.placement) == start.request.slots for start in starts)
 
 
 def test_one_for_which_something_is_prepared_says_so_and_holds_nobody_up():
     waiting = replace(ask(1, 2), preparing="its locked environment is being built (3 s)")
-    picture = ClusterState((node(slots=2),), (), (waiting, ask(2, 2)))
-    assert started(picture) == [2]
-    assert explain(picture, waiting) == Wait(reason="its locked environment is being built (3 s)", place=1)
+    cluster = ClusterState((node(slots=2),), (), (waiting, ask(2, 2)))
+    assert started(cluster) == [2]
+    assert explain(cluster, waiting) == Wait(reason="its locked environment is being built (3 s)", place=1)

@@ -13,10 +13,10 @@ from kernel_backend.scheduler.usage import averages
 SPELL = st.tuples(st.floats(0, 100), st.one_of(st.none(), st.floats(0, 100)), st.integers(1, 8))
 
 
-def held_between(spells, begin: float, end: float, now: float) -> float:
+def held_between(intervals, begin: float, end: float, now: float) -> float:
     """The same, slowly."""
     seconds = 0.0
-    for begun, ended, slots in spells:
+    for begun, ended, slots in intervals:
         until = now if ended is None else ended
         seconds += slots * max(0.0, min(until, end) - max(begun, begin)) if begun < until else 0.0
     return seconds / (end - begin)
@@ -30,7 +30,7 @@ def test_what_is_held_through_an_interval_counts_whole_and_in_a_part_of_it_in_pa
 
 
 @given(st.lists(SPELL, max_size=20), st.floats(-10, 90), st.floats(0.5, 50), st.integers(1, 30), st.floats(0, 120))
-def test_averages_are_those_of_every_spell_by_itself(spells, since, span, points, now):
+def test_averages_are_those_of_every_spell_by_itself(intervals, since, span, points, now):
     at = [since + span * nth / points for nth in range(points + 1)]
-    expected = [held_between(spells, begin, end, now) for begin, end in pairwise(at)]
-    assert averages(spells, at, now) == pytest.approx(expected, abs=1e-6)
+    expected = [held_between(intervals, begin, end, now) for begin, end in pairwise(at)]
+    assert averages(intervals, at, now) == pytest.approx(expected, abs=1e-6)

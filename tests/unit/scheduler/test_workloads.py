@@ -45,7 +45,10 @@ def test_three_columns_are_enough_and_what_is_wrong_is_told_by_its_line(tmp_path
 def test_a_crash_loses_what_was_done_since_the_last_checkpoint():
     jobs = [Workload(1, 0.0, 1000.0, 4)]
     played = simulate(jobs, nodes(1, 4), faults=lambda job, nth: 250.0 if nth == 0 else None, checkpoint_every=100.0)
-    assert played.spells == (SimulatedInterval(1, 0.0, 250.0, 200.0), SimulatedInterval(1, 250.0, 1050.0, 800.0))
+    assert played.intervals == (
+        SimulatedInterval(1, 0.0, 250.0, 200.0),
+        SimulatedInterval(1, 250.0, 1050.0, 800.0),
+    )
     assert played.ends == {1: 1050.0}
 
 
@@ -67,7 +70,7 @@ def test_who_is_put_aside_loses_nothing_but_time():
     )
     assert played.preempted == 1
     assert played.waits[2] == 10.0
-    assert played.spells[0] == SimulatedInterval(1, 0.0, 310.0, 300.0)
+    assert played.intervals[0] == SimulatedInterval(1, 0.0, 310.0, 300.0)
     assert played.ends == {2: 510.0, 1: 1210.0}
 
 

@@ -84,8 +84,8 @@ def test_trials_pause_at_their_rung_and_the_best_goes_on_when_a_slot_frees() -> 
     assert search.on_report(second, 1, 0.2) == Pause()
     assert search.on_report(third, 1, 0.5) == Pause()
     assert search.on_report(fourth, 1, 0.7) == Pause()
-    assert search.on_vacancy() == Resume(trial=second, until=4)
-    assert isinstance(search.on_vacancy(), Create)
+    assert search.on_slot() == Resume(trial=second, until=4)
+    assert isinstance(search.on_slot(), Create)
 
 
 def test_who_may_go_on_at_once_keeps_its_slots() -> None:
@@ -103,10 +103,10 @@ def test_a_trial_that_was_passed_over_goes_on_as_soon_as_its_rank_allows_it() ->
     values = [0.1, 0.2, 0.9, 0.9, 0.9, 0.9, 0.9]
     for trial, value in zip(trials, values, strict=False):
         search.on_report(trial, 1, value)
-    assert search.on_vacancy() == Resume(trial=trials[0], until=4)
-    assert isinstance(search.on_vacancy(), Create)  # of seven results only one goes on
+    assert search.on_slot() == Resume(trial=trials[0], until=4)
+    assert isinstance(search.on_slot(), Create)  # of seven results only one goes on
     search.on_report(trials[7], 1, 0.9)
-    assert search.on_vacancy() == Resume(trial=trials[1], until=4)
+    assert search.on_slot() == Resume(trial=trials[1], until=4)
 
 
 def test_the_highest_rung_comes_first() -> None:
@@ -115,14 +115,14 @@ def test_the_highest_rung_comes_first() -> None:
     for trial in trials[:16]:
         search.on_report(trial, 1, trial / 100)
     for _ in range(3):
-        decision = search.on_vacancy()
+        decision = search.on_slot()
         assert isinstance(decision, Resume)
         search.on_report(decision.trial, 4, decision.trial / 100)
-    last = search.on_vacancy()
+    last = search.on_slot()
     assert last == Resume(trial=trials[3], until=4)
     assert search.on_report(trials[3], 4, 0.9) == Pause()
     search.on_report(trials[16], 1, 0.001)  # promoted at once: it is the best of 17
-    assert search.on_vacancy() == Resume(trial=trials[0], until=16)
+    assert search.on_slot() == Resume(trial=trials[0], until=16)
 
 
 def test_the_top_is_the_end() -> None:
@@ -130,7 +130,7 @@ def test_the_top_is_the_end() -> None:
     trials = create(search, 4)
     for trial in trials:
         search.on_report(trial, 1, float(trial))
-    assert search.on_vacancy() == Resume(trial=1, until=2)
+    assert search.on_slot() == Resume(trial=1, until=2)
     assert search.on_report(1, 2, 0.5) == Complete()
     assert search.on_report(1, 3, 0.5) == Complete()
 
@@ -140,8 +140,8 @@ def test_equal_values_are_a_strict_order() -> None:
     search = searcher()
     for trial in create(search, 8):
         assert search.on_report(trial, 1, 0.5) == Pause()
-    assert [search.on_vacancy() for _ in range(2)] == [Resume(trial=1, until=4), Resume(trial=2, until=4)]
-    assert isinstance(search.on_vacancy(), Create)
+    assert [search.on_slot() for _ in range(2)] == [Resume(trial=1, until=4), Resume(trial=2, until=4)]
+    assert isinstance(search.on_slot(), Create)
 
 
 def test_a_metric_to_be_maximised_is_turned_round() -> None:
@@ -149,7 +149,7 @@ def test_a_metric_to_be_maximised_is_turned_round() -> None:
     trials = create(search, 4)
     for trial, value in zip(trials, (0.5, 0.9, 0.1, 0.3), strict=True):
         search.on_report(trial, 1, value)
-    assert search.on_vacancy() == Resume(trial=trials[1], until=4)
+    assert search.on_slot() == Resume(trial=trials[1], until=4)
 
 
 # What trials may say
@@ -163,7 +163,7 @@ def test_what_is_not_finite_counts_and_never_goes_on(value: float, mode: str) ->
     for trial in trials[:7]:
         assert search.on_report(trial, 1, value) == Pause()
     assert search.on_report(trials[7], 1, 0.5) == Continue(until=4)  # of eight it is one of the best two
-    assert isinstance(search.on_vacancy(), Create)
+    assert isinstance(search.on_slot(), Create)
 
 
 def test_reports_beyond_the_target_count_for_every_rung_that_was_passed() -> None:
@@ -172,11 +172,11 @@ def test_reports_beyond_the_target_count_for_every_rung_that_was_passed() -> Non
     for trial in trials[:3]:
         search.on_report(trial, 1, 0.9)
     assert search.on_report(trials[3], 5, 0.1) == Pause()  # the only one at rung 4: decided there
-    assert isinstance(search.on_vacancy(), Create)  # the best of rung 1 has gone on from there
+    assert isinstance(search.on_slot(), Create)  # the best of rung 1 has gone on from there
     five = searcher()
     for trial in create(five, 5):
         five.on_report(trial, 5, float(trial))
-    assert five.on_vacancy() == Resume(trial=1, until=16)
+    assert five.on_slot() == Resume(trial=1, until=16)
 
 
 def test_who_says_more_while_it_leaves_waits_in_its_highest_rung_alone() -> None:
@@ -185,7 +185,7 @@ def test_who_says_more_while_it_leaves_waits_in_its_highest_rung_alone() -> None
     for trial in trials:
         search.on_report(trial, 1, float(trial))
     assert search.on_report(trials[0], 4, 9.0) == Pause()
-    assert isinstance(search.on_vacancy(), Create)  # at rung 4 it is the only one, and rung 1 is behind it
+    assert isinstance(search.on_slot(), Create)  # at rung 4 it is the only one, and rung 1 is behind it
 
 
 def test_the_first_word_for_a_unit_stands() -> None:
@@ -194,7 +194,7 @@ def test_the_first_word_for_a_unit_stands() -> None:
     for trial, value in zip(trials, (0.1, 0.2, 0.3, 0.4), strict=True):
         search.on_report(trial, 1, value)
     assert search.on_report(trials[3], 1, 0.0) == Pause()
-    assert search.on_vacancy() == Resume(trial=trials[0], until=4)
+    assert search.on_slot() == Resume(trial=trials[0], until=4)
     assert search.on_report(trials[0], 1, 0.1) == Continue(until=4)  # trained again by a next attempt
 
 
@@ -213,7 +213,7 @@ def test_a_failed_trial_has_the_worst_value_of_its_rung() -> None:
     assert search.wants() == 60
     search.on_exit(trials[3], "failed")
     assert search.wants() == 61  # it counts, and makes them four: beside 60 new ones the best goes on
-    assert search.on_vacancy() == Resume(trial=trials[0], until=4)
+    assert search.on_slot() == Resume(trial=trials[0], until=4)
 
 
 def test_an_invalid_trial_never_was() -> None:
@@ -223,7 +223,7 @@ def test_an_invalid_trial_never_was() -> None:
         search.on_report(trial, 1, 0.5)
     search.on_exit(trials[3], "invalid")
     assert search.wants() == 61  # another one takes its place
-    decision = search.on_vacancy()
+    decision = search.on_slot()
     assert isinstance(decision, Create)
     assert decision.trial == 5
 
@@ -233,11 +233,11 @@ def test_an_invalid_trial_leaves_all_rungs() -> None:
     trials = create(search, 5)
     for trial in trials[:4]:
         search.on_report(trial, 1, float(trial))
-    assert search.on_vacancy() == Resume(trial=trials[0], until=4)
+    assert search.on_slot() == Resume(trial=trials[0], until=4)
     search.on_exit(trials[0], "invalid")
-    assert isinstance(search.on_vacancy(), Create)  # three results: nobody goes on
+    assert isinstance(search.on_slot(), Create)  # three results: nobody goes on
     search.on_report(trials[4], 1, 9.0)
-    assert search.on_vacancy() == Resume(trial=trials[1], until=4)
+    assert search.on_slot() == Resume(trial=trials[1], until=4)
 
 
 def test_a_space_in_which_nothing_is_valid_ends_the_search() -> None:
@@ -245,7 +245,7 @@ def test_a_space_in_which_nothing_is_valid_ends_the_search() -> None:
     for _ in range(100):
         (trial,) = create(search, 1)
         search.on_exit(trial, "invalid")
-    assert search.on_vacancy() is None
+    assert search.on_slot() is None
     assert search.over()
 
 
@@ -255,8 +255,8 @@ def test_a_trial_that_was_pruned_by_hand_keeps_its_results_and_never_goes_on() -
     for trial in trials:
         search.on_report(trial, 1, float(trial))
     search.on_exit(trials[0], "pruned")
-    assert search.on_vacancy() == Resume(trial=trials[1], until=4)
-    assert isinstance(search.on_vacancy(), Create)
+    assert search.on_slot() == Resume(trial=trials[1], until=4)
+    assert isinstance(search.on_slot(), Create)
 
 
 # The end
@@ -266,7 +266,7 @@ def finish(search, value=lambda trial, unit: trial / 1000) -> list[int]:
     """One slot, to the end; the trials in the order of their whole trainings."""
     whole = []
     while not search.over():
-        decision = search.on_vacancy()
+        decision = search.on_slot()
         verdict = Continue(until=decision.until)
         while isinstance(verdict, Continue):
             verdict = search.on_report(decision.trial, verdict.until, value(decision.trial, verdict.until))
@@ -279,7 +279,7 @@ def test_a_search_ends_when_all_trials_are_made_and_none_has_earned_more() -> No
     search = searcher(trials=16)
     assert finish(search) == [1]
     assert search.wants() == 0
-    assert search.on_vacancy() is None
+    assert search.on_slot() is None
 
 
 def test_a_search_too_small_for_any_promotion_still_trains_its_best_to_the_end() -> None:
@@ -291,7 +291,7 @@ def test_idle_slots_train_the_best_that_were_passed_over_while_others_have_earne
     trials = create(search, 16)
     for trial in trials:
         search.on_report(trial, 1, float(trial))
-    on = [search.on_vacancy() for _ in range(5)]
+    on = [search.on_slot() for _ in range(5)]
     assert on == [Resume(trial=trial, until=4) for trial in (1, 2, 3, 4, 5)]  # four have earned it, the fifth fills
 
 
@@ -303,7 +303,7 @@ def test_a_budget_is_spent_to_the_last_trial() -> None:
 def test_more_trials_reopen_a_search_that_is_over() -> None:
     search = searcher(trials=4)
     finish(search)
-    with pytest.raises(Conflict, match="3 trials asked for, and there are 4"):
+    with pytest.raises(Conflict, match="3 trials requested, and there are 4"):
         search.extend(3)
     search.extend(16)
     assert not search.over()
@@ -317,7 +317,7 @@ def test_a_closed_search_wants_nothing_and_its_trials_rest() -> None:
     trials = create(search, 2)
     search.close()
     assert search.wants() == 0
-    assert search.on_vacancy() is None
+    assert search.on_slot() is None
     assert search.over()
     assert search.on_report(trials[0], 1, 0.1) == Pause()
     search.extend(64)
@@ -329,12 +329,12 @@ def test_who_trained_when_a_search_was_closed_goes_on_first_when_it_is_extended(
     trials = create(search, 4)
     for trial in trials:
         search.on_report(trial, 1, float(trial))
-    assert search.on_vacancy() == Resume(trial=trials[0], until=4)
+    assert search.on_slot() == Resume(trial=trials[0], until=4)
     assert search.on_report(trials[0], 2, 0.5) == Continue(until=4)
     search.close()
     search.extend(64)
-    assert search.on_vacancy() == Resume(trial=trials[0], until=4)
-    assert isinstance(search.on_vacancy(), Create)
+    assert search.on_slot() == Resume(trial=trials[0], until=4)
+    assert isinstance(search.on_slot(), Create)
 
 
 def test_a_person_s_word_for_one_that_trained_when_a_search_was_closed_counts_once() -> None:
@@ -343,9 +343,9 @@ def test_a_person_s_word_for_one_that_trained_when_a_search_was_closed_counts_on
     search.promote(trial)
     search.close()
     search.extend(64)
-    assert search.on_vacancy() == Resume(trial=trial, until=1)
+    assert search.on_slot() == Resume(trial=trial, until=1)
     assert search.on_report(trial, 1, 9.0) == Pause()
-    assert isinstance(search.on_vacancy(), Create)
+    assert isinstance(search.on_slot(), Create)
 
 
 def test_who_comes_to_its_rung_after_all_when_a_stopping_search_was_closed_is_judged_and_not_forgotten() -> None:
@@ -355,7 +355,7 @@ def test_who_comes_to_its_rung_after_all_when_a_stopping_search_was_closed_is_ju
     assert search.on_report(good, 1, 0.1) == Pause()
     assert search.on_report(bad, 1, 0.9) == Prune()
     search.extend(64)
-    assert search.on_vacancy() == Resume(trial=good, until=4)
+    assert search.on_slot() == Resume(trial=good, until=4)
 
 
 def test_a_whole_training_without_a_result_is_none() -> None:
@@ -364,9 +364,9 @@ def test_a_whole_training_without_a_result_is_none() -> None:
     failing = searcher(trials=2, units=2)
     for trial in create(failing, 2):
         failing.on_report(trial, 1, float(trial))
-    assert failing.on_vacancy() == Resume(trial=1, until=2)
+    assert failing.on_slot() == Resume(trial=1, until=2)
     failing.on_exit(1, "failed")
-    assert failing.on_vacancy() == Resume(trial=2, until=2)
+    assert failing.on_slot() == Resume(trial=2, until=2)
 
 
 # By hand
@@ -378,9 +378,9 @@ def test_a_person_lets_a_trial_go_on_whatever_its_rank() -> None:
     for trial in trials:
         search.on_report(trial, 1, float(trial))
     search.promote(trials[3])
-    assert search.on_vacancy() == Resume(trial=trials[3], until=4)
-    assert search.on_vacancy() == Resume(trial=trials[0], until=4)
-    assert isinstance(search.on_vacancy(), Create)
+    assert search.on_slot() == Resume(trial=trials[3], until=4)
+    assert search.on_slot() == Resume(trial=trials[0], until=4)
+    assert isinstance(search.on_slot(), Create)
 
 
 @pytest.mark.parametrize("stopping", [False, True])
@@ -398,7 +398,7 @@ def test_a_person_s_word_is_not_lost_when_the_trial_says_more_before_it_has_left
     assert search.on_report(first, 1, 0.5) == Pause()
     search.promote(first)
     assert search.on_report(first, 2, 0.5) == Pause()
-    assert search.on_vacancy() == Resume(trial=first, until=4)
+    assert search.on_slot() == Resume(trial=first, until=4)
 
 
 def test_who_is_chosen_and_has_earned_it_is_wanted_once() -> None:
@@ -415,7 +415,7 @@ def test_who_is_promoted_while_training_needs_no_vacancy() -> None:
     first, _ = create(search, 2)
     search.promote(first)
     assert search.wants() == 0
-    assert search.on_vacancy() is None
+    assert search.on_slot() is None
     assert search.on_report(first, 1, 9.0) == Continue(until=4)
 
 
@@ -439,7 +439,7 @@ def test_the_stopping_type_trains_on_or_prunes() -> None:
     assert search.on_report(trials[1], 1, 0.6) == Prune()
     assert search.on_report(trials[2], 1, 0.4) == Continue(until=4)
     assert search.on_report(trials[3], 1, NAN) == Prune()
-    assert isinstance(search.on_vacancy(), Create)
+    assert isinstance(search.on_slot(), Create)
 
 
 def test_the_first_of_a_rung_is_pruned_when_it_diverged() -> None:
@@ -452,7 +452,7 @@ def test_the_first_of_a_rung_is_pruned_when_it_diverged() -> None:
 
 def test_random_search_trains_each_trial_to_its_end() -> None:
     search = searcher(method="random", trials=5)
-    decision = search.on_vacancy()
+    decision = search.on_slot()
     assert isinstance(decision, Create)
     assert decision.until == 16
     search.on_report(decision.trial, 16, 0.1)
@@ -467,7 +467,7 @@ def test_a_trial_without_a_search_is_a_search_of_one() -> None:
 
 def test_hyperband_begins_in_all_brackets_by_their_shares() -> None:
     search = searcher(method="hyperband", trials=143, units=81, eta=3, first_rung=1)
-    untils = [decision.until for decision in (search.on_vacancy() for _ in range(143)) if isinstance(decision, Create)]
+    untils = [decision.until for decision in (search.on_slot() for _ in range(143)) if isinstance(decision, Create)]
     assert {unit: untils.count(unit) for unit in set(untils)} == {1: 81, 3: 34, 9: 15, 27: 8, 81: 5}
 
 
@@ -525,4 +525,4 @@ def test_a_grid_has_no_other_point_for_one_that_makes_no_model() -> None:
     first, *_ = create(search, 3)
     search.on_exit(first, "invalid")
     assert search.wants() == 0
-    assert search.on_vacancy() is None
+    assert search.on_slot() is None

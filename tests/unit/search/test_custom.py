@@ -109,7 +109,7 @@ def settings(units: int = 6, **asked: object) -> Settings:
 def test_its_trials_train_to_the_ends_of_intervals_and_are_judged_there() -> None:
     search = custom(Halving())
     assert search.wants() == 4
-    first, second = search.on_vacancy(), search.on_vacancy()
+    first, second = search.on_slot(), search.on_slot()
     assert first == Create(trial=1, params=PARAMS | {"lr": 1e-4}, until=2)
     assert second == Create(trial=2, params=PARAMS | {"lr": 2e-4}, until=2)
     assert search.on_report(1, 1, 0.5) == Continue(until=2)
@@ -120,14 +120,14 @@ def test_its_trials_train_to_the_ends_of_intervals_and_are_judged_there() -> Non
 
 def test_without_an_interval_they_train_to_the_end() -> None:
     search = custom(Says())
-    assert search.on_vacancy() == Create(trial=1, params=PARAMS, until=6)
+    assert search.on_slot() == Create(trial=1, params=PARAMS, until=6)
     assert [search.on_report(1, unit, 0.5) for unit in (1, 5, 6)] == [Continue(until=6)] * 2 + [Complete()]
 
 
 def test_a_verdict_before_the_end_of_an_interval_waits_for_it() -> None:
     mine = Says(tell="stop", interval=3)
     search = custom(mine)
-    search.on_vacancy()
+    search.on_slot()
     assert search.on_report(1, 1, 0.5) == Continue(until=3)
     mine._tell = None
     assert search.on_report(1, 3, 0.5) == Prune()
@@ -136,10 +136,10 @@ def test_a_verdict_before_the_end_of_an_interval_waits_for_it() -> None:
 def test_a_paused_trial_goes_on_when_its_number_is_answered() -> None:
     mine = Says(tell="pause", interval=2)
     search = custom(mine)
-    search.on_vacancy()
+    search.on_slot()
     assert search.on_report(1, 2, 0.5) == Pause()
     mine._ask = 1
-    assert search.on_vacancy() == Resume(trial=1, until=4)
+    assert search.on_slot() == Resume(trial=1, until=4)
     mine._tell = None
     assert search.on_report(1, 4, 0.4) == Continue(until=6)
 
@@ -147,16 +147,16 @@ def test_a_paused_trial_goes_on_when_its_number_is_answered() -> None:
 def test_nothing_now_is_asked_again_after_the_next_report_and_over_when_nothing_trains() -> None:
     mine = Says()
     search = custom(mine, trials=2)
-    search.on_vacancy()
+    search.on_slot()
     mine._ask = None
-    assert search.on_vacancy() is None
+    assert search.on_slot() is None
     assert search.wants() == 0
     assert not search.over()
     search.on_report(1, 1, 0.5)
     assert search.wants() == 1
-    assert search.on_vacancy() is None
+    assert search.on_slot() is None
     search.on_exit(1, "pruned")
-    assert search.on_vacancy() is None
+    assert search.on_slot() is None
     assert search.over()
 
 
@@ -177,7 +177,7 @@ def test_nothing_now_is_asked_again_after_the_next_report_and_over_when_nothing_
 )
 def test_an_answer_that_is_none_ends_the_search_and_is_told(says: Says, words: str) -> None:
     search = custom(says)
-    assert search.on_vacancy() is None
+    assert search.on_slot() is None
     assert search.failure is not None
     assert words in search.failure.message
     assert search.over()
@@ -196,8 +196,8 @@ def test_when_the_class_fails_the_others_train_to_their_targets_and_it_is_over(
 ) -> None:
     mine = Says(interval=interval)
     search = custom(mine, units=2)
-    search.on_vacancy()
-    search.on_vacancy()
+    search.on_slot()
+    search.on_slot()
     mine._tell = tell
     search.on_report(1, 1, 0.5)
     assert search.failure is not None
@@ -212,10 +212,10 @@ def test_when_the_class_fails_the_others_train_to_their_targets_and_it_is_over(
 def test_failed_trials_are_told_as_nan_and_invalid_ones_not_at_all() -> None:
     mine = Halving()
     search = custom(mine, trials=2)
-    search.on_vacancy()
+    search.on_slot()
     search.on_exit(1, "invalid")
     assert search.wants() == 2
-    search.on_vacancy()
+    search.on_slot()
     search.on_exit(2, "failed")
     ((trial, unit, value),) = mine.told
     assert (trial, unit) == (2, 2)
@@ -226,7 +226,7 @@ def test_failed_trials_are_told_as_nan_and_invalid_ones_not_at_all() -> None:
 def test_a_class_whose_trials_are_all_invalid_comes_to_an_end() -> None:
     search = custom(Says(), trials=None)
     for trial in range(1, 101):
-        assert isinstance(search.on_vacancy(), Create)
+        assert isinstance(search.on_slot(), Create)
         search.on_exit(trial, "invalid")
     assert search.over()
 
@@ -234,7 +234,7 @@ def test_a_class_whose_trials_are_all_invalid_comes_to_an_end() -> None:
 def test_a_report_counts_once() -> None:
     mine = Halving()
     search = custom(mine)
-    search.on_vacancy()
+    search.on_slot()
     search.on_report(1, 2, 0.5)
     assert search.on_report(1, 2, 0.1) == Continue(until=4)
     assert search.on_report(1, 1, 0.1) == Continue(until=4)
@@ -252,18 +252,18 @@ def test_results_of_other_searches_are_told() -> None:
 def test_by_hand_it_is_promoted_extended_and_closed() -> None:
     mine = Says(tell="stop", interval=2)
     search = custom(mine, trials=2)
-    search.on_vacancy()
+    search.on_slot()
     search.promote(1)
     assert search.wants() == 1  # it trains: its slot is its own
     assert search.on_report(1, 2, 0.5) == Continue(until=4)
     assert search.on_report(1, 4, 0.5) == Prune()
     with pytest.raises(Conflict, match="trial 1 has ended"):
         search.promote(1)
-    with pytest.raises(Conflict, match="0 trials asked for, and there are 1"):
+    with pytest.raises(Conflict, match="0 trials requested, and there are 1"):
         search.extend(0)
     search.extend(3)
     assert search.wants() == 2
-    search.on_vacancy()
+    search.on_slot()
     search.close()
     assert search.on_report(2, 1, 0.5) == Pause()
     assert search.on_report(2, 2, 0.5) == Prune()  # it came to the end of its interval all the same
@@ -272,7 +272,7 @@ def test_by_hand_it_is_promoted_extended_and_closed() -> None:
 
 def test_with_an_empty_space_the_names_are_the_cells_business() -> None:
     search = custom(Says(ask={"anything": 3}), space=Space())
-    assert search.on_vacancy() == Create(trial=1, params={"anything": 3}, until=6)
+    assert search.on_slot() == Create(trial=1, params={"anything": 3}, until=6)
 
 
 def test_after_a_restart_at_any_event_the_class_is_told_all_again_and_asked_for_nothing_twice() -> None:

@@ -38,7 +38,7 @@ def pbt(space: Space = SPACE, units: int = 20, **asked: object) -> Pbt:
 
 
 def begin(search: Pbt, count: int) -> list[Create]:
-    decisions = [search.on_vacancy() for _ in range(count)]
+    decisions = [search.on_slot() for _ in range(count)]
     assert all(isinstance(decision, Create) for decision in decisions)
     return [decision for decision in decisions if isinstance(decision, Create)]
 
@@ -49,7 +49,7 @@ def test_a_population_begins_with_its_members_and_each_trains_a_round() -> None:
     made = begin(search, 5)
     assert [(each.trial, each.until, each.parent) for each in made] == [(n, 5, None) for n in range(1, 6)]
     assert search.wants() == 0
-    assert search.on_vacancy() is None
+    assert search.on_slot() is None
 
 
 def test_the_worst_fifth_gives_its_place_to_a_changed_copy_of_the_best_fifth() -> None:
@@ -59,7 +59,7 @@ def test_the_worst_fifth_gives_its_place_to_a_changed_copy_of_the_best_fifth() -
         assert search.on_report(trial, 5, trial / 10) == Continue(until=10)
     assert search.on_report(5, 5, 0.9) == Prune()
     assert search.wants() == 1
-    copy = search.on_vacancy()
+    copy = search.on_slot()
     assert isinstance(copy, Create)
     assert (copy.trial, copy.parent, copy.until) == (6, 1, 10)
     assert copy.params != search._seen.params[1]
@@ -72,7 +72,7 @@ def test_a_copy_goes_on_from_where_its_parent_is_by_then() -> None:
         search.on_report(trial, 5, trial / 10)
     for unit in (6, 7, 8, 9, 10, 11):
         search.on_report(1, unit, 0.1)
-    copy = search.on_vacancy()
+    copy = search.on_slot()
     assert isinstance(copy, Create)
     assert (copy.parent, copy.until) == (1, 15)
     # Its first reports are behind the rounds that it never trained: they are no results of those.
@@ -101,7 +101,7 @@ def test_a_diverged_member_gives_way_as_soon_as_there_is_one_to_copy() -> None:
     assert search.on_report(1, 5, math.nan) == Continue(until=10)
     assert search.on_report(2, 5, 0.4) == Continue(until=10)
     assert search.on_report(3, 5, math.inf) == Prune()
-    copy = search.on_vacancy()
+    copy = search.on_slot()
     assert isinstance(copy, Create)
     assert copy.parent == 2
     assert search.on_report(1, 10, math.nan) == Continue(until=15)
@@ -127,9 +127,9 @@ def test_with_fewer_slots_than_members_the_least_trained_goes_on_first() -> None
     begin(search, 1)
     assert search.on_report(3, 5, 0.3) == Continue(until=10)
     assert search.on_report(3, 10, 0.3) == Pause()
-    assert search.on_vacancy() == Resume(trial=1, until=10)
-    assert search.on_vacancy() == Resume(trial=2, until=10)
-    assert search.on_vacancy() == Resume(trial=3, until=15)
+    assert search.on_slot() == Resume(trial=1, until=10)
+    assert search.on_slot() == Resume(trial=2, until=10)
+    assert search.on_slot() == Resume(trial=3, until=15)
 
 
 def test_a_paused_member_is_judged_when_its_turn_comes() -> None:
@@ -137,7 +137,7 @@ def test_a_paused_member_is_judged_when_its_turn_comes() -> None:
     for trial in (1, 2, 3, 4, 5):
         begin(search, 1)
         search.on_report(trial, 5, (6 - trial) / 10)
-    copy = search.on_vacancy()  # trial 1 was the only one that had been there; now it is the worst of five
+    copy = search.on_slot()  # trial 1 was the only one that had been there; now it is the worst of five
     assert isinstance(copy, Create)
     assert copy.parent == 5
     assert search.on_report(1, 6, 0.0) == Prune()
@@ -161,11 +161,11 @@ def test_a_failed_member_counts_as_worst_and_a_copy_takes_its_place() -> None:
     search.on_report(3, 5, 0.3)
     search.on_exit(3, "failed")
     assert search._rankings[10].places == [(math.inf, 3)]
-    copy = search.on_vacancy()
+    copy = search.on_slot()
     assert isinstance(copy, Create)
     assert copy.parent == 1
     search.on_exit(4, "failed")
-    anew = search.on_vacancy()
+    anew = search.on_slot()
     assert isinstance(anew, Create)
     assert (anew.parent, anew.until) == (None, 5)
 
@@ -176,7 +176,7 @@ def test_an_invalid_member_never_was() -> None:
     search.on_report(1, 5, 0.1)
     search.on_exit(1, "invalid")
     assert search._rankings[5].places == []
-    anew = search.on_vacancy()
+    anew = search.on_slot()
     assert isinstance(anew, Create)
     assert (anew.trial, anew.parent, anew.until) == (6, None, 5)
     assert search.wants() == 0
@@ -188,7 +188,7 @@ def test_after_an_invalid_member_another_begins_anew_whatever_the_others_have_re
     for trial in (1, 2, 3, 4):
         search.on_report(trial, 5, trial / 10)
     search.on_exit(4, "invalid")
-    anew = search.on_vacancy()
+    anew = search.on_slot()
     assert isinstance(anew, Create)
     assert (anew.parent, anew.until) == (None, 5)
 
@@ -197,7 +197,7 @@ def test_a_space_in_which_everything_fails_comes_to_an_end() -> None:
     search = pbt()
     made = 0
     while search.wants():
-        decision = search.on_vacancy()
+        decision = search.on_slot()
         assert isinstance(decision, Create)
         made += 1
         assert made < 100
@@ -213,7 +213,7 @@ def test_with_as_many_trials_as_were_asked_for_nobody_gives_way() -> None:
         said = [search.on_report(trial, unit, trial / 10) for trial in range(1, 6)]
     assert said == [Complete()] * 5
     assert search.over()
-    with pytest.raises(Conflict, match="4 trials asked for, and there are 5"):
+    with pytest.raises(Conflict, match="4 trials requested, and there are 5"):
         search.extend(4)
     search.extend(6)
     search.extend(7)
@@ -247,7 +247,7 @@ def test_closed_it_pauses_whoever_trains_and_goes_on_when_it_is_extended() -> No
     assert search.over()
     search.extend(None)
     assert search.wants() == 5
-    assert search.on_vacancy() == Resume(trial=2, until=5)
+    assert search.on_slot() == Resume(trial=2, until=5)
 
 
 def test_closed_within_a_round_it_goes_on_unjudged_and_first() -> None:
@@ -260,7 +260,7 @@ def test_closed_within_a_round_it_goes_on_unjudged_and_first() -> None:
     search.on_report(5, 7, 0.9)
     search.close()
     search.extend(None)
-    assert [search.on_vacancy() for _ in range(5)] == [Resume(trial=trial, until=10) for trial in range(1, 6)]
+    assert [search.on_slot() for _ in range(5)] == [Resume(trial=trial, until=10) for trial in range(1, 6)]
 
 
 def test_the_same_events_make_the_same_decisions_after_a_restart_at_any_of_them() -> None:
@@ -276,7 +276,7 @@ def test_the_same_events_make_the_same_decisions_after_a_restart_at_any_of_them(
         if search.over():
             break
         if len(running) < 3 and search.wants():
-            steps.append(("on_vacancy", ()))
+            steps.append(("on_slot", ()))
         else:
             trial = running[turn % len(running)]
             trained[trial] += 1
@@ -291,7 +291,7 @@ def test_the_same_events_make_the_same_decisions_after_a_restart_at_any_of_them(
             trained[decision.trial] = trained[decision.parent] // 5 * 5 if decision.parent else 0
         elif isinstance(decision, Resume):
             running.append(decision.trial)
-        elif name != "on_vacancy" and not isinstance(decision, Continue):
+        elif name != "on_slot" and not isinstance(decision, Continue):
             running.remove(arguments[0])  # type: ignore[arg-type]
     assert search.over()
     assert any(isinstance(decision, Create) and decision.parent for *_, decision in log)
@@ -299,7 +299,7 @@ def test_the_same_events_make_the_same_decisions_after_a_restart_at_any_of_them(
     for cut in range(len(log)):
         again = pbt(population=6, trials=14, seed=3)
         for name, arguments, decision in log[:cut]:
-            if name != "on_vacancy":
+            if name != "on_slot":
                 happen(again, name, arguments)
             elif isinstance(decision, Create | Resume):
                 again.granted(decision)
@@ -348,7 +348,7 @@ def test_a_copy_has_hyperparameters_of_the_space_conditions_and_blocks_included(
     begin(search, 5)
     for trial in (1, 2, 3, 4, 5):
         search.on_report(trial, 5, trial / 10)
-    copy = search.on_vacancy()
+    copy = search.on_slot()
     assert isinstance(copy, Create)
     Encoder(SPACE).encode(copy.params)
     assert ("momentum" in copy.params) == (copy.params["opt"] == "sgd")

@@ -83,7 +83,7 @@ def test_the_sampler_knows_them_from_its_first_ask():
 
 
 def _distance(search: Any) -> float:
-    decision = search.on_vacancy()
+    decision = search.on_slot()
     assert isinstance(decision, Create)
     lr = decision.params["lr"]
     assert isinstance(lr, float)
@@ -94,11 +94,11 @@ def test_rungs_know_nothing_of_them_and_nothing_is_decided_about_them():
     asked = settings()
     search = warmed(asked, good_ones())
     assert {entry.decision for entry in search.log} == {None}
-    story = SearchHistory(asked, space(), 0.0)
-    story.take(search.log)
-    assert not story.trials
-    assert not story.incumbent
-    assert {len(rung) for bracket in story.brackets for rung in bracket.rungs} == {0}
+    history = SearchHistory(asked, space(), 0.0)
+    history.take(search.log)
+    assert not history.trials
+    assert not history.incumbent
+    assert {len(rung) for bracket in history.brackets for rung in bracket.rungs} == {0}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_rungs_know_nothing_of_them_and_nothing_is_decided_about_them():
 def test_a_search_folded_from_a_log_that_begins_with_them_decides_the_same(asked: dict[str, Any]):
     warm = warmed(settings(**asked), good_ones())
     for _ in range(6):
-        assert isinstance(warm.on_vacancy(), Create)
+        assert isinstance(warm.on_slot(), Create)
     for length in range(len(warm.log)):
         search = fold(settings(**asked), space(), warm.log[:length])
         assert apply_event(search, warm.log[length].event) == warm.log[length].decision

@@ -74,7 +74,7 @@ class Watched:
 
     def vacancy(self) -> None:
         wanted = self.search.wants()
-        decision = self.search.on_vacancy()
+        decision = self.search.on_slot()
         if decision is None:  # a class may have nothing although it is asked
             assert wanted == 0 or isinstance(self.search.inner, Custom)
             return
@@ -185,7 +185,7 @@ def test_a_trial_is_in_one_place_and_no_history_is_too_odd(asked: dict[str, Any]
     watched.extend(None)
     resumed = set()
     for _ in range(len(watched.reached)):
-        decision = watched.search.on_vacancy()
+        decision = watched.search.on_slot()
         resumed |= {decision.trial} if isinstance(decision, Resume) else set()
     assert interrupted <= resumed
 
@@ -205,7 +205,7 @@ def test_every_prefix_of_any_history_gives_the_identical_next_decision(
     again = folded(asked, log[:cut])
     for entry in log[cut:]:
         assert apply_event(again, entry.event) == entry.decision, f"entry {entry.number} after {cut}"
-    assert apply_event(again, Vacancy()) == watched.search.on_vacancy()
+    assert apply_event(again, Vacancy()) == watched.search.on_slot()
     assert again.wants() == watched.search.wants()  # by now a class that had nothing was asked again
     assert again.over() == watched.search.over()
 
@@ -213,11 +213,11 @@ def test_every_prefix_of_any_history_gives_the_identical_next_decision(
 @pytest.mark.parametrize("asked", METHODS, ids=str)
 def test_who_comes_to_the_end_although_the_search_was_closed_is_complete(asked: dict[str, Any]) -> None:
     search = made(asked)
-    search.on_vacancy()
+    search.on_slot()
     search.close()
     assert search.on_report(1, UNITS, 0.5) == Complete()
     search.extend(3)
-    decision = search.on_vacancy()
+    decision = search.on_slot()
     assert isinstance(decision, Create)
     assert decision.trial == 2
 
@@ -225,19 +225,19 @@ def test_who_comes_to_the_end_although_the_search_was_closed_is_complete(asked: 
 @pytest.mark.parametrize("asked", METHODS, ids=str)
 def test_who_is_interrupted_goes_on_first_and_by_nobody_s_word_beyond_its_target(asked: dict[str, Any]) -> None:
     search = made(asked)
-    begun = [decision for _ in range(2) if isinstance(decision := search.on_vacancy(), Create)]
+    begun = [decision for _ in range(2) if isinstance(decision := search.on_slot(), Create)]
     search.close()
     search.extend(3)
     for each in begun:
-        assert search.on_vacancy() == Resume(trial=each.trial, until=each.until)
-    assert isinstance(search.on_vacancy(), Create)
+        assert search.on_slot() == Resume(trial=each.trial, until=each.until)
+    assert isinstance(search.on_slot(), Create)
 
 
 @pytest.mark.parametrize("asked", METHODS, ids=str)
 def test_when_twenty_in_a_row_fail_before_anybody_reports_no_more_are_made(asked: dict[str, Any]) -> None:
     search = made({**asked, "trials": None} if asked.get("method") != "grid" else asked)
     begun = []
-    while isinstance(decision := search.on_vacancy(), Create):
+    while isinstance(decision := search.on_slot(), Create):
         begun.append(decision.trial)
         search.on_exit(decision.trial, "failed")
     assert search.over()
@@ -247,7 +247,7 @@ def test_when_twenty_in_a_row_fail_before_anybody_reports_no_more_are_made(asked
 @pytest.mark.parametrize("asked", METHODS, ids=str)
 def test_what_was_hopeless_is_tried_again_when_a_person_wants_more(asked: dict[str, Any]) -> None:
     search = made(asked)
-    while isinstance(decision := search.on_vacancy(), Create):
+    while isinstance(decision := search.on_slot(), Create):
         search.on_exit(decision.trial, "invalid")
     assert search.over()
     search.extend(8)

@@ -21,7 +21,7 @@ from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.model.trial import Best
 from kernel_backend.model.views.search_status import SearchStatus, TrialSummary
 from kernel_backend.search.report.columns import columns, flat
-from kernel_backend.search.report.status import Page, SearchHistory, curves, judged, search_status
+from kernel_backend.search.report.status import Page, SearchHistory, curves, ranked_values, search_status
 from tests.support.search_builders import SPACE, Logged, create, searcher, settings
 
 
@@ -46,14 +46,14 @@ def experiment(**asked: Any) -> Experiment:
 
 
 def told(log: list[LogEntry], **asked: Any) -> SearchHistory:
-    story = SearchHistory(settings(**asked), SPACE, begun=100.0)
-    story.take(log)
-    return story
+    history = SearchHistory(settings(**asked), SPACE, begun=100.0)
+    history.take(log)
+    return history
 
 
 def seen(log: list[LogEntry], page: Page | None = None, **asked: Any) -> SearchStatus:
-    story = told(log, **asked)
-    return search_status(experiment(**asked), story, outlines(log, **asked), {1: 5.0, 2: 7.0}, 160.0, page or Page())
+    history = told(log, **asked)
+    return search_status(experiment(**asked), history, outlines(log, **asked), {1: 5.0, 2: 7.0}, 160.0, page or Page())
 
 
 def outlines(log: list[LogEntry], **asked: Any) -> list[TrialSummary]:
@@ -128,7 +128,7 @@ def test_a_rung_says_who_may_go_on_and_how_many_have() -> None:
     (fourth,) = create(search, 1)
     search.on_report(fourth, 1, 0.9)
     assert seen(search.log).brackets[0].rungs[0].cut == 0.3  # the best one of four may go on
-    assert isinstance(search.on_vacancy(), Resume)
+    assert isinstance(search.on_slot(), Resume)
     after = seen(search.log)
     assert after.brackets[0].rungs[0].went_on == 1
     assert after.trials[0].until == 4
@@ -148,11 +148,11 @@ def test_sorted_by_the_best_the_best_comes_first_and_turned_round_last(values: l
 @given(cut=st.integers(0, 30))
 def test_a_story_that_is_read_on_is_the_one_that_is_read_at_once(cut: int) -> None:
     log = played([((7 * at) % 20) / 20 for at in range(20)]).log
-    story = told(log[:cut])
-    story.take(log[cut:])
+    history = told(log[:cut])
+    history.take(log[cut:])
     whole = told(log)
-    assert (story.trials, story.incumbent, story.trained) == (whole.trials, whole.incumbent, whole.trained)
-    assert [[rung.places for rung in bracket.rungs] for bracket in story.brackets] == [
+    assert (history.trials, history.incumbent, history.trained) == (whole.trials, whole.incumbent, whole.trained)
+    assert [[rung.places for rung in bracket.rungs] for bracket in history.brackets] == [
         [rung.places for rung in bracket.rungs] for bracket in whole.brackets
     ]
 
@@ -188,12 +188,12 @@ def test_a_closed_search_says_why_and_an_extended_one_has_another_limit() -> Non
 
 def test_results_are_compared_at_the_highest_unit_that_has_enough_of_them() -> None:
     search = played([at / 50 for at in range(50)])
-    assert judged(told(search.log))[0] == 1
+    assert ranked_values(told(search.log))[0] == 1
     for _ in range(13):  # the best of them goes beyond
-        resumed = search.on_vacancy()
+        resumed = search.on_slot()
         if isinstance(resumed, Resume):
             search.on_report(resumed.trial, 4, resumed.trial / 100)
-    unit, values = judged(told(search.log))
+    unit, values = ranked_values(told(search.log))
     assert unit == 4
     assert len(values) >= 10
     assert values == {trial: trial / 100 for trial in values}
@@ -214,9 +214,9 @@ def test_a_thinned_curve_keeps_its_last_value_and_only_values_that_were_reported
     create(search, 1)
     for unit in range(1, 257):
         search.on_report(1, unit, 1 / unit)
-    story = SearchHistory(settings(units=512, eta=2, first_rung=256), SPACE, begun=0.0)
-    story.take(search.log)
-    (line,) = curves(experiment(), story, outlines(search.log), limit=5, points=10).lines
+    history = SearchHistory(settings(units=512, eta=2, first_rung=256), SPACE, begun=0.0)
+    history.take(search.log)
+    (line,) = curves(experiment(), history, outlines(search.log), limit=5, points=10).lines
     assert len(line.unit) <= 10
     assert line.unit[-1] == 256
     assert all(value == 1 / unit for unit, value in zip(line.unit, line.value, strict=True))

@@ -89,11 +89,11 @@ class World:
 
     async def decide(self) -> list[Start]:
         """A round as the loop has it."""
-        async with self.pictures.settled() as picture:
-            decisions = decide(picture)
-            self.pictures.decided(picture, decisions)
+        async with self.pictures.settled() as cluster:
+            decisions = decide(cluster)
+            self.pictures.decided(cluster, decisions)
         for start in decisions.starts:
-            key = start.ask.key
+            key = start.request.key
             async with self.pictures.starting(key, start):
                 self.store.add_attempt(*key[:2], start.placement, None, "digest", self.at)
             self.promised.pop(key, None)
@@ -195,7 +195,7 @@ def same(kept: ClusterState, afresh: ClusterState) -> None:
     for key, run in kept.runs.items():
         assert run.reservation == afresh.runs[key].reservation
         assert (run.leaving is None) == (afresh.runs[key].leaving is None)
-    assert kept.queue.asks == afresh.queue.asks
+    assert kept.queue.requests == afresh.queue.requests
     assert set(kept.reservations) == set(afresh.reservations)
     assert kept.nodes == afresh.nodes
     assert kept.free == afresh.free
@@ -204,8 +204,8 @@ def same(kept: ClusterState, afresh: ClusterState) -> None:
         assert _used(mine, at) == pytest.approx(_used(other, at), rel=1e-6, abs=1e-3)
 
 
-def _heads(picture: ClusterState) -> dict[object, float]:
-    lines = [(pool, key, line) for pool, found in picture.queue.lines.items() for key, line in found.items()]
+def _heads(cluster: ClusterState) -> dict[object, float]:
+    lines = [(pool, key, line) for pool, found in cluster.queue.lines.items() for key, line in found.items()]
     return {(pool, *key, line.first.key): line.since for pool, key, line in lines}
 
 
@@ -231,8 +231,8 @@ def test_the_picture_is_the_one_that_a_restart_gives_and_nobody_loses_his_place(
             kept = await world.pictures.now()
             same(kept, await world.afresh().now())
             reserved = {each.key: each for each in kept.reservations}
-            for key, ask in kept.queue.asks.items():
-                assert ask.queued_at == world.places[key]
+            for key, request in kept.queue.requests.items():
+                assert request.queued_at == world.places[key]
                 if key in world.promised:  # it came back, and has what it was started by
                     assert reserved[key].since == world.promised[key].since
                     del world.promised[key]

@@ -78,9 +78,9 @@ def test_an_idle_server_is_stopped_once_and_it_is_written_down(store):
     c, hub = cluster(idle), Standing(idle)
     taken_back(store, c, hub)
     assert hub.stopped == ["dave/"]
-    (deed,) = store.audit()
-    assert (deed.who, deed.act, deed.on) == ("daylight", "stop", "notebook server dave/")
-    assert deed.detail == "4 slots, nothing done for 120 min: #1.1 is within a guarantee"
+    (entry,) = store.audit()
+    assert (entry.who, entry.act, entry.on) == ("daylight", "stop", "notebook server dave/")
+    assert entry.detail == "4 slots, nothing done for 120 min: #1.1 is within a guarantee"
     take_in(c.picture, [idle])  # it takes a while to go
     assert decide(c.picture).preempts == ()
 

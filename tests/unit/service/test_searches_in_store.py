@@ -65,7 +65,7 @@ class World:
         return self.mine
 
     def begin(self) -> Attempt:
-        trial = self.searches.vacancy(self.experiment)
+        trial = self.searches.on_slot(self.experiment)
         assert trial is not None
         return self.store.add_attempt(1, trial.index, HERE, None, "digest", 2.0)
 
@@ -141,7 +141,7 @@ def test_of_a_search_that_has_ended_nothing_is_made_again(custom: World) -> None
 
 def test_an_end_waits_for_no_class_that_thinks(custom: World) -> None:
     custom.mine.may.clear()
-    custom.searches.vacancy(custom.experiment)
+    custom.searches.on_slot(custom.experiment)
     assert custom.mine.asked.wait(60)
     custom.stop()  # comes back
     assert not custom.mine.closed
@@ -161,7 +161,7 @@ def test_a_search_is_made_of_what_the_store_says_and_not_of_what_somebody_read_b
 
 
 def test_an_answer_of_any_length_is_told_in_few_words(custom: World) -> None:
-    custom.searches.vacancy(custom.experiment)
+    custom.searches.on_slot(custom.experiment)
     custom.settle()
     custom.searches.hear(custom.experiment)
     custom.settle()

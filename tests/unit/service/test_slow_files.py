@@ -61,7 +61,7 @@ def locked(world: World) -> int:
 
 def started(world: World) -> list[int]:
     async def decide() -> list[int]:
-        return [start.ask.experiment for start in await asyncio.wait_for(world.decide(), PATIENCE_S)]
+        return [start.request.experiment for start in await asyncio.wait_for(world.decide(), PATIENCE_S)]
 
     return asyncio.run(decide())
 
@@ -69,8 +69,8 @@ def started(world: World) -> list[int]:
 def test_a_user_whose_disk_is_silent_holds_no_round_up(world: World) -> None:
     waiting, other = locked(world), world.submit("bob")
     assert started(world) == [other]
-    ask = asyncio.run(world.pictures.now()).queue.asks[RequestKey(waiting, 1)]
-    assert ask.preparing == "its locked environment is being looked for"
+    request = asyncio.run(world.pictures.now()).queue.requests[RequestKey(waiting, 1)]
+    assert request.preparing == "its locked environment is being looked for"
 
 
 def test_a_user_whose_disk_answers_late_keeps_the_old_place(world: World) -> None:
@@ -82,13 +82,13 @@ def test_a_user_whose_disk_answers_late_keeps_the_old_place(world: World) -> Non
     answers(world)
 
     async def heard() -> None:
-        while (await world.pictures.now()).queue.asks[RequestKey(first, 1)].preparing:
+        while (await world.pictures.now()).queue.requests[RequestKey(first, 1)].preparing:
             await asyncio.sleep(0.01)
 
     asyncio.run(heard())
     world.engine.there = nodes(1, 1)
     assert started(world) == [first]
-    assert second in {key.experiment for key in asyncio.run(world.pictures.now()).queue.asks}
+    assert second in {key.experiment for key in asyncio.run(world.pictures.now()).queue.requests}
 
 
 def test_nobody_overtakes_in_the_first_round_after_a_restart(world: World) -> None:
@@ -108,7 +108,7 @@ def test_a_question_is_asked_once_at_a_time_and_few_of_an_owner_at_once() -> Non
         go.wait(PATIENCE_S)
         return str(key)
 
-    async def ask() -> list[str | None]:
+    async def request() -> list[str | None]:
         woken = asyncio.Event()
         lookups = Lookups(woken.set)
         lookups.start()
@@ -126,5 +126,5 @@ def test_a_question_is_asked_once_at_a_time_and_few_of_an_owner_at_once() -> Non
             woken.clear()
         return found
 
-    assert asyncio.run(ask()) == [str(key) for key in range(3 * AT_ONCE)]
+    assert asyncio.run(request()) == [str(key) for key in range(3 * AT_ONCE)]
     assert sorted(asked) == list(range(3 * AT_ONCE))

@@ -46,7 +46,7 @@ def test_the_others_are_started_and_the_log_names_the_record(
     damage(world, DAMAGE[told])
     with caplog.at_level(logging.ERROR):
         starts = asyncio.run(world.decide())
-    assert [start.ask.experiment for start in starts] == [other]
+    assert [start.request.experiment for start in starts] == [other]
     assert told in caplog.text
 
 

@@ -187,7 +187,7 @@ def test_what_others_hang_on_is_in_the_space_though_it_is_given():
         ("x=1..3@opt=sdg opt=sgd,adam", r"opt is never sdg \(did you mean sgd\?\): it is sgd,adam"),
         ("x=1..3@opt=adam opt=sgd", "opt is never adam: it is sgd"),
         ("x=1..3@n=7 n=1..6", "n is never 7: it is 1..6"),
-        ("x=1..3@y=0.5 y=0..1.5", "asks for single values, and y=0..1.5 is all fractions"),
+        ("x=1..3@y=0.5 y=0..1.5", "compares single values, and y=0..1.5 is all fractions"),
         ("x=1..3@a=1@b=2", "has two conditions: write one, .* as @a=1,2"),
         ("x=@a=1", "'x=@a=1' has no value"),
         ("x=1..3@y=1 y=1..3@x=1", "these conditions wait for each other: x -> y -> x"),

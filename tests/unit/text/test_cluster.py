@@ -99,7 +99,7 @@ def test_the_queue_tells_ones_own_at_length_and_of_others_the_group():
         [waiting(1), waiting(2, **mine, wait=Wait(reason="no node has 4 free", place=2, estimate=720.0))], 160.0
     )
     assert [row[:6] for row in rows] == [
-        ("1", "", "somebody of vision", "4", "0", "1 min 00 s"),
+        ("1", "", "a user of vision", "4", "0", "1 min 00 s"),
         ("2", "#12.3 digits", "dave (vision)", "4", "first", "1 min 00 s"),
     ]
     assert [row[6] for row in rows] == ["", "no node has 4 free; in about 12 min"]
@@ -121,7 +121,7 @@ def test_a_node_tells_who_holds_it():
         "local",
         "cuda",
         "████████ 4 of 4",
-        "dave 2 (#12), somebody of speech 1, somebody 1, eve 1 (notebook server, idle for 40 min 00 s, "
+        "dave 2 (#12), a user of speech 1, another user 1, eve 1 (notebook server, idle for 40 min 00 s, "
         "may be stopped for its slots in 5 min 00 s)",
         "ready",
         "3 x A100, T4",

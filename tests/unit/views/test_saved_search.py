@@ -20,25 +20,25 @@ def drawn() -> SearchCurves:
 
 
 def test_a_search_of_usual_size_is_kept_whole() -> None:
-    standing, lines = seen(played(VALUES).log, Page(limit=SAVED_TRIALS)), drawn()
-    found = fitted(standing, lines)
-    assert (found.standing.best, found.standing.trials, found.curves) == (standing.best, standing.trials, lines)
-    assert found.standing.incumbent == standing.incumbent
-    entries = standing.brackets[0].rungs[0].entries
+    status, lines = seen(played(VALUES).log, Page(limit=SAVED_TRIALS)), drawn()
+    found = fitted(status, lines)
+    assert (found.standing.best, found.standing.trials, found.curves) == (status.best, status.trials, lines)
+    assert found.standing.incumbent == status.incumbent
+    entries = status.brackets[0].rungs[0].entries
     assert len(entries) > SAVED_TRIALS
     assert found.standing.brackets[0].rungs[0].entries == entries[:SAVED_TRIALS]
 
 
 def test_of_a_larger_one_the_best_is_kept_and_it_fits() -> None:
-    standing, lines = seen(played(VALUES).log, Page(limit=SAVED_TRIALS)), drawn()
-    wide = [row.model_copy(update={"params": {"text": "x" * 5000}}) for row in standing.trials]
-    found = fitted(standing.model_copy(update={"trials": tuple(wide)}), lines)
+    status, lines = seen(played(VALUES).log, Page(limit=SAVED_TRIALS)), drawn()
+    wide = [row.model_copy(update={"params": {"text": "x" * 5000}}) for row in status.trials]
+    found = fitted(status.model_copy(update={"trials": tuple(wide)}), lines)
     assert len(found.model_dump_json()) <= SAVED_SEARCH
     kept = len(found.standing.trials)
     assert 1 < kept < SAVED_TRIALS
     assert list(found.standing.trials) == wide[:kept]
     assert found.curves.lines == lines.lines[:kept]
-    assert found.standing.brackets[0].rungs[0].results == standing.brackets[0].rungs[0].results
+    assert found.standing.brackets[0].rungs[0].results == status.brackets[0].rungs[0].results
 
 
 def test_it_is_plain_json_in_the_output() -> None:

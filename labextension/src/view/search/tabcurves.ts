@@ -20,7 +20,7 @@ export class CurvesTab {
     const lines = curves?.lines.length ?? 0;
     const note =
       curves === null
-        ? 'asked for'
+        ? 'loading'
         : lines < curves.of
           ? `${lines} of ${curves.of} trials: the best, and some of the others`
           : '';

@@ -16,7 +16,7 @@ export class ImportanceTab {
 
   draw({ standing, importance }: TabView): void {
     if (importance === null) {
-      this._chart.update(() => [], '', 'asked for');
+      this._chart.update(() => [], '', 'loading');
       return;
     }
     const { unit, trials, missing } = importance;
