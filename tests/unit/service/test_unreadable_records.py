@@ -71,7 +71,7 @@ def test_an_attempt_that_cannot_be_read_holds_its_experiment_and_keeps_its_slots
     damage(world, f"UPDATE attempts SET {column} WHERE experiment = {number}")
     with caplog.at_level(logging.ERROR):
         starts = asyncio.run(world.decide())
-    assert [start.ask.experiment for start in starts] == others[:1]
+    assert [start.request.experiment for start in starts] == others[:1]
     assert RequestKey(number, 1) in asyncio.run(world.pictures.now()).runs
     assert f"attempts {number}.1-1: " in caplog.text
 
@@ -81,4 +81,4 @@ def test_the_others_go_on_where_not_even_the_slots_of_an_attempt_can_be_read(wor
     asyncio.run(world.decide())
     other = world.submit("bob")
     damage(world, f"UPDATE attempts SET placement = '[' WHERE experiment = {number}")
-    assert [start.ask.experiment for start in asyncio.run(world.decide())] == [other]
+    assert [start.request.experiment for start in asyncio.run(world.decide())] == [other]
