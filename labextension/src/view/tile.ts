@@ -52,7 +52,11 @@ export class Tile {
     setText(this._kind, kindText(artifact));
     setText(this._name, artifact.name);
     setText(this._about, `${sizeText(artifact)} \u00b7 ${whenText(artifact.at, Date.now() / 1000)}`);
-    setAttribute(this._button, 'title', `${picture ? 'Show' : 'Save'} ${artifact.file}, saved at step ${artifact.step}`);
+    setAttribute(
+      this._button,
+      'title',
+      `${picture ? 'Show' : 'Save'} ${artifact.file}, saved at step ${artifact.step}`
+    );
     if (picture && !this._button.hasAttribute('aria-expanded')) {
       this.expand(false);
     }
