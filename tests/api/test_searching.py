@@ -193,7 +193,7 @@ def test_a_completed_search_goes_on_with_more_trials_and_fewer_are_refused(serve
     overview = client.experiment(number)
     assert overview.experiment.config.search is not None
     assert (overview.experiment.state, overview.experiment.config.search.trials) == ("active", 3)
-    with pytest.raises(Conflict, match="1 trials asked for"):
+    with pytest.raises(Conflict, match="1 trials requested, and there are 2 already"):
         client.extend(number, Extension(trials=1))
 
 

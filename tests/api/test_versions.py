@@ -91,7 +91,7 @@ def test_a_later_client_is_understood_or_told_which_versions_there_are(served: S
     told = post(served, "/api/experiments", {**body, "config": {**body["config"], "quantize": 4}})
     assert (told.status_code, told.json()["error"]) == (400, "OtherVersion")
     assert "config.quantize" in told.json()["message"]
-    both = f"this service is Daylight {__version__} and does not know what Daylight 9.9.9 asks"
+    both = f"this service is Daylight {__version__} and does not know what Daylight 9.9.9 requests"
     assert both in told.json()["message"]
     same = post(served, "/api/experiments", {**body, "config": {**body["config"], "quantize": 4}}, __version__)
     assert (same.status_code, same.json()["error"]) == (400, "InvalidRequest")
