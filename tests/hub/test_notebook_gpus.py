@@ -74,7 +74,7 @@ def test_what_a_server_holds_is_held_in_the_service_until_it_ends(hub: Hub) -> N
         assert (hidden.server, hidden.owner, hidden.last_activity) == (None, "", None)
         (held,) = [each.use.held for each in hub.client("frank").me().accounts if each.kind == "user"]
         assert held == 2
-        with pytest.raises(AssertionError, match=r"2 GPUs asked.*; 1 of group vision\S+ 3 is free"):
+        with pytest.raises(AssertionError, match=r"2 GPUs requested.*; 1 of group vision\S+ 3 is free"):
             hub.api("POST", "users/fiona/server", slots=2)
     hub.until(lambda: used(hub) == 0, "the service has heard that it ended")
 
