@@ -13,5 +13,5 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 
 def _jupyter_labextension_paths() -> list[dict[str, str]]:
-    """Return the folder that JupyterLab loads, and its name there."""
+    """Return the folder of the prebuilt JupyterLab extension, and the name under which JupyterLab installs it."""
     return [{"src": "labextension", "dest": "daylight"}]

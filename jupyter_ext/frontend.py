@@ -58,7 +58,7 @@ def front_end(shell: Any, environment: Mapping[str, str] = os.environ) -> FrontE
 
 
 def wants_widget(asked: str | None, shell: Any) -> bool:
-    """Return whether an experiment is shown as a widget: by `asked`, else DAYLIGHT_VIEW, else the frontend's need.
+    """Return whether to show a widget: as `asked` says, else DAYLIGHT_VIEW, else whether the frontend needs one.
 
     A headless notebook always gets the card, since a widget would show nothing. Raises InvalidRequest.
     """
@@ -72,7 +72,7 @@ def wants_widget(asked: str | None, shell: Any) -> bool:
 
 
 def lacks_for_widget() -> str | None:
-    """Return why no widget can be shown here, and what to do; None where one can."""
+    """Return why this installation cannot show widgets, with a hint how to fix that; None where it can."""
     if importlib.util.find_spec("anywidget") is None:
         return "the live view here needs anywidget: pip install anywidget"
     if not all((STATIC / name).is_file() for name in ("widget.js", "widget.css")):
@@ -81,7 +81,7 @@ def lacks_for_widget() -> str | None:
 
 
 class Hearing:
-    """Timer of the page's silence, which excludes running cells: messages wait while a cell runs."""
+    """Timer of the seconds without a message from the page, not counted while a cell runs and delays messages."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -94,7 +94,7 @@ class Hearing:
         self._last = time.monotonic()
 
     def silence(self) -> float:
-        """Return the seconds since the last message; 0 while a cell runs."""
+        """Return the seconds since the last message from the page; 0 while a cell runs."""
         return 0.0 if self._busy else time.monotonic() - self._last
 
     def close(self) -> None:

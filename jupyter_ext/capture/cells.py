@@ -75,7 +75,7 @@ def parse_cell(source: str) -> Parsed:
 
 
 def unparsed(source: str) -> Parsed:
-    """Return a cell with its text alone: no statements and no magics."""
+    """Return a cell that could not be parsed: its source lines, with no statements and no magics."""
     lines = tuple(source.split("\n"))
     return Parsed(lines, lines, _NOTHING)
 

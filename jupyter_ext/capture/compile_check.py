@@ -1,4 +1,4 @@
-"""Check that the captured source compiles as a module: some code that a cell may hold, a module may not."""
+"""Check that the captured source compiles as a module: some code is valid in a cell only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WAITS = re.compile(r"await|async", re.IGNORECASE)
 def uncompiled(
     executed: Executed, needed: Iterable[int], line: int, source: str, where: Callable[[int], str]
 ) -> Iterator[Problem]:
-    """Yield a problem for each needed statement that a module cannot hold, else for the whole `source`.
+    """Yield a problem for each needed statement that a module cannot hold; if there is none, one for all of `source`.
 
     `line` is where the target's text begins in its cell. `where` translates a line of `source` into a location in the
     notebook. Source that is not valid Python is left to the parser of the definition.

@@ -13,7 +13,7 @@ from jupyter_ext.capture.slice import Slice
 
 
 def deleted(executed: Executed, sliced: Slice) -> Iterator[Problem]:
-    """Yield a problem for each such name, with the cell that deleted it."""
+    """Yield a problem for each name that the submitted cell reads but an earlier cell deleted."""
     target = executed.statements[executed.start :]
     queue = [name for statement in target for name in statement.now | statement.later]
     seen: set[str] = set()

@@ -51,9 +51,9 @@ def _files(magic: Magic, lines: Sequence[str]) -> set[str]:
 
 
 def _moved(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
-    """Yield a warning if needed statements ran in another directory than the last.
+    """Yield a warning if needed statements that may open files ran before the last change of directory.
 
-    A notebook may change its directory between two statements. A job runs all of them in one, the last.
+    A notebook may change its directory between two statements. A job runs them all in the directory set last.
     """
     moves = [
         (index, magic.line, magic.text)

@@ -77,9 +77,9 @@ class Executed:
         return "\n".join(self.cut(self.lines(time), time, time, self.statements[time].start))
 
     def cut(self, lines: Sequence[str], first: int, last: int, start: int) -> list[str]:
-        """Return the lines of a cell that the statements `first` to `last` occupy, from line `start` on.
+        """Return the source lines of the statements `first` to `last` of a cell, from line `start` on.
 
-        Lines shared with other statements are cut to the part of these.
+        A first or last line that is shared with other statements is cut to the part of these.
         """
         begins, ends = self.statements[first], self.statements[last]
         found = list(lines[start - 1 : ends.end])

@@ -10,7 +10,7 @@ from jupyter_ext.capture.executed import Executed
 
 
 class FutureLine(NamedTuple):
-    """First line of the module, if any, and a warning where it changes the meaning of earlier code."""
+    """The module's `from __future__` line, if any, and warnings where it changes the meaning of earlier code."""
 
     lines: list[str]
     warnings: list[str]

@@ -20,7 +20,7 @@ _DISPLAY = "from IPython.display import display"  # which prints where there is 
 
 @dataclass
 class WrittenLines:
-    """Lines in place of cells that were never executed, with a warning each. `left` are still missing."""
+    """Module lines that define names which no executed cell binds, with warnings, and the names `left` undefined."""
 
     lines: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -28,10 +28,10 @@ class WrittenLines:
 
 
 def written_in(sliced: Slice, namespace: Mapping[str, object] | None, executed: Executed) -> WrittenLines:
-    """Return the lines to write for the names that `sliced` misses.
+    """Return module lines that define the names in `sliced.missing`, from their current values in the notebook.
 
-    Where `from x import *` bound one, that statement is taken into the slice. Values that a magic may have set are not
-    written: its next run may set others.
+    If `from x import *` bound a missing name, those imports are added to the slice instead. Values that a magic may
+    have set are not written, since the magic's next run may set other values.
     """
     written = WrittenLines()
     if sliced.missing and sliced.history.stars and _from_stars(sliced, namespace):
@@ -50,7 +50,7 @@ def written_in(sliced: Slice, namespace: Mapping[str, object] | None, executed: 
 
 
 def _from_stars(sliced: Slice, namespace: Mapping[str, object] | None) -> bool:
-    """Drop the names that star imports bound from `sliced.missing`, and return whether there were any."""
+    """Remove from `sliced.missing` the names that star imports bound, and return whether there were any."""
     modules = [
         sys.modules.get(node.module or "")
         for time in sliced.history.stars

@@ -74,7 +74,7 @@ class Capture:
 
     @property
     def _values_drawn(self) -> str:
-        """Return `, with the notebook's x (3.2 MB), which is drawn without a seed`, or an empty string."""
+        """Return `, with the notebook's x (3.2 MB), which is drawn without a seed`; empty without such values."""
         found = [f"{each.name} ({size(each.bytes)})" for each in self.captured if each.name in self.drawn]
         verb = "is" if len(found) == 1 else "are"
         return f", with the notebook's {', '.join(found)}, which {verb} drawn without a seed" if found else ""
@@ -199,7 +199,7 @@ def _numbered(cell: Cell | str, index: int) -> Cell:
 
 
 def _shared(executed: Executed) -> list[str]:
-    """Return functions of other cells whose results the roles request by the name of a required argument."""
+    """Return names of functions whose results the roles take through a required argument of the same name."""
     functions: dict[str, tuple[int, FunctionNode]] = {}
     for time, statement in enumerate(executed.statements):
         for name in statement.binds:
@@ -248,7 +248,7 @@ class _Writer:
         self._values, self._places, self._reader = Values(), dict[str, int](), ""
 
     def read(self, found: Values, places: Mapping[str, int]) -> None:
-        """Read captured values from files before the statements at these times."""
+        """Import the reader of captured values, and schedule each value to be read before the statement at its time."""
         if found.written:
             bound = {name for statement in self.executed.statements for name in statement.binds}
             self._reader = "captured" if "captured" not in bound else "captured_in_notebook"
@@ -257,7 +257,7 @@ class _Writer:
         self._values, self._places = found, dict(places)
 
     def _read_values(self, until: int) -> None:
-        """Write the lines that read values needed from this time on."""
+        """Write the lines that read the captured values due at or before this time."""
         due = [name for name, time in self._places.items() if time <= until]
         for name in due:
             del self._places[name]

@@ -15,7 +15,7 @@ _DEFINES = FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom
 
 
 def repeated(executed: Executed, taken: Sequence[int]) -> Iterator[str]:
-    """Yield warnings about statements that a job needs, given by their times."""
+    """Yield one warning for each cell with needed statements that train a model or took long to run."""
     told: set[int | None] = set()
     for time in taken:
         if not _works(executed, time):
@@ -32,5 +32,5 @@ def repeated(executed: Executed, taken: Sequence[int]) -> Iterator[str]:
 
 
 def _works(executed: Executed, time: int) -> bool:
-    """Return whether a statement does more than define or import something."""
+    """Return whether a statement runs code beyond definitions and imports."""
     return not all(isinstance(node, _DEFINES) for node in executed.statements[time].nodes)

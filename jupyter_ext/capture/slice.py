@@ -24,7 +24,7 @@ _KNOWN = (frozenset(dir(builtins)) - _OF_IPYTHON) | _MODULE_NAMES
 
 
 class Slice:
-    """Slice for the statements from `start` on and the names `also`: `needed` times, and `missing` names."""
+    """Program slice of the submitted statements: times of `needed` statements, and `missing` names without a binder."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Slice:
     ) -> None:
         """Find the earlier statements that the statements from `start` on, and the names in `also`, depend on.
 
-        `captured` names travel as values: statements that make or change them are not needed.
+        Values of `captured` names are sent in files: the statements that compute or change these are not needed.
         `alone` leaves out process-wide settings that affect any statement.
         """
         self.history, self.captured = history, frozenset(captured)
@@ -71,7 +71,7 @@ class Slice:
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """Return the names used whose values before `start` the target leaves unchanged, so that they can be compared.
+        """Return names whose values the submitted cell uses but leaves unchanged: a job can compare its own with them.
 
         Names of functions, classes and imports are not among them.
         """
@@ -79,7 +79,7 @@ class Slice:
         return tuple(sorted(name for name in used if self._stays(name)))
 
     def makers(self, name: str) -> set[int]:
-        """Return the times of all statements that one name's value before `start` depends on."""
+        """Return the times of all statements that the value of `name` depends on."""
         return Slice(self.history, self.end, [name], self.captured, alone=True).needed
 
     def _stays(self, name: str) -> bool:
@@ -104,7 +104,7 @@ class Slice:
                 self._resolve(name, time, required)
 
     def _take(self, time: int, used: int) -> None:
-        """Mark statement `time` as needed, with the functions that it defines called at `used`."""
+        """Mark the statement at `time` as needed; the functions that it defines count as called at time `used`."""
         statement = self.history.executed[time]
         self.needed.add(time)
         must = not statement.failed
@@ -119,7 +119,7 @@ class Slice:
                 self._queue.append((name, self.end, must and not found))
 
     def _take_settings(self, time: int) -> None:
-        """Take the statements that changed settings of the packages which a statement imports, again or first."""
+        """Add to the slice the statements that changed settings of packages that the statement at `time` imports."""
         statement = self.history.executed[time]
         if statement.packages:
             self._due += self._settings(statement.packages, time)
@@ -133,7 +133,7 @@ class Slice:
         return sorted({time for package in used for time in set_in[package] if time < until})
 
     def take_stars(self) -> None:
-        """Take every `from x import *` along."""
+        """Add every `from x import *` statement, with its dependencies, to the slice."""
         for time in self.history.stars:
             self._take(time, self.end)
         self._work()
@@ -160,7 +160,7 @@ class Slice:
             self._take(changer, changer)
 
     def _binding(self, name: str, binders: Sequence[int]) -> list[int]:
-        """Return the last binder, and earlier ones for as long as a binder binds only conditionally."""
+        """Return the times that may have bound `name`: the last unconditional binder and conditional ones after it."""
         found: list[int] = []
         for time in reversed(binders):
             found.append(time)

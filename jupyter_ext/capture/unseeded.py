@@ -27,16 +27,16 @@ _FILES = (
 
 @dataclass
 class Unseeded:
-    """Values drawn without a seed: by name those that travel, and a problem for each that cannot."""
+    """Values drawn without a seed: `held` are sent with the submission, `problems` name those that cannot be."""
 
     held: Values = field(default_factory=Values)
     problems: list[Problem] = field(default_factory=list)
 
 
 def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] | None) -> Unseeded:
-    """Return the needed values of the notebook that differ each time they are computed.
+    """Capture the notebook values that the submitted cell needs and that differ each time they are computed.
 
-    A module's initial weights are left to the seed of the job, unless a cell has trained it.
+    Initial weights of a torch module are left to the job's seed, unless a cell has trained the module.
     """
     found, history = Unseeded(), sliced.history
     doubtful = (history.by_chance | history.by_hash) & sliced.needed
@@ -59,16 +59,16 @@ def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] 
 
 @dataclass
 class Draws:
-    """Packages whose generators the submitted cell itself draws from: `seeded` by cells before it, or by none."""
+    """Packages from whose random generators the submitted cell draws: `seeded` by earlier cells, or `unseeded`."""
 
     seeded: tuple[str, ...] = ()
     unseeded: tuple[str, ...] = ()
 
 
 def draws_of(history: History, start: int) -> Draws:
-    """Return the generators that the statements from `start` on draw from before they seed them.
+    """Return the packages from which the statements from `start` on draw random numbers before they seed them.
 
-    Bodies of functions do not count.
+    Draws within function bodies do not count, unless the function is called.
     """
     drawn: set[str] = set()
     own: set[str] = set()
@@ -106,7 +106,7 @@ def _refused(name: str, value: object, why: str, executed: Executed, time: int) 
 
 
 def _lines(name: str, value: object) -> tuple[str, str]:
-    """Return the two lines that write the value to a file and read it again."""
+    """Return two lines of Python for a hint: one that writes the value to a file, and one that reads it."""
     for library, kind, save, load in _FILES:
         module = sys.modules.get(library)
         if module is not None and isinstance(value, getattr(module, kind, ())):

@@ -22,14 +22,14 @@ from kernel_backend.text import size
 
 @dataclass
 class Values:
-    """Captured values as files, by name, and for each that could not be captured the reason."""
+    """Captured values in file form, by name, and a problem for each value that could not be captured."""
 
     written: dict[str, WrittenValue] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, name: str, namespace: Mapping[str, object], most: int = MAX_BYTES) -> None:
-        """Write the value of a name. Raises Refused where it is no value, a secret, or larger than `most` bytes."""
+        """Serialise the value of `name`. Raises Refused where it is no value, a secret, or larger than `most` bytes."""
         self.written[name] = _written(name, namespace, most)
         self.kinds[name] = type(namespace[name]).__name__
 
@@ -44,7 +44,7 @@ class Values:
 
     @property
     def files(self) -> dict[str, bytes]:
-        """Return the archive members: the values, and the loaded definitions that they come from."""
+        """Return the archive members: a file for each value, and files of the loaded definitions they come from."""
         definitions = {each for written in self.written.values() for each in written.definitions}
         own = {written.file(name): written.data for name, written in self.written.items()}
         return own | {name: data for each in definitions for name, data in travelling(each).items()}
@@ -74,7 +74,7 @@ def values(names: Iterable[str], namespace: Mapping[str, object] | None) -> Valu
 
 
 def places(sliced: Slice, found: Values) -> dict[str, int]:
-    """Return the statement before which each value is read: after its last binding, before its first use."""
+    """Return for each captured value the time of the statement before which the module reads it from its file."""
     history, placed = sliced.history, dict[str, int]()
     for name, written in found.written.items():
         after = _last(history.binders.get(name, []), sliced.start) + 1
@@ -85,7 +85,7 @@ def places(sliced: Slice, found: Values) -> dict[str, int]:
 
 
 def made_by_target(sliced: Slice, found: Values) -> Iterator[Problem]:
-    """Yield a problem for each captured value that the cell binds itself."""
+    """Yield a problem for each `--capture` name that the submitted cell binds itself."""
     for name in found.written:
         if any(time >= sliced.start for time in sliced.history.binders.get(name, [])):
             message = f"--capture {name}: this cell makes '{name}' itself. Leave out the option, or what makes it."

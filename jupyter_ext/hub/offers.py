@@ -14,7 +14,7 @@ SLOTS, POOL, OWNER = "daylight/slots", "daylight/pool", "daylight/owner"  # labe
 
 
 class OfferContext(NamedTuple):
-    """Accounts of a user and state of the nodes, as far as known."""
+    """Input of an offer: the accounts that a user charges and the nodes' use, as far as the service answered."""
 
     accounts: Sequence[Account] = ()  # their own, and that of the group that they use
     nodes: Sequence[NodeUse] = ()
@@ -22,7 +22,7 @@ class OfferContext(NamedTuple):
 
 
 def most(context: OfferContext, pool: str | None, default: int) -> int:
-    """Return the most slots that one server may have; `default` where neither a quota nor a node limits it."""
+    """Return the largest number of slots for one notebook server; `default` where no quota and no node limits it."""
     quotas = [account.quota.most for account in context.accounts if account.quota.most is not None]
     return min([*quotas, *([_largest(context, pool)] if context.nodes else [])], default=default)
 
@@ -64,7 +64,7 @@ def offers(
 
 
 def describe(context: OfferContext, slots: int, pool: str | None) -> str:
-    """Return the free slots as the description of an offer of that many."""
+    """Describe an offer of `slots`: how many the user's limits leave, how many are free, and whether it would wait."""
     if not context.known:
         return "Daylight does not answer just now: how many are free is not known."
     limits = [each for each in map(_left, context.accounts) if each is not None]
@@ -84,8 +84,8 @@ def describe(context: OfferContext, slots: int, pool: str | None) -> str:
 def refusal(asked: ServerRequest, context: OfferContext, beside: int = 0) -> str | None:
     """Return why a server may not have the slots it requests, with the nearest allowed number; None where it may.
 
-    `beside` is the number of slots of the user's other servers, as known to the hub: the service may not have been told
-    of all of them.
+    `beside` is the number of slots of the user's other servers according to the hub. The service may not yet have a
+    record of all of these servers.
     """
     if not asked.slots:
         return None
@@ -116,7 +116,7 @@ class _Left(NamedTuple):
 
 
 def _left(account: Account, held: int = 0) -> _Left | None:
-    """Return the slots that an account's limit leaves; None where it has no limit."""
+    """Return the free slots under an account's limit, which are at least 0; None where it has no limit."""
     limit = account.quota.limit
     return None if limit is None else _Left(account, max(0, limit - max(held, account.use.held)))
 
@@ -138,7 +138,7 @@ def _gpus(slots: int) -> str:
 
 
 def _counts(most: int) -> list[int]:
-    """Return 1, 2, 4, 8, ... and the maximum."""
+    """Return the slot counts to offer: the powers of two up to `most`, and `most` itself."""
     powers = [1 << nth for nth in range(most.bit_length()) if 1 << nth <= most]
     return sorted({*powers, *([most] if most else [])})
 

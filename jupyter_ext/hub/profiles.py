@@ -29,7 +29,7 @@ def profiles(
     most: int = 8,
     url: str | None = None,
 ) -> Callable[[Any], Awaitable[list[dict[str, Any]]]]:
-    """Return a value for `c.KubeSpawner.profile_list`: a function of the spawner that offers what its user may have.
+    """Return a callable for `c.KubeSpawner.profile_list` that lists the GPU counts that the spawner's user may request.
 
     `pools` maps each pool to the labels of its nodes, `images` maps display names to images. `most` is the number of
     GPUs of one server where neither a quota nor a node limits it. `url` is Daylight's URL, unless `daylight(c)` has set
@@ -44,7 +44,7 @@ def profiles(
 
 
 def check_server(*, url: str | None = None, then: Callable[[Any], Any] | None = None) -> Hook:
-    """Return a `c.Spawner.pre_spawn_hook` that refuses servers beyond their user's slots, then calls `then`.
+    """Return a `c.Spawner.pre_spawn_hook` that refuses servers with more GPUs than their user may have, else calls `then`.
 
     A form can be bypassed through the hub's API; this hook cannot. It holds for every spawner: see `server_request` for
     the options that count.
@@ -68,7 +68,7 @@ def check_server(*, url: str | None = None, then: Callable[[Any], Any] | None = 
 
 
 async def offer_context(spawner: Any, url: str | None = None) -> OfferContext:
-    """Return the slots that the spawner's user may have, from Daylight, else from the hub's groups."""
+    """Return the accounts and nodes that limit the spawner's user, from the service, else quotas from hub groups."""
     address = url or spawner.environment.get("DAYLIGHT_URL")
     if address:
         token = None
@@ -94,7 +94,7 @@ def _ask(url: str, token: str, own: str, uid: int | None) -> OfferContext:
 
 
 def _without(account: Account, slots: int) -> Account:
-    """Return the account with that many fewer slots held."""
+    """Return a copy of the account that holds `slots` fewer slots."""
     use = account.use.model_copy(update={"held": account.use.held - slots})
     return account.model_copy(update={"use": use})
 
@@ -109,7 +109,7 @@ def _revoke(spawner: Any, token: str) -> None:
 
 
 def _given(user: Any) -> list[Account]:
-    """Return the quota in the properties of the user's first group; the hub does not know what is in use."""
+    """Return an account with the quota of the user's first hub group, as if none of its slots were in use."""
     first = next(iter(user.groups), None)
     quota = read_quota(first.properties)[0] if first is not None else None
     if first is None or quota is None:
@@ -118,7 +118,7 @@ def _given(user: Any) -> list[Account]:
 
 
 def _beside(spawner: Any) -> int:
-    """Return the slots of the user's other servers, including those that are starting."""
+    """Return how many slots the user's other notebook servers request, including servers that are starting."""
     total = 0
     for other in spawner.user.spawners.values():
         if other.name != spawner.name and (other.active or other.pending):

@@ -13,9 +13,9 @@ _ABOUT = {"__module__", "__dict__", "__weakref__", "__doc__", "__firstlineno__",
 
 
 def with_own_classes(model: torch.nn.Module, module: ModuleType, notebook: Mapping[str, Any]) -> torch.nn.Module:
-    """Return the model with its parts changed to the notebook's classes of the same names, where these are equivalent.
+    """Give the model's modules the notebook's classes of the same names, where these are equivalent; return the model.
 
-    `isinstance(net, Net)` is true then, and pickles of it can be read where the notebook's cells have run.
+    `isinstance(net, Net)` is then true in the notebook, and the model's pickles load wherever these cells have run.
     """
     same = _Same(module.__dict__, notebook)
     for part in model.modules():
@@ -27,7 +27,7 @@ def with_own_classes(model: torch.nn.Module, module: ModuleType, notebook: Mappi
 
 
 class _Same:
-    """Comparison of objects of two namespaces by their contents and by the objects that they refer to."""
+    """Comparer of classes and functions of two namespaces by their code, values and the objects that they refer to."""
 
     def __init__(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
         self._one, self._other = one, other

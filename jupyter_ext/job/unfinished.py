@@ -17,7 +17,7 @@ _GOES_ON = (ExperimentState.ACTIVE, ExperimentState.STOPPING)
 
 
 def until_trained(client: Client, overview: Overview, trial: int | None) -> None:
-    """Wait until the experiment, or one `trial` of its search, trains no more; an interrupt only ends the waiting.
+    """Wait until the experiment, or one `trial` of its search, has stopped training; an interrupt ends only the wait.
 
     Prints the reason for waiting, and the progress reached where the training has not completed.
     """

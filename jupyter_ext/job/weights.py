@@ -30,10 +30,10 @@ Models: TypeAlias = "torch.nn.Module | dict[str, torch.nn.Module]"
 
 
 def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Models:
-    """Return what `model()` makes with the weights of the first intact checkpoint of these, in evaluation mode.
+    """Call the definition's `model()`, load the weights of the first intact checkpoint in `choices`, and set `eval()`.
 
-    Several models are returned by name. Reports damaged checkpoints on standard error; raises CheckpointDamaged where
-    all of them are.
+    If `model()` makes several models, they are returned by name. Reports damaged checkpoints on standard error. Raises
+    CheckpointDamaged if all checkpoints in `choices` are damaged.
     """
     import torch
 
@@ -63,7 +63,7 @@ def _manifest(client: Client, number: int, info: CheckpointInfo) -> Manifest:
 
 
 def _state(client: Client, number: int, manifest: Manifest, weights: Weights) -> dict[str, Any]:
-    """Return the `state_dict` of the averaged weights or of the plain ones."""
+    """Download the `state_dict` of the averaged (EMA) or the plain weights from a checkpoint."""
     from kernel_backend.checkpoints.writer import decode, unflatten
 
     name = "ema" if weights == "ema" or (weights == "auto" and "ema" in manifest.state) else "model"
@@ -95,7 +95,7 @@ def _model(client: Client, number: int, params: dict[str, Value]) -> Models:
 
 
 def _silent() -> Run:
-    """Return a loop value `run` for a model that is only constructed: artifacts were saved when it was trained."""
+    """Return a `run` object for `model()` that discards artifacts: the training has already saved them."""
     from kernel_backend.artifacts.run import Run
 
     run = Run()

@@ -21,7 +21,7 @@ def first_line(cell: str) -> int:
 
 
 def _place(lines: list[str]) -> int:
-    """Return the index of the line with the magic; 0 where other code precedes it, or there is none."""
+    """Return the index of the line with `%%dlsubmit`; 0 if other code precedes that line or the cell has none."""
     for index, line in enumerate(lines):
         if line.split()[:1] == [_MAGIC] and line.startswith(_MAGIC):
             return index

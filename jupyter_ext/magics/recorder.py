@@ -40,7 +40,7 @@ class Recorder:
         self._shell.events.unregister("post_run_cell", self.after)
 
     def before(self, info: Any) -> None:
-        """Note that a cell is about to run."""
+        """Store the source and start time of a cell that is about to run."""
         self._depth += 1
         if self._depth == 1:
             self._began, self.running, self._body = time.monotonic(), info.raw_cell, None
@@ -75,9 +75,9 @@ class Recorder:
         analyse(cell.source)  # now, while the user is not waiting
 
     def body_ran(self, error_line: int | None, kept: Collection[str] = ()) -> None:
-        """Note that the running cell's magic ran its body, whatever the magic itself raises later.
+        """Record that the running cell's magic executed the body; the cell counts even if the magic raises later.
 
-        The functions in `kept` are not bound: the notebook retained its own values of these names.
+        The body's functions in `kept` do not count as bound: the notebook retained its own values of these names.
         """
         self._body, self._kept = (error_line,), self._kept | frozenset(kept)
 

@@ -34,7 +34,7 @@ class Cell:
         self._view: str | None = getattr(arguments, "view", None)
 
     def show(self, answer: Answer) -> None:
-        """Show an answer below the cell."""
+        """Render each part of an answer below the cell, then print its notes."""
         for each in answer.shown:
             _RENDERERS[type(each)](self, each)
         for note in answer.notes:
@@ -48,15 +48,15 @@ class Cell:
         """Print nothing: the experiment's card shows the note."""
 
     def agrees(self, question: str) -> bool:
-        """Agree always: the user confirmed by running the line."""
+        """Return True without prompting: the user confirmed the action by running the line."""
         return True
 
     def waits(self, asked: bool | None) -> bool:
-        """Wait in a headless kernel, unless the line says otherwise."""
+        """Return whether to wait for the experiment: as the line's options say, else only in a headless kernel."""
         return headless(this_shell()) if asked is None else asked
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
-        """Show a card, or lines in a headless kernel, until it has ended; raises ExperimentFailed."""
+        """Show the experiment as a live card (headless: as lines) until it has ended; raises ExperimentFailed."""
         return Waited(wait(client, overview, captured, plain=headless(this_shell()), quiet=quiet))
 
     def table(self, found: Table) -> None:
@@ -64,20 +64,20 @@ class Cell:
         _display(table(found.head, found.rows, found.empty))
 
     def text(self, text: Text) -> None:
-        """Print lines."""
+        """Print the answer's lines, if any."""
         if text.lines:
             tell("\n".join(text.lines))
 
     def file(self, file: File) -> None:
-        """Print text."""
+        """Print the content of a file."""
         tell(file.text.rstrip() if file.python else file.text)
 
     def log(self, log: Log) -> None:
-        """Print all lines at once."""
+        """Print all lines of a log in one write."""
         tell("".join(log.lines).rstrip() or log.empty, log=True)
 
     def comparison(self, found: Comparison) -> None:
-        """Show the differences."""
+        """Show the differences between two experiments."""
         _display(diff_bundle(found.diff))
 
     def card(self, card: Card) -> None:

@@ -43,7 +43,7 @@ def collect(
     include: Sequence[str] = (),
     limit: int = LIMIT,
 ) -> ProjectFiles:
-    """Collect the local modules that `source` imports, directly or not, and what `include` names below `place.cwd`.
+    """Collect the local modules that `source` imports, directly or not, and files that `include` matches in `place.cwd`.
 
     `where` translates a line of `source` into a location shown to users. Raises nothing: problems are in `problems`.
     """
@@ -77,7 +77,7 @@ class _Collector:
     # Modules
 
     def follow(self, first: Sequence[Import]) -> None:
-        """Take the local ones of these modules, and their imports."""
+        """Add those of these modules that are local, and recursively the local modules that they import."""
         for each in first:
             self._check(each)
         queue = deque((name, True) for each in first for name in _names(each))
@@ -99,7 +99,7 @@ class _Collector:
             self.warnings.append(f"{what}: what is put into sys.path is known only when it runs")
 
     def _take(self, name: str, own: bool) -> list[Import]:
-        """Take this module if it is local, and return its imports."""
+        """Add the module's file, and a package's whole folder, if it is local; return the module's imports."""
         top = self.modules.find(name.split(".")[0])
         found = None if top is None or top.name in OURS or is_third_party(top) else self.modules.find(name)
         if found is None or top is None:
@@ -131,7 +131,7 @@ class _Collector:
     # Files
 
     def include(self, pattern: str) -> None:
-        """Take a file, a folder or all matches of a glob, even if they are ignored."""
+        """Add the files that match a path or glob, even if ignore rules exclude them."""
         found = sorted(glob.glob(os.path.join(self.place.cwd, os.path.expanduser(pattern)), recursive=True))
         if not found:
             self._problem("include", pattern, f"--include {pattern}: there is nothing of that name in {self.place.cwd}")
@@ -163,7 +163,7 @@ class _Collector:
     # The end
 
     def read(self, limit: int) -> ProjectFiles:
-        """Read all files; beyond the limit, the smallest that fit, so that further problems can be reported."""
+        """Read the collected files. Above `limit` bytes, report a problem and read only the smallest that fit."""
         left = [f"{self._name(each)} leads out of the project folder and does not travel" for each in self.tree.left]
         if sum(self.sizes.values()) > limit:
             self._problem("size", "project", self._too_large(limit))

@@ -11,7 +11,7 @@ from jupyter_ext.project.ignored import Ignored
 
 
 class Tree:
-    """Walker over project folders. `left` lists links that lead out of the project, which do not travel."""
+    """Walker over project folders. `left` lists symbolic links that lead out of the project; they are not followed."""
 
     def __init__(self, root: Path) -> None:
         self.left: list[Path] = []
@@ -19,7 +19,7 @@ class Tree:
         self._ignored = Ignored(root)
 
     def files(self, folder: Path, ignored: Ignored | None = None) -> Iterator[tuple[Path, int]]:
-        """Yield regular files below a folder with their bytes, sorted; raises OSError for an unreadable folder."""
+        """Yield the sorted regular files below a folder with their sizes in bytes; raises OSError for an unreadable folder."""
         yield from self._files(folder, ignored or self._ignored, frozenset({folder.resolve()}))
 
     def _files(self, folder: Path, ignored: Ignored, above: frozenset[Path]) -> Iterator[tuple[Path, int]]:

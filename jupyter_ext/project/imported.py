@@ -40,7 +40,7 @@ class Imported:
                         self._seen[name] = _Import(spec, Path(origin), _digest(Path(origin)))
 
     def changed(self, files: Mapping[str, Path]) -> Iterator[str]:
-        """Yield a warning for each of these modules (name -> file) whose file changed since it was imported."""
+        """Yield a warning for each module in `files` (name -> file) whose file changed since the kernel imported it."""
         self.look()
         for name, file in sorted(files.items()):
             seen = self._seen.get(name)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Import(NamedTuple):
-    """Imported module by its full name. `certain`: the code fails without it as soon as it is itself imported."""
+    """Import of a module by its full name. `certain`: it is unconditional, so that the code fails without the module."""
 
     name: str
     line: int

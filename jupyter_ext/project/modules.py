@@ -28,7 +28,7 @@ class FoundModule(NamedTuple):
 
     @property
     def places(self) -> tuple[Path, ...]:
-        """Return the folders of a package, or a module's file."""
+        """Return the folders of a package; for a plain module its file."""
         return self.folders or ((self.file,) if self.file else ())
 
 
@@ -43,7 +43,7 @@ class Modules:
         self._known: dict[str, FoundModule | None] = {}
 
     def find(self, name: str) -> FoundModule | None:
-        """Return the module of this full name; None where there is none, or none with a file."""
+        """Return the module of this full name; None where it cannot be found or has neither file nor folder."""
         if name not in self._known:
             self._known[name] = _found(name, self._spec(name))
         return self._known[name]
@@ -97,7 +97,7 @@ def editable_folders() -> Iterator[Path]:
 
 
 def _fits(spec: ModuleSpec) -> bool:
-    """Return whether the file name matches the module name, so that it can be imported by it."""
+    """Return whether the spec's file or folder is named like the module, so that a copy can be imported."""
     if spec.submodule_search_locations is not None:
         return all(Path(each).name == spec.name.rpartition(".")[2] for each in spec.submodule_search_locations)
     return spec.origin is not None and Path(spec.origin).name.split(".")[0] == spec.name.rpartition(".")[2]

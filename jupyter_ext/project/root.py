@@ -24,9 +24,9 @@ class ProjectPlace(NamedTuple):
 
 
 def place_of(folder: Path, cwd: Path | None = None) -> ProjectPlace:
-    """Return the nearest folder upward of `folder` with .git or pyproject.toml, else `folder` itself.
+    """Locate the project root: the nearest folder upward of `folder` with .git or pyproject.toml, else `folder` itself.
 
-    `cwd` is the base of the job's relative paths, if that is another folder: it counts where it is under the root.
+    `cwd` is the job's working directory, if it differs from `folder`. It is ignored where it is not under the root.
     """
     folder = Path(os.path.abspath(folder))
     root = next((each for each in (folder, *folder.parents) if any((each / mark).exists() for mark in _MARKS)), folder)

@@ -35,7 +35,7 @@ def options(loop: Loop) -> list[str]:
 
 
 def cell(loop: Loop, own: Sequence[ast.stmt], source: str) -> str:
-    """Return the text of the cell: the functions, and the statements of `own` that they need from `source`."""
+    """Return the text of a cell with the loop's parts as functions, below the statements of `own` that they need."""
     functions = list(_functions(loop))
     needed = _needed(loop, own, names(ast.parse("\n".join(functions))) - set(ROLES))
     kept = [_text(each, source) for each in own if each in needed]
@@ -45,7 +45,7 @@ def cell(loop: Loop, own: Sequence[ast.stmt], source: str) -> str:
 
 
 def _text(statement: ast.stmt, source: str) -> str:
-    """Return a statement as written, with its comments; rewritten if it was in a function or names a device."""
+    """Return a statement's source with its comments; unparsed without them if it was indented or names a device."""
     plain = without_devices(statement)
     decorators = getattr(statement, "decorator_list", [])
     lines = source.splitlines()[min(each.lineno for each in [statement, *decorators]) - 1 : statement.end_lineno]
@@ -107,7 +107,7 @@ def _model(loop: Loop) -> Iterator[str]:
 
 
 def _about(name: str, setup: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements that compute a name's value, and those that change it."""
+    """Return the setup statements that compute the value of `name`, and those that change that value in place."""
     found: list[ast.stmt] = []
     for each in setup:
         if isinstance(each, ast.Assign | ast.AnnAssign):
@@ -124,7 +124,7 @@ def _about(name: str, setup: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _changes(statement: ast.stmt, name: str) -> bool:
-    """Return whether a statement loops over parts of the value, or calls a method of it that changes it."""
+    """Return whether a statement may change the value of `name` in place: a loop over it, or a call of its method."""
     if isinstance(statement, ast.For):
         return name in names(statement.iter)
     if isinstance(statement, ast.Expr) and called(statement.value).endswith("_"):  # nn.init.zeros_(net.fc.bias)
@@ -133,7 +133,7 @@ def _changes(statement: ast.stmt, name: str) -> bool:
 
 
 def _is_nothing(statement: ast.stmt) -> bool:
-    """Return whether a statement is `net = net`, the rest of `net = net.to(device)` without the device."""
+    """Return whether a statement assigns a name to itself, as `net = net.to(device)` without the device."""
     if not isinstance(statement, ast.Assign):
         return False
     return ast.unparse(statement.targets[0]) == ast.unparse(statement.value)
@@ -144,7 +144,7 @@ def _is(target: ast.expr, name: str) -> bool:
 
 
 def _reads(statement: ast.Assign | ast.AnnAssign, name: str) -> bool:
-    """Return whether the new value depends on the old one; a move to a device does not count."""
+    """Return whether an assignment to `name` reads its old value; a move to a device does not count."""
     value = without_devices(statement.value) if statement.value is not None else ast.Constant(None)
     return name in names(value)
 
@@ -166,7 +166,7 @@ def _optimizer(loop: Loop) -> Iterator[str]:
 
 
 def _function(role: str, arguments: Sequence[str], value: ast.expr, loop: Loop) -> str:
-    """Return the source of a role; values it needs whose names now denote roles are computed within it."""
+    """Return the source of a role function; it computes itself those needed values whose names now denote roles."""
     own = {each.partition("=")[0] for each in arguments}
     taken = sorted((names(value) - own) & {*ROLES, loop.optimizer_name, loop.model})
     local = [ast.unparse(without_devices(each)) for name in taken for each in _about(name, loop.setup)]
@@ -179,7 +179,7 @@ def _written(role: str, arguments: Iterable[str], lines: Sequence[str]) -> str:
 
 
 def _needed(loop: Loop, own: Sequence[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
-    """Return the cell's own statements that compute or change what the functions read."""
+    """Return the statements of `own` that compute or change the values which the functions read."""
     needed: list[ast.stmt] = []
     without = {loop.model, loop.optimizer_name, *ROLES}
     for each in reversed(own):

@@ -28,7 +28,7 @@ _START_RANKS = frozenset({"init_process_group", "hvd.init", "deepspeed.initializ
 
 @dataclass(frozen=True)
 class Recognised:
-    """Kind of a cell, with `line N` of the module, and where possible the same code as functions."""
+    """Error text about a cell without roles, and where possible the same code rewritten as a cell of functions."""
 
     text: str
     cell: str | None = None
@@ -36,12 +36,12 @@ class Recognised:
 
     @property
     def shown(self) -> str:
-        """Return the end of a message, for frontends that do not show the cell."""
+        """Return the rewritten cell and its options as the end of a message, for frontends that cannot display it."""
         return f", to be submitted with {' '.join(self.options) or 'no options'}:\n\n{self.cell}"
 
 
 def recognise(source: str, roles_from: int) -> Recognised | None:
-    """Return the kind of the statements from line `roles_from` on; None where it is unknown."""
+    """Describe the training code from line `roles_from` on (loop, framework, script); None where it is unknown."""
     body = module_tree(source).body
     own = [each for each in body if each.lineno >= roles_from]
     found = _of_statements(source, roles_from, body, own)
@@ -81,7 +81,7 @@ def _loop(source: str, roles_from: int, body: Sequence[ast.stmt], statements: Se
 
 
 def _written(source: str, roles_from: int, body: Sequence[ast.stmt], loop: Loop) -> str | None:
-    """Return the loop as functions, if these form a valid definition together with the code above."""
+    """Return the loop rewritten as functions, if these and the code above `roles_from` form a valid definition."""
     above = {id(each) for each in body if each.lineno < roles_from}
     defined = [each for each in body if isinstance(each, ast.ClassDef) and each.lineno > loop.statement.lineno]
     text = cell(loop, [*(each for each in loop.setup if id(each) not in above), *defined], source)
@@ -152,7 +152,7 @@ def _scripts(source: str, roles_from: int, own: Sequence[ast.stmt]) -> Iterator[
 
 
 def _within(script: Script) -> Recognised:
-    """Return the kind of a script."""
+    """Describe the kind of training code in a script that the cell runs, by the script's file and lines."""
     found = None
     source = script.source()
     if source is not None:

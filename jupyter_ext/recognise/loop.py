@@ -111,7 +111,7 @@ def _check_plain(statements: Sequence[ast.stmt], inner: ast.For | ast.While) -> 
 
 
 def _check_own(step: Step, outer: ast.For | ast.While, model: str) -> None:
-    """Raise Unreadable where the data or the loss need values that only the loop has."""
+    """Raise Unreadable where the data or the loss read names that are bound only within the loop."""
     bound = binds(outer) - {"output", "target", "input", BATCH}
     counted = outer.target.id if isinstance(outer, ast.For) and isinstance(outer.target, ast.Name) else ""
     over = iterated(outer.iter) if isinstance(outer, ast.For) else ast.Constant(None)
@@ -160,7 +160,7 @@ def _optimizer(loop: ast.AST, setup: Sequence[ast.stmt]) -> tuple[ast.Call, str]
 
 
 def _steps_of(optimizers: Mapping[str, ast.Call]) -> str:
-    """Return how to write a loop with these optimizers as training steps, in its own names."""
+    """Return advice, with the loop's own names, on writing a loop with several optimizers as training steps."""
     models = {name: _model(made) for name, made in optimizers.items()}
     arguments = ", ".join(dict.fromkeys(models.values()))
     made = ", ".join(f'"{models[name]}": {ast.unparse(call)}' for name, call in optimizers.items())
@@ -193,7 +193,7 @@ def _steps_outside(outer: ast.stmt, inner: ast.stmt, optimizer: str) -> bool:
 
 
 def _epochs(loop: ast.For | ast.While) -> ast.expr | None:
-    """Return the number of iterations, where the loop counts."""
+    """Return the number of iterations of a loop over `range`; None for other loops."""
     over = iterated(loop.iter) if isinstance(loop, ast.For) else None
     if not isinstance(over, ast.Call) or called(over) not in ("range", "trange") or not over.args:
         return None
@@ -208,7 +208,7 @@ def _epochs(loop: ast.For | ast.While) -> ast.expr | None:
 def _validation(
     outer: ast.stmt, inner: ast.stmt, after: Sequence[ast.stmt], data: ast.expr, model: str
 ) -> ast.expr | None:
-    """Return the data of another loop, within the loop or else after it."""
+    """Return the iterable of a validation loop (one that calls the model), inside the epoch loop or else after it."""
     for body in ([outer] if outer is not inner else [], after):
         for each in (found for one in body for found in ast.walk(one) if isinstance(found, ast.For)):
             over = iterated(each.iter)
@@ -220,7 +220,7 @@ def _validation(
 
 
 def _accuracy(statements: Sequence[ast.stmt], model: str) -> ast.expr | None:
-    """Return the comparison whose hits are counted: `(output.argmax(1) == target)`."""
+    """Return the comparison whose true elements a validation loop counts, such as `(output.argmax(1) == target)`."""
     loops = [each for one in statements for each in ast.walk(one) if isinstance(each, ast.For)]
     for loop in reversed(loops):
         batch = batch_of(loop)
@@ -236,7 +236,7 @@ def _accuracy(statements: Sequence[ast.stmt], model: str) -> ast.expr | None:
 
 
 def _computed(loop: ast.For, batch: str) -> Iterator[tuple[Mapping[str, ast.expr], ast.expr]]:
-    """Yield the expressions added up in the body of a loop, with the values of its names there."""
+    """Yield the operands of augmented assignments (`+=`) in a loop, with the values of local names at that point."""
     values: dict[str, ast.expr] = {}
     for statement in flat(loop.body):
         if isinstance(statement, ast.AugAssign):

@@ -22,7 +22,7 @@ BATCH = "batch"
 
 
 class Unreadable(Exception):
-    """Error that names what the source of a loop leaves unclear; `instead` is a sentence with an alternative."""
+    """Raised when a loop cannot be rewritten as functions; the text says why, `instead` suggests an alternative."""
 
     def __init__(self, text: str, instead: str = "") -> None:
         super().__init__(text)
@@ -76,7 +76,7 @@ class Step:
         self.loss = replaced(of_output(loss, model, elements), {batch: ast.Name(BATCH, ast.Load())} if batch else {})
 
     def _of_all(self, loss: ast.expr, forward: ast.Call, model: str) -> None:
-        """Read a step over all samples at once: its inputs and its target are names of the program."""
+        """Extract a step on the whole data set, without a loader, from the tensors that model and loss take by name."""
         inputs = [each.id for each in forward.args if isinstance(each, ast.Name)]
         others = [name for name in _in_order(loss) if name not in (*inputs, model)]
         arguments = [each for call in ast.walk(loss) if isinstance(call, ast.Call) for each in [*call.args]]
@@ -90,7 +90,7 @@ class Step:
 
 
 def assigned(statement: ast.stmt, values: Mapping[str, ast.expr]) -> dict[str, ast.expr]:
-    """Return the names to which a statement assigns plain values, in terms of earlier ones."""
+    """Return the names that a statement assigns, with the values substituted by `values` of earlier assignments."""
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
         name = statement.target.id
         plain = ast.BinOp(ast.Name(name, ast.Load()), statement.op, statement.value)
@@ -150,12 +150,12 @@ def of_output(expression: ast.expr, model: str, elements: Sequence[str]) -> ast.
 
 
 def _is_part(given: ast.expr, batch: str) -> bool:
-    """Return whether a model input is `batch[0]` or `batch["x"]`, which the batch rule covers."""
+    """Return whether a model input is a constant item of the batch, such as `batch[0]` or `batch["x"]`."""
     return isinstance(given, ast.Subscript) and root(given) == batch and isinstance(given.slice, ast.Constant)
 
 
 def _spoilt(statement: ast.stmt) -> set[str]:
-    """Return names with unknown values after this statement: changed in place or conditionally."""
+    """Return names whose values are unknown after a statement, since it may change or conditionally rebind them."""
     if isinstance(statement, ast.Assign):
         return {root(each) for each in statement.targets if isinstance(each, ast.Attribute | ast.Subscript)}
     if isinstance(statement, ast.AugAssign):

@@ -39,7 +39,7 @@ class Handler(JupyterHandler):
     auth_resource = "daylight"
 
     def initialize(self, proxy: Proxy, path: str = "") -> None:
-        """Set the proxy to the service, and the path there."""
+        """Set the proxy and the service's path for this request."""
         self.proxy, self.path = proxy, path
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -67,7 +67,7 @@ class Handler(JupyterHandler):
         self.pass_on(Answer(status, "application/json", json.dumps(body, allow_nan=False).encode()))
 
     def pass_on(self, answer: Answer) -> None:
-        """Forward the service's reply; a page needs none of its other headers."""
+        """Send the service's status, content type and body to the page, without its other headers."""
         self.set_status(answer.status)
         self.set_header("Content-Type", answer.type)
         self.finish(answer.body)
@@ -91,7 +91,7 @@ class Api(Handler, APIHandler):
         self.set_header("Cache-Control", "no-store")
 
     def pass_on(self, answer: Answer) -> None:
-        """Forward the service's reply; APIHandler needs the type where it is not JSON."""
+        """Send the service's reply to the page; APIHandler needs the content type where it is not JSON."""
         self.set_status(answer.status)
         if answer.disposition:
             self.set_header("Content-Disposition", answer.disposition)
@@ -104,7 +104,7 @@ class Api(Handler, APIHandler):
 
 
 class ReadHandler(Api):
-    """Handler of reads."""
+    """Handler that forwards GET requests to the service."""
 
     @authenticated
     @authorized
@@ -114,7 +114,7 @@ class ReadHandler(Api):
 
 
 class FileHandler(Api):
-    """Handler of reads of a resource that the user named."""
+    """Handler of GET requests whose paths contain names chosen by users, which need quoting."""
 
     @authenticated
     @authorized
@@ -124,7 +124,7 @@ class FileHandler(Api):
 
 
 class ActHandler(Api):
-    """Handler of actions on an experiment; Jupyter has checked that the page is its own."""
+    """Handler of POST actions on an experiment; Jupyter has checked that the page comes from this server."""
 
     @authenticated
     @authorized
@@ -134,10 +134,10 @@ class ActHandler(Api):
 
 
 class Change(Api):
-    """Handler of changes of an experiment, described by the body."""
+    """Handler of POST requests that change an experiment as the JSON body says."""
 
     def initialize(self, proxy: Proxy, path: str = "", body: type[Record] = Record) -> None:
-        """Set the proxy to the service, the path there, and the record type of the body."""
+        """Set the proxy, the service's path for this request, and the record type of the body."""
         super().initialize(proxy, path)
         self.record = body
 
@@ -207,7 +207,7 @@ class QuickstartHandler(Api):
 
 
 class UnknownHandler(Api):
-    """Handler of all other paths below ours."""
+    """Handler of unknown paths below Daylight's URL prefix."""
 
     @authenticated
     @authorized("read")  # type: ignore[untyped-decorator]
@@ -219,7 +219,7 @@ class UnknownHandler(Api):
 
 
 def _read(kind: type[_Record], answer: Answer) -> _Record:
-    """Return the record that the service answered; raises OtherVersion."""
+    """Parse the service's reply as a record; raises OtherVersion if its version does not fit."""
     return read_answer(kind, answer.body, answer.version)
 
 

@@ -43,9 +43,9 @@ class Answer(NamedTuple):
 
 
 class Proxy:
-    """Client of the service that runs now; one that restarted on another port is found.
+    """HTTP client of the user's service, which is looked up again if it restarted on another port.
 
-    All requests here are safe to repeat, so one that a terminating service cut off is sent again.
+    All requests here are safe to repeat, so a request that a terminating service cut off is sent again.
     """
 
     def __init__(self, finder: Finder, limit: float, log: Logger) -> None:
@@ -66,7 +66,7 @@ class Proxy:
     async def watch(self, query: str) -> WebSocketClientConnection | Answer:
         """Return an open stream, or the reply by which the service refused it; raises ServiceUnreachable.
 
-        A frame is read from the socket only after the previous one was taken.
+        A frame is read from the socket only after the caller has taken the previous frame.
         """
 
         async def connect(address: Address) -> WebSocketClientConnection:
@@ -110,7 +110,7 @@ class Proxy:
         )
 
     async def _twice(self, attempt: Callable[[Address], Awaitable[_T]]) -> _T:
-        """Return the service's reply, retrying once if the service was terminating."""
+        """Run `attempt` until the service replies, with pauses; raises ServiceUnreachable after the last retry."""
         waits = RETRY.waits()
         while True:
             try:
@@ -139,7 +139,7 @@ class Proxy:
 
 
 class _Looking(DefaultExecutorResolver):
-    """Resolver that rejects addresses on which another user's process listens: the token is not for it."""
+    """DNS resolver that rejects an address where another user's process listens, which must not get the token."""
 
     def initialize(self, address: Address) -> None:
         """Set the address of the service."""

@@ -26,12 +26,12 @@ class Relay(WebSocketMixin, WebSocketHandler, Handler):
     _passing: asyncio.Task[None] | None = None
 
     def set_default_headers(self) -> None:
-        """Set no headers: this is no page."""
+        """Set no headers: a websocket needs none of those that pages get."""
 
     @ws_authenticated
     @authorized
     async def get(self) -> None:
-        """Forward every message after a sequence number, one per frame, or the service's refusal."""
+        """Forward the service's stream, a message per frame, until the browser leaves, or its refusal."""
         if self.request.headers.get("Upgrade", "").lower() != "websocket":
             raise InvalidRequest(f"{self.request.path} is a websocket")
         if not self.check_origin():

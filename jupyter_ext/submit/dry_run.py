@@ -11,7 +11,7 @@ from kernel_backend.text import counted, size
 
 
 def dry_run(checked: PreparedSubmission, asked: ParsedLine, command: str) -> str:
-    """Return the text; `command` precedes the options: `%%dlsubmit` or `daylight submit train.py`."""
+    """Format all that a submission would send; `command` is `%%dlsubmit` or `daylight submit train.py`."""
     head = [f"# {line}" for line in _about(checked, asked)]
     values = [f"{name}={value!r}" for name, value in checked.params.items() if name not in checked.space.names]
     values += map(str, checked.space.parameters)

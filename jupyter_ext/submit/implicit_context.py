@@ -29,7 +29,7 @@ class ArchiveBudget(NamedTuple):
 
 @dataclass(frozen=True)
 class ImplicitContext:
-    """Members of a snapshot, and warnings about those that were left out."""
+    """Files that are added to a snapshot by default, and warnings about files that were left out."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

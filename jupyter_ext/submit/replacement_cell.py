@@ -10,7 +10,7 @@ MIME_TYPE = "application/vnd.daylight.cell+json"
 
 
 def offered(refused: InvalidDefinition, line: str) -> InvalidDefinition:
-    """Display the replacement of a cell refused below `%%dlsubmit LINE`, and return the error without its text."""
+    """Display a refused cell rewritten as functions, if there is one, and return the error without that text."""
     if "cell" not in refused.details:
         return refused
     from IPython.display import display
@@ -21,7 +21,7 @@ def offered(refused: InvalidDefinition, line: str) -> InvalidDefinition:
 
 
 def offer(cell: str, options: list[str] | tuple[str, ...], line: str) -> str:
-    """Return the whole cell, with these options added to its first line unless they are there already."""
+    """Return the cell below a `%%dlsubmit` line that has the line's options and those of `options` that it lacks."""
     pairs = zip(options[::2], options[1::2], strict=True)
     more = [f"{flag} {value}" for flag, value in pairs if not re.search(rf"(^|\s){flag}(=|\s|$)", line)]
     return f"{' '.join(['%%dlsubmit', *filter(None, [line.strip()]), *more])}\n{cell}"

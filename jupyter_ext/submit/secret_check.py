@@ -1,4 +1,4 @@
-"""Find secrets in all that would travel: each is refused by its location, without showing its text."""
+"""Find secrets in the files and options of a submission; report their locations, never their text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def find_leaks(
 
 
 def without_secrets(names: Iterable[str], known: Sequence[str]) -> list[str]:
-    """Return the names without secrets, which may be looked up and shown."""
+    """Return the names that contain no secret, so that they may be looked up and displayed."""
     return [name for name in names if not find_secrets(repr(name), known)]
 
 
@@ -53,7 +53,7 @@ def _in_file(name: str, data: bytes, known: Sequence[str]) -> Iterator[Problem]:
 
 
 def _text(file: str, data: bytes) -> str:
-    """Return the strings in a captured value's file."""
+    """Extract readable text from the file of a captured value, to be searched for secrets."""
     if file.endswith(".safetensors"):
         return ""
     if file.endswith(".npy"):

@@ -61,7 +61,7 @@ class SubmitOptions:
 
     @property
     def texts(self) -> dict[str, Value]:
-        """Return options whose text is stored as written."""
+        """Return the options that are stored as free text, by flag, for the secret check."""
         return {"--data": " ".join(self.data), "--commit": " ".join(self.commits), "--name": self.name}
 
     def words(self) -> list[str]:
@@ -77,7 +77,7 @@ class SubmitOptions:
 
 
 def wanted(options: Namespace) -> SubmitOptions:
-    """Read the submit options; raises InvalidRequest."""
+    """Build the submit options from parsed arguments; raises InvalidRequest for an invalid size or a long name."""
     named = getattr(options, "capture", None) or ()
     try:
         limit = parse_size(options.project_limit) if options.project_limit else LIMIT
@@ -109,7 +109,7 @@ class ParsedLine(NamedTuple):
 
 
 def read(options: Namespace, wrong: Sequence[str] = ()) -> ParsedLine:
-    """Parse these options and their `words`; invalid ones take their default."""
+    """Parse the options and the `name=value` words of a line; invalid parts get defaults and are listed in `wrong`."""
     complaints = list(wrong)
 
     def tried(read: Callable[[], T], otherwise: T) -> T:
@@ -137,7 +137,7 @@ class Session(NamedTuple):
 
 @dataclass(frozen=True)
 class PreparedSubmission:
-    """Capture that can be trained, all its hyperparameters, and the files that travel with it."""
+    """Checked submission: the captured definition, its hyperparameters, and the files that travel with it."""
 
     capture: Capture
     definition: Definition
@@ -158,12 +158,12 @@ class PreparedSubmission:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return the warnings to show the user before slots are used."""
+        """Return all warnings to show before the submission, including those stored with the snapshot."""
         return (*self.passing, *self.lasting)
 
     @property
     def lasting(self) -> tuple[str, ...]:
-        """Return the warnings stored with the snapshot, which hold when it is trained again, too."""
+        """Return the warnings stored with the snapshot, since they also apply when the snapshot is rerun."""
         hints = map(self.capture.relocate, (*self.definition.hints, *self.definition.unused))
         missing = [each for each in self.capture.requirements if "==" not in each]
         lacks = [
@@ -253,7 +253,7 @@ def _unused(capture: Capture, definition: Definition) -> list[Problem]:
 
 
 def _choices(space: Space) -> dict[str, Value]:
-    """Return the choices of each parameter as one text."""
+    """Return the list of choices of each searched categorical parameter as text, for the secret check."""
     return {each.label: str(each.domain) for each in space.parameters if isinstance(each.domain, Choices)}
 
 
@@ -282,7 +282,7 @@ def _declared(asked: SubmitOptions) -> tuple[Declared, list[Problem]]:
 
 
 def _state(capture: Capture, session: Session) -> dict[str, State]:
-    """Return states of the values that the job must reproduce; secrets are left out, even as digests."""
+    """Return digests of the notebook values that the job must reproduce; values with secrets are left out."""
     known = known_secrets()
     values = {name: session.namespace[name] for name in capture.compared if name in session.namespace}
     states = {name: state_of(value) for name, value in values.items() if not is_secret(name, value)}

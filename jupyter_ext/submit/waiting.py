@@ -24,7 +24,7 @@ def show(client: Client, overview: Overview, captured: Sequence[str], *, widget:
 def wait(
     client: Client, overview: Overview, captured: Sequence[str], *, plain: bool, quiet: bool, widget: bool = False
 ) -> Overview | None:
-    """Return the experiment when it has ended; raises ExperimentFailed. An interrupt ends only the waiting: None.
+    """Show progress until the experiment has ended and return it; None after an interrupt. Raises ExperimentFailed.
 
     `plain` prints lines, for frontends without a live card; `quiet` prints nothing.
     """

@@ -59,7 +59,7 @@ def bundle(
     curves: Curves | None = None,
     search: SavedSearch | None = None,
 ) -> dict[str, Any]:
-    """Return MIME_TYPE (JSON), `text/html`, `text/plain` and, where there is a picture, `image/png` of an experiment.
+    """Return the MIME bundle of an experiment: MIME_TYPE (JSON), `text/html`, `text/plain` and, if given, `image/png`.
 
     `picture` is a PNG (base64 in the bundle). `now` is in seconds since the epoch; `captured` are sentences about the
     submission; `curves` and the status of a `search` are thinned to the size saved in a notebook.
@@ -110,7 +110,7 @@ def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: 
 
 
 def _told(overview: Overview) -> Sequence[Trial]:
-    """Return the trials whose progress is shown: of a search the best, or after a failure the newest failed one."""
+    """Return the trials to show: all, but of a search only the best, or after a failure the newest failed one."""
     if overview.experiment.config.search is None:
         return overview.trials
     failed = [trial for trial in overview.trials if trial.state == "failed"][-1:] if overview.state == "failed" else []

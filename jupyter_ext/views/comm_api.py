@@ -17,7 +17,7 @@ MOST_BYTES = 4 * 2**20  # of a file: other requests to the kernel wait for it
 
 
 def answer(client: Client, number: int, method: str, path: str, query: Mapping[str, Any]) -> tuple[int, Json]:
-    """Return status and JSON as the service would, errors included, for experiment `number` only."""
+    """Answer a page's request about experiment `number` with the HTTP status and JSON that the service would send."""
     try:
         if (method, path) == ("GET", f"/experiments/{number}/artifact"):
             return 200, _artifact(client, number, _number("trial", query.get("trial", "")), str(query.get("name", "")))
@@ -35,7 +35,7 @@ def answer(client: Client, number: int, method: str, path: str, query: Mapping[s
 
 
 def _allowed(method: str, path: str, number: int) -> Operation | None:
-    """Return the operation that pages may request of this experiment, if it answers with JSON."""
+    """Return the operation behind a path of this experiment, if pages may request it and it answers with JSON."""
     for endpoint in ENDPOINTS:
         operation, found = endpoint.operations.get(method), re.fullmatch(endpoint.pattern, path)
         if operation and found and operation.page and endpoint.path.startswith(ONE) and found[1] == str(number):

@@ -41,7 +41,7 @@ class LiveView:
         self._search: SavedSearch | None = None
 
     def show(self, overview: Overview, *, final: bool = False) -> None:
-        """Draw the experiment: after changes at a limited rate, but the `final` state always."""
+        """Redraw the experiment if it changed, at a limited rate; a `final` state is always drawn."""
         if not final and not self._is_due(overview):
             return
         self._drawn, self._shown = time.monotonic(), overview
@@ -60,7 +60,7 @@ class LiveView:
         return overview.state != self._shown.state or time.monotonic() - self._drawn >= BETWEEN_S
 
     def _ask(self, overview: Overview, *, at_once: bool) -> None:
-        """Fetch picture and curves at intervals; older ones stay where they are unavailable."""
+        """Fetch the picture, curves and search status anew at intervals; keep the previous ones where a fetch fails."""
         if not at_once and time.monotonic() - self._asked < CURVES_S:
             return
         self._picture = picture_of(self._client, overview) or self._picture

@@ -33,7 +33,7 @@ class RelayPage:
 
 
 class MessageRelay:
-    """Single stream of an experiment for all of its pages; `client` makes a new client for each start."""
+    """Relay of one experiment's message stream to all pages; `client` makes a new client at each start."""
 
     def __init__(self, client: Callable[[], Client], number: int, page: RelayPage) -> None:
         self._client, self._number, self._page = client, number, page
@@ -46,19 +46,19 @@ class MessageRelay:
         return self._run is not None and self._run.goes_on
 
     def watch(self, after: int) -> None:
-        """Send every message after `after`: start there, or go back there. Pages skip messages that they have seen."""
+        """Send all messages after sequence number `after`: start or rewind the stream. Pages skip repeated messages."""
         with self._lock:
             if self._run is None or not self._run.goes_on or after < self._run.position:
                 self._begin(after)
 
     def here(self, after: int) -> None:
-        """Note that a page is open and has seen `after`; restart if the stream ended because no page was open."""
+        """Restart a stream that ended, from `after`: a page is open and has received all messages up to that number."""
         with self._lock:
             if not self.goes_on:
                 self._begin(after)
 
     def stop(self) -> None:
-        """Stop sending."""
+        """Stop sending messages and close the stream."""
         with self._lock:
             if self._run is not None:
                 self._run.end()
@@ -71,7 +71,7 @@ class MessageRelay:
 
 
 class _Run:
-    """Single run of the stream: one thread reads it, another sends the messages."""
+    """One connection to the stream: a thread reads messages from the service, another sends them to the pages."""
 
     def __init__(self, client: Client, number: int, page: RelayPage, position: int) -> None:
         self._client, self._number, self._page = client, number, page
@@ -144,7 +144,7 @@ class _Run:
             self._over.wait(BATCH_S)
 
     def _next(self) -> tuple[list[Message], *tuple[DaylightError | None, ...]]:
-        """Return the messages read, waiting a while for the first, followed by the end if it was reached."""
+        """Return a batch of messages, waiting a while for the first, plus None or the error if the stream has ended."""
         found: list[Message] = []
         due = min(self._beaten + BEAT_S, self._save_at if self.position > self._saved else float("inf"))
         try:

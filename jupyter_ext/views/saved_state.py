@@ -27,7 +27,7 @@ class SavedSearch(Record):
 
 
 class Saved(Record):
-    """State that suffices to draw an experiment without a service; `Saved` in the frontend's types."""
+    """State saved in a notebook, to draw an experiment without a service; `Saved` in the frontend's types."""
 
     version: Literal[1] = 1
     number: int
@@ -78,7 +78,7 @@ def search_of(client: Client, overview: Overview) -> SavedSearch | None:
 
 
 def fitted(status: SearchStatus, curves: SearchCurves) -> SavedSearch:
-    """Reduce both to the best trials, results and curves that fit into SAVED_SEARCH."""
+    """Reduce search status and curves to as many of the best trials as fit into SAVED_SEARCH characters of JSON."""
     kept = SAVED_TRIALS
     while True:
         found = SavedSearch(standing=_best_of(status, kept), curves=_lines_of(curves, kept))
@@ -88,7 +88,7 @@ def fitted(status: SearchStatus, curves: SearchCurves) -> SavedSearch:
 
 
 def _best_of(status: SearchStatus, kept: int) -> SearchStatus:
-    """Keep that many trials and results of each rung, and the newest incumbents."""
+    """Return the status with at most `kept` trials, `kept` results per rung and the newest 2 `kept` incumbents."""
     brackets = tuple(
         bracket.model_copy(
             update={"rungs": tuple(rung.model_copy(update={"entries": rung.entries[:kept]}) for rung in bracket.rungs)}

@@ -36,7 +36,7 @@ _widgets: dict[int, ExperimentWidget] = {}  # one an experiment, however often i
 
 
 def widget_of(overview: Overview, saved: dict[str, Any]) -> ExperimentWidget:
-    """Return the widget of an experiment, updated from here on; `saved` is the value under MIME_TYPE."""
+    """Create or update the widget of an experiment; `saved` is the JSON under MIME_TYPE in its display."""
     number = overview.experiment.number
     widget = _widgets.get(number)
     if widget is None:

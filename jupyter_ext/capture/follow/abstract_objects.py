@@ -19,8 +19,8 @@ ELEMENTS = ""  # the field of a container's elements, or of an attribute that th
 class AbstractObject:
     """Abstract object: something mutable, or something that holds mutable objects.
 
-    `opaque` ones come from code that is not analysed: their parts may be themselves. `stateful` ones, such as iterators
-    and generators of random numbers, change when they are used.
+    `opaque` objects come from code that is not analysed, so that an element or attribute may be the object itself.
+    `stateful` objects, such as iterators and random generators, change when they are used.
     """
 
     fields: dict[str, set[AbstractObject]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class AbstractObject:
                 each.holders.add(self)
 
     def parts(self) -> set[AbstractObject]:
-        """Return all objects that this one holds directly."""
+        """Return the possible values of all attributes and elements of this object."""
         return set().union(*self.fields.values())
 
     def linked(self) -> set[AbstractObject]:
@@ -60,7 +60,7 @@ class AbstractObject:
         return {*self.parts(), *self.classes, *self.bound}
 
     def names_field(self, name: str) -> bool:
-        """Return whether the source defines the attribute."""
+        """Return whether this object, or one of its classes, is known to have the attribute."""
         return name in self.fields or any(each.names_field(name) for each in self.classes)
 
     def find(self, name: str) -> set[AbstractObject]:
@@ -74,11 +74,11 @@ class AbstractObject:
         return own
 
     def all_fields(self) -> set[str]:
-        """Return the names of its fields and those of its bases."""
+        """Return the attribute names of this object and of all its classes and bases."""
         return set(self.fields).union(*[each.all_fields() for each in self.classes])
 
     def own_methods(self, name: str) -> list[AbstractObject]:
-        """Return a class's methods of that name, or those of the first base that has the name."""
+        """Return the notebook's methods of this name, from the class itself, else from its first base with any."""
         if name in self.fields:
             return [each for each in self.fields[name] if each.function is not None]
         for each in self.classes:
@@ -117,7 +117,7 @@ class AbstractFunction:
 
 
 def reach(value: Iterable[AbstractObject]) -> set[AbstractObject]:
-    """Return the objects and all that they hold, at any depth."""
+    """Return the objects and everything reachable from them through attributes and elements, except packages."""
     found = {each for each in value if each.package is None}
     queue = list(found)
     while queue:
@@ -130,7 +130,7 @@ def reach(value: Iterable[AbstractObject]) -> set[AbstractObject]:
 
 
 def holders_of(changed: Iterable[AbstractObject]) -> set[AbstractObject]:
-    """Return the objects, and all others that change with them because they hold them."""
+    """Return the changed objects and all that hold them, directly or not: a change of a part changes its holders."""
     found = set(changed)
     queue = list(found)
     while queue:
@@ -141,7 +141,7 @@ def holders_of(changed: Iterable[AbstractObject]) -> set[AbstractObject]:
 
 
 def names_of(things: Iterable[AbstractObject]) -> set[str]:
-    """Return the notebook's names for these objects."""
+    """Return the notebook names that may refer to any of these objects."""
     return set[str]().union(*(each.names for each in things))
 
 

@@ -134,13 +134,13 @@ class AbstractState:
         return frame
 
     def box(self, value: Value) -> AbstractObject:
-        """Return a new object without an allocation site that holds these: the rest of a call's arguments."""
+        """Return a new container of these values without an allocation site: that of `*args` or `**kwargs`."""
         self._boxes.append(AbstractObject())
         self._boxes[-1].hold(value)
         return self._boxes[-1]
 
     def forget(self) -> None:
-        """Drop objects of this statement that nothing lasting holds; else they stay reachable for ever."""
+        """Detach objects that this statement made and that no name or older object reaches, to free memory."""
         made = {*self.made.values(), *self._boxes}
         queue = [each for each in made if each.names or not each.holders <= made]
         kept = set(queue)
@@ -153,20 +153,20 @@ class AbstractState:
                 part.holders.discard(each)
 
     def make(self, node: object, **more: Any) -> AbstractObject:
-        """Return the object that this allocation site, or a key of several, makes in this statement."""
+        """Return the object of this allocation site (a node or a tuple), one and the same throughout a statement."""
         key = (node if isinstance(node, tuple) else id(node), *more)
         if key not in self.made:
             self.made[key] = AbstractObject(**more)
         return self.made[key]
 
     def holding(self, node: object, value: Iterable[AbstractObject], **more: Any) -> Value:
-        """Return an object that this allocation site makes and that holds these."""
+        """Return the object of this allocation site, after adding these values to its possible parts."""
         thing = self.make(node, **more)
         thing.hold(value)
         return frozenset([thing])
 
     def package(self, package: str, path: str = "") -> Value:
-        """Return the object that is imported from a package at a path in it."""
+        """Return the abstract object of a package, or of the member at a dotted path in it."""
         key = f"{package}:{path}"
         if key not in self._packages:
             thing = self._packages[key] = AbstractObject(package=package, path=path, opaque=True)

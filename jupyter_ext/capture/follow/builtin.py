@@ -12,7 +12,7 @@ from jupyter_ext.capture.names import root, scan
 
 
 def call_builtin(world: AbstractState, name: str, arguments: list[Value], node: ast.Call) -> set[AbstractObject]:
-    """Apply the effects of a builtin beyond those assumed of any function, and return its possible values."""
+    """Apply the effects that are specific to this builtin, such as `setattr`, and return the call's possible values."""
     if name in ("setattr", "delattr") and arguments:
         key = node.args[1] if len(node.args) > 1 else None
         under = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ELEMENTS

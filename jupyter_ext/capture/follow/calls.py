@@ -20,7 +20,7 @@ _SPREAD = 8  # arguments that `*xs` may be
 def call(world: AbstractState, node: ast.expr, *, dropped: bool) -> Value:
     """Interpret an expression, most often a call, and return its possible values.
 
-    `dropped`: its value is discarded, so it was evaluated for an effect.
+    `dropped`: the expression's value is discarded, so that it was evaluated for its effect.
     """
     if isinstance(node, ast.Await):
         node = node.value

@@ -17,7 +17,7 @@ _ANY_CLASS = {"cls", "type", "setattr"}
 
 
 def summarise(world: AbstractState, thing: AbstractObject, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-    """Apply a call without interpreting it: if the function changes anything, all it can reach has changed."""
+    """Apply a call without interpreting the body: if the function writes at all, all objects in its reach change."""
     assert thing.function is not None
     given = NOTHING.union(*arguments, *keywords.values())
     code, reached = _reached(world, thing, given)
@@ -38,7 +38,7 @@ def summarise(world: AbstractState, thing: AbstractObject, arguments: list[Value
 
 
 def _reached(world: AbstractState, thing: AbstractObject, given: Value) -> tuple[Code, set[AbstractObject]]:
-    """Return all objects that a call can reach, by name or through its arguments, and the code among them."""
+    """Return the merged names of all functions that a call can reach, and all objects reachable by name or argument."""
     code = _by_name(world, thing)
     seen = {thing, *given, *_named(world, code)}
     queue = list(seen)
@@ -59,7 +59,7 @@ def _reached(world: AbstractState, thing: AbstractObject, given: Value) -> tuple
 
 
 def _named(world: AbstractState, code: Code) -> Iterator[AbstractObject]:
-    """Yield the objects behind the names in some code; functions that are only their text are part of it."""
+    """Yield the objects that the names in `code` may refer to, except plain functions: `code` includes their text."""
     for name in code.names:
         for each in world.globals.get(name, ()):
             if each.function is None or each.fields or each.bound:
@@ -67,7 +67,7 @@ def _named(world: AbstractState, code: Code) -> Iterator[AbstractObject]:
 
 
 def _by_name(world: AbstractState, thing: AbstractObject) -> Code:
-    """Return a function's text with that of all functions it names, cached until one of the names is rebound."""
+    """Return the names used by a function and all functions that it names; cached until one of the names is rebound."""
     if thing in world.code:
         return world.code[thing]
     assert thing.function is not None

@@ -16,7 +16,7 @@ _DEPTH = 40  # of calls within calls
 
 
 def function(world: AbstractState, node: FunctionNode | ast.Lambda) -> AbstractObject:
-    """Return the object that a definition makes, with its defaults and closure."""
+    """Return the abstract object of a `def` or `lambda`; it holds the default values and the enclosing scopes."""
     key = ("function", id(node), id(world.frame))
     if key not in world.made:
         decorators = frozenset(last_name(each) for each in getattr(node, "decorator_list", []))
@@ -35,7 +35,7 @@ def function(world: AbstractState, node: FunctionNode | ast.Lambda) -> AbstractO
 def invoke(
     world: AbstractState, thing: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    """Call a function; a generator function returns an iterator that runs it."""
+    """Interpret a function call; for a generator function, return an iterator that runs the body when used."""
     if thing.function is None:
         return NOTHING
     if not body(thing.function.node).yields:
@@ -48,7 +48,7 @@ def invoke(
 
 
 def enter(world: AbstractState, thing: AbstractObject, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-    """Interpret the body of a function, once for the same arguments in a statement."""
+    """Interpret a function's body; calls with the same arguments in one statement share the result."""
     function = thing.function
     assert function is not None
     key = (thing, tuple(arguments), frozenset(keywords.items()))

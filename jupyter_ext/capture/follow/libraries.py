@@ -145,7 +145,7 @@ _KEEPING = re.compile(r"register|callback|on_|add_|connect|subscribe|attach|push
 
 
 def sets(path: tuple[str, ...]) -> bool:
-    """Return whether a call of `path` on a module sets something in it."""
+    """Return whether the function at `path` of a module changes the module's settings, judged by its name."""
     return bool(path and _SETTING.match(path[-1]))
 
 
@@ -160,12 +160,12 @@ def is_scalar(package: str | None, name: str) -> bool:
 
 
 def changes(method: str) -> bool:
-    """Return whether a method changes its receiver and what that holds."""
+    """Return whether a method of this name changes its receiver and the receiver's parts, as `append` and `add_` do."""
     return method in CHANGING or (method.endswith("_") and not method.startswith("_"))
 
 
 def random_effect(package: str, path: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the states that a call of `package.path()` seeds, and those that it draws from."""
+    """Return the random states that a call of `package.path()` seeds, and those that it draws from."""
     name = path[-1] if path else ""
     if name in _SEEDING_ALL and (package != "tensorflow" or "keras" in path):
         return ALL_STATES, frozenset()
@@ -175,7 +175,7 @@ def random_effect(package: str, path: tuple[str, ...]) -> tuple[frozenset[str], 
 
 
 def _random_state(package: str, path: tuple[str, ...]) -> str | None:
-    """Return the state of the global generator that a call draws from or seeds, by name."""
+    """Return the name of the global random state that a call draws from or seeds; None where it does neither."""
     name = path[-1] if path else ""
     draws = (
         (package == "random" and name[:1].islower())
@@ -221,7 +221,7 @@ def random_states(package: str) -> set[str]:
 
 
 def seeds(name: str) -> bool:
-    """Return whether a call by that name sets a generator's state, whatever it was."""
+    """Return whether a call by that name sets a random generator's state regardless of its previous state."""
     return name in ("seed", "manual_seed", "setstate", "set_state", "set_rng_state")
 
 

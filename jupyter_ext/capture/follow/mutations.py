@@ -51,7 +51,7 @@ def draw(world: AbstractState, package: str, path: tuple[str, ...], *, surely: b
 
 
 def use_random(world: AbstractState, use: RandomUse) -> None:
-    """Record a call of the project's own code that seeds or draws."""
+    """Record that a call of the project's own code seeds random generators or draws from them."""
     world.out.seeded |= use.seeded
     world.out.perhaps_seeded |= use.perhaps
     world.out.drawn |= use.drawn
@@ -65,7 +65,7 @@ def in_order(world: AbstractState, value: Iterable[AbstractObject]) -> None:
 
 
 def contain(world: AbstractState, name: str, receiver: Value, arguments: list[Value]) -> None:
-    """Apply a container method such as `xs.append(x)`."""
+    """Apply a container method such as `xs.append(x)`: the receiver changes and holds the arguments."""
     change(world, receiver)
     for value in arguments:
         for each in receiver:
@@ -73,7 +73,7 @@ def contain(world: AbstractState, name: str, receiver: Value, arguments: list[Va
 
 
 def change_root(world: AbstractState, name: str, path: tuple[str, ...]) -> None:
-    """Mark the base of a store as changed: `decimal.getcontext().prec = 5`, and names with unknown values."""
+    """Mark the package at the root of a store as changed (`decimal.getcontext().prec = 5`), or an unknown name."""
     packages = [each for each in world.globals.get(name, NOTHING) if each.package]
     for each in packages:
         change_package(world, each.package or "", (*filter(None, each.path.split(".")), *path))

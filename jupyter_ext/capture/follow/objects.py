@@ -15,7 +15,7 @@ TRUTH = ("__bool__", "__len__")
 
 
 def ask_truth(world: AbstractState, node: ast.expr) -> Value:
-    """Interpret an expression in a boolean context."""
+    """Interpret an expression in a boolean context, where `__bool__` or `__len__` may run."""
     value = world.visit(node)
     call_methods(world, value, TRUTH, [], node)
     return value
@@ -89,7 +89,7 @@ def methods_of_bases(world: AbstractState, value: Value, name: str, node: ast.AS
 def call_methods(
     world: AbstractState, value: Value, names: Iterable[str], arguments: list[Value], node: ast.AST
 ) -> set[AbstractObject]:
-    """Call these methods of the instances among `value` whose classes have them."""
+    """Call the methods with these names on each instance in `value` whose class defines them; return their results."""
     found: set[AbstractObject] = set()
     for each in value:
         if each.classes and not each.is_class:
@@ -104,7 +104,7 @@ def call_methods(
 def apply(
     world: AbstractState, thing: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    """Call an object of the notebook: a function, a method, a class or an instance."""
+    """Interpret a call of a notebook object: a function, a method, a class, or an instance by its `__call__`."""
     if thing.function is not None:
         if thing.function.decorators & {"lru_cache", "cache"}:  # it keeps what it returns
             world.changed.add(thing)

@@ -76,7 +76,7 @@ class _Module(NamedTuple):
 
 
 def _module(name: str) -> _Module | None:
-    """Return a module of the project that this process has imported."""
+    """Return the parsed source of a project module that this process has imported, else None."""
     file = getattr(sys.modules.get(name), "__file__", None)
     if not _is_of_project(name.partition(".")[0]) or not isinstance(file, str) or not file.endswith(".py"):
         return None
@@ -96,7 +96,7 @@ def _parsed(name: str, file: str, changed: int) -> _Module:
 
 
 def _own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield the nodes, without those inside functions and classes."""
+    """Yield the nodes and their descendants, except those inside functions and classes."""
     queue = list(nodes)
     while queue:
         node = queue.pop(0)

@@ -99,7 +99,7 @@ def _import_from(world: AbstractState, node: ast.ImportFrom) -> Value:
 
 
 def _run_module(world: AbstractState, name: str) -> None:
-    """Apply the effects of an import, which runs a module the first time."""
+    """Record the random states that importing a project module uses; only its first import runs the module."""
     package, *path = name.split(".")
     if name not in world.imported and (use := random_use(package, path)) is not None:
         use_random(world, use)

@@ -15,7 +15,7 @@ from jupyter_ext.capture.names import local_names, parts, root
 
 @dataclass(frozen=True)
 class Code:
-    """Names that the text of a function, and of the functions that it names, use together."""
+    """Names that one or several functions read, store to or declare `global`, and whether they write at all."""
 
     names: frozenset[str]  # that they read and do not bind
     stored: frozenset[str]  # at the bottom of what they store in
@@ -66,7 +66,7 @@ def last_name(decorator: ast.expr) -> str:
 
 @lru_cache(maxsize=4096)
 def as_function(node: ast.GeneratorExp) -> ast.Lambda:
-    """Return a generator expression as a function without arguments that makes a list."""
+    """Return a generator expression as a lambda without arguments that makes the list of its elements."""
     nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     return ast.copy_location(ast.Lambda(nothing, ast.ListComp(node.elt, node.generators)), node)
 

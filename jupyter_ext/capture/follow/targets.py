@@ -32,7 +32,7 @@ def store(world: AbstractState, target: ast.expr, value: Value) -> None:
 
 
 def rebind(world: AbstractState, name: str, value: Value, node: ast.AST) -> None:
-    """Bind a name of the notebook again; objects that nothing holds any more are finalized."""
+    """Rebind a name of the notebook, and run `__del__` of the objects that nothing refers to any more."""
     before = world.globals.get(name, NOTHING)
     world.bind_global(name, value)
     gone = frozenset(each for each in before - value if not each.names and not each.holders - set(each.classes))
