@@ -65,7 +65,7 @@ _log = logging.getLogger(__name__)
 
 
 class Daylight(Program):
-    """Daylight's service: one per home, for one user on this machine alone, or for the users of a JupyterHub."""
+    """Daylight's service program: one process per home, for a single user or for the users of a JupyterHub."""
 
     name = "daylight"
     description = __doc__
@@ -132,7 +132,7 @@ class Daylight(Program):
         return host
 
     def initialize(self, argv: Sequence[str] | None = None) -> None:
-        """Read the command line, then the file that it names; the command line takes precedence."""
+        """Read options from the command line and from its `config_file`; the command line takes precedence."""
         self.parse_command_line(argv)  # type: ignore[arg-type]
         if self.config_file:
             if not Path(self.config_file).is_file():
@@ -230,7 +230,7 @@ class Daylight(Program):
         )
 
     def _of_one(self, home: Path, store: Store) -> tuple[Engine, CheckpointStorage, Workspaces]:
-        """Build the parts for one user: everything runs, and is stored, as the user of this process."""
+        """Build engine, storage and workspaces for one user: everything runs, and is stored, as this process's user."""
         return (
             LocalEngine(home),
             CheckpointStorage(self.checkpoints, _identity(store)),
@@ -238,7 +238,7 @@ class Daylight(Program):
         )
 
     def _of_accounts(self, home: Path, store: Store) -> tuple[Engine, CheckpointStorage, Workspaces]:
-        """Build the parts for Unix users: trainings run, and files are stored, as their owners."""
+        """Build engine, storage and workspaces for Unix users: trainings run, and store files, as their owners."""
         # A silent agent may keep some threads waiting; other users must not lack them.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "service"))
         agents = Agents(by_helper(Path(self.spawn_helper)))
@@ -268,7 +268,7 @@ def _identity(store: Store) -> Identity:
 async def _listening(
     home: Path, app: Application, service: Service, use: Activity, where: tuple[str, int], prefix: str = ""
 ) -> AsyncIterator[None]:
-    """Run a service that is started, announced in its home and listening, until the block ends."""
+    """Start the service, listen, and announce the address in the home; withdraw and close at the end of the block."""
     host, port = where
     token = discovery.ensure_token(home)
     server = LimitedServer(app, use.strangers, max_body_size=SNAPSHOT_LIMIT)
@@ -289,7 +289,7 @@ async def _listening(
 
 
 async def _stay_announced(home: Path, token: str, announce: Callable[[], object]) -> None:
-    """Restore deleted discovery files of this service, and lock a new lock file."""
+    """Restore deleted discovery files of this service and take a new lock; exit if another service serves the home."""
     with ExitStack() as locks:
         while True:
             await asyncio.sleep(FOUND_S)
@@ -312,7 +312,7 @@ async def _stay_announced(home: Path, token: str, announce: Callable[[], object]
 
 @asynccontextmanager
 async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run an endless task until the block ends."""
+    """Run an endless coroutine as a task until the block ends, then cancel it."""
     task = asyncio.create_task(work)
     try:
         yield

@@ -25,14 +25,14 @@ _BUSY_S = 20.0
 
 
 class Contents(NamedTuple):
-    """Number of experiments in a database, and the newest one's number; 0 if there is none."""
+    """Count of experiments in a database, and the number of the newest experiment; 0 if there is none."""
 
     experiments: int
     newest: int
 
 
 class Restored(NamedTuple):
-    """Result of a restore: contents, where the old database is now, and the next experiment number."""
+    """Result of a restore: the restored contents, the path of the old database, and the next experiment number."""
 
     contents: Contents
     before: Path | None
@@ -130,7 +130,7 @@ def _contents(database: sqlite3.Connection) -> Contents:
 
 
 def _put_away(database: Path) -> Path | None:
-    """Give a database, damaged or not, a second name under which it stays when it is replaced.
+    """Hard-link a database, damaged or not, to a dated name, so that it survives being replaced; return the link.
 
     The database must not be in use.
     """

@@ -43,7 +43,7 @@ def _cuda_names() -> list[str]:
 
 
 def _allowed(kind: str) -> list[str] | None:
-    """Return the devices that this process was limited to, in order; None if it was not limited."""
+    """Return the device ids in this process's visible-devices variable, in order; None if it is unset."""
     text = os.environ.get(_VISIBLE[kind])
     return None if text is None else [id.strip() for id in text.split(",") if id.strip() not in ("", "-1")]
 

@@ -51,7 +51,7 @@ class Address(NamedTuple):
 
     @property
     def trusted(self) -> frozenset[int]:
-        """Return the users whose processes may receive the token: the service's, and its readers on this machine."""
+        """Return the uids whose processes may receive the token: root, this process's user and the service's user."""
         return frozenset({0, os.getuid(), *([] if self.user is None else [self.user])})
 
     @property
@@ -158,7 +158,7 @@ def announce(home: Path, host: str, port: int, prefix: str = "", token: str = ""
 
 
 def announced(home: Path, token: str) -> bool:
-    """Return whether clients find this process by its home; raise Conflict if they find another service."""
+    """Return whether the home's files lead clients to this process; raise Conflict if they lead to another service."""
     noted = _noted(home)
     if noted is None or noted.machine != socket.gethostname() or not process_identity.alive(noted.pid, noted.started):
         return False
@@ -168,7 +168,7 @@ def announced(home: Path, token: str) -> bool:
 
 
 def withdraw(home: Path) -> None:
-    """Delete what `announce` wrote, if it is this process's own."""
+    """Delete `service.json` if it announces this process."""
     noted = _noted(home)
     if noted is not None and noted.pid == os.getpid():
         (home / "service.json").unlink(missing_ok=True)
@@ -243,7 +243,7 @@ def _lock_is_free(home: Path) -> bool:
 
 
 def _interpreter(home: Path) -> str:
-    """Return an interpreter that can run a service: this one, or the one that last ran this home's."""
+    """Return an interpreter that can run a service: this one, else the one that last served this home."""
     if all(importlib.util.find_spec(name) for name in _NEEDED):
         return sys.executable
     other = _read(home / "server-python")

@@ -14,9 +14,9 @@ TEMPORARY = ".writing-"  # prefix of the names of unfinished files
 
 @contextlib.contextmanager
 def replacing(path: Path, *, mode: int | None = None, durable: bool = True) -> Iterator[IO[bytes]]:
-    """Open a file that replaces `path` when the block has ended; an error leaves nothing of it.
+    """Open a temporary file that replaces `path` when the block has ended; an error leaves `path` as it was.
 
-    `mode` is its permissions, by default those that the umask allows. A durable file outlives a crash of the machine.
+    `mode` sets the permissions, by default those that the umask allows. A durable file survives a crash of the machine.
     """
     temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
     try:

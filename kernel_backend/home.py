@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"(\d{1,7})(?:\.\d{1,9}(?:-\d{1,9})?)?")
 
 
 def _jupyter_data() -> Path:
-    """Return Jupyter's data directory as `jupyter --data-dir` on Linux; a thin kernel may lack jupyter_core."""
+    """Return Jupyter's data directory, as jupyter_core does on Linux, which the kernel's environment may lack."""
     if given := os.environ.get("JUPYTER_DATA_DIR"):
         return Path(given)
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "jupyter"
@@ -52,7 +52,7 @@ def home() -> Path:
 
 @contextlib.contextmanager
 def writing(home: Path) -> Iterator[None]:
-    """Raise HomeUnusable with advice if the block cannot create or open a file or folder of a home."""
+    """Convert an OSError in the block into HomeUnusable with advice on making the home writable."""
     try:
         yield
     except OSError as error:
@@ -110,7 +110,7 @@ def artifact_folder(root: Path, experiment: int, trial: int) -> Path:
 
 
 def folders_of(root: Path, experiment: int) -> list[tuple[str, Path]]:
-    """Return the folders of an experiment, each with what it is for (`attempts`); those of checkpoints left out."""
+    """Return kind (such as `attempts`) and path of an experiment's folders in a home, except checkpoint folders."""
     return [
         (kind, root / kind / name)
         for kind in _NUMBERED
@@ -121,7 +121,7 @@ def folders_of(root: Path, experiment: int) -> list[tuple[str, Path]]:
 
 
 def sizes_of_experiments(folders: Mapping[str, Path]) -> dict[int, dict[str, int]]:
-    """Return the bytes of each experiment by kind; `folders` are those of `numbered_folders`."""
+    """Return the disk usage in bytes of each experiment, by kind of folder, in `folders` from `numbered_folders`."""
     found: dict[int, dict[str, int]] = {}
     for kind, folder in folders.items():
         for name in _names(folder):
@@ -132,12 +132,12 @@ def sizes_of_experiments(folders: Mapping[str, Path]) -> dict[int, dict[str, int
 
 
 def numbered_folders(root: Path) -> dict[str, Path]:
-    """Return the folders whose entries begin with the number of an experiment, by what they are for."""
+    """Return the folders of a home, by kind, whose entries are named by experiment number."""
     return {kind: root / kind for kind in _NUMBERED}
 
 
 def tree_size(folder: Path) -> int:
-    """Return the bytes of all files below a folder; links are not followed, what goes meanwhile does not count."""
+    """Return the bytes of all files below a folder; links are not followed, files deleted meanwhile do not count."""
     size = 0
     if folder.is_symlink():
         return size
@@ -149,12 +149,12 @@ def tree_size(folder: Path) -> int:
 
 
 def names_of_attempts(root: Path) -> list[str]:
-    """Return the names in the attempts' folder."""
+    """Return the names of all attempt folders in a home."""
     return _names(root / "attempts")
 
 
 def largest_number(root: Path) -> int:
-    """Return the largest experiment number that any folder here names; 0 for none."""
+    """Return the largest experiment number among the folders of a home; 0 for none."""
     return largest_of(name for folder in _NUMBERED for name in _names(root / folder))
 
 

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class UnderHub:
-    """Hub as described by the environment; raises InvalidRequest unless this process is a hub's service."""
+    """JupyterHub whose service this process is, as the environment says; raises InvalidRequest if it is none."""
 
     def __init__(self, age: int, home: Path) -> None:
         url = urlsplit(os.environ.get("JUPYTERHUB_SERVICE_URL", ""))
@@ -63,11 +63,11 @@ class UnderHub:
 
     @property
     def pages(self) -> list[tuple[str, type[RequestHandler]]]:
-        """Return the handlers for the URL that the hub redirects browsers to."""
+        """Return the handler of the OAuth callback URL, to which the hub redirects browsers after login."""
         return [("/oauth_callback", self.browsers.callback())]
 
     async def keep_telling(self, give: Callable[[Directory], None], every: float = READ_S) -> None:
-        """Pass on the directory, and again after every change, forever; while the hub is away it stays unchanged."""
+        """Poll the hub's users and groups forever, and call `give` with the directory after each change."""
         before: Directory | None = None
 
         async def look() -> None:
@@ -82,7 +82,7 @@ class UnderHub:
         await _again_and_again(look, "groups and quotas", every)
 
     async def keep_counting(self, give: Callable[[tuple[Server, ...]], None], every: float = SERVERS_S) -> None:
-        """Pass on the notebook servers that hold slots, forever; while the hub is away they stay unchanged."""
+        """Poll the hub forever, and call `give` with the notebook servers that hold slots, unless the hub is down."""
 
         async def look() -> None:
             give(await self.servers.read())
@@ -104,9 +104,9 @@ class UnderHub:
             _log.warning("%s cannot be written: %s", self._kept, error)
 
     async def first(self) -> Directory:
-        """Return the initial directory: the hub's, else the last one read; raise ServiceUnreachable.
+        """Return the initial users and groups from the hub, else from the copy on disk; raise ServiceUnreachable.
 
-        A service without limits would hand out everything.
+        Without one of them the service must not start: it would grant slots without any quota.
         """
         try:
             return await self._directory.read()

@@ -17,7 +17,7 @@ _WHOLE = ("node_modules", "__pycache__")  # and those that begin with a dot
 
 
 class Overlay(NamedTuple):
-    """Overlay of `cwd`, and whether some folders in it are whole links, which directory walks do not enter."""
+    """Folder that stands for `cwd`, and whether some folders in it are links, which `os.walk` does not enter."""
 
     cwd: Path
     linked: bool
@@ -41,13 +41,13 @@ def overlay(cwd: Path, targets: Mapping[str, Path], copies: Mapping[str, Path], 
 
 
 def overlay_of(cwd: Path, folder: Path) -> Path:
-    """Return the overlay's folder for `cwd`."""
+    """Return the folder below `folder` that stands for `cwd` in the overlay."""
     cwd = cwd.resolve()
     return folder / cwd.relative_to(cwd.anchor)
 
 
 def can_be_led(name: str, place: str, cwd: str) -> bool:
-    """Return True if this path in `cwd` can be redirected by links; `cwd` itself and folders above it cannot."""
+    """Return True if a relative path can be redirected to `place` by links; `cwd` and its parents cannot."""
     if name.startswith(("/", "~")) or "://" in name or not os.path.isabs(place):
         return False
     return not set(Path(os.path.relpath(os.path.join(cwd, name), cwd)).parts) <= {".."}
@@ -58,17 +58,17 @@ def _absolute(cwd: Path, path: str) -> Path:
 
 
 class _Tree:
-    """Tree of folders and links; no link in it is ever written through."""
+    """Builder of the overlay's folders and links; it never writes through a link."""
 
     def __init__(self, root: Path) -> None:
         self._root, self._left, self.linked = root, ENTRIES, False
 
     def at(self, path: Path) -> Path:
-        """Return the path's location in the overlay."""
+        """Return the path in the overlay that stands for an absolute path."""
         return self._root / path.relative_to(path.anchor)
 
     def mirror(self, path: Path, source: Path) -> None:
-        """Create the overlay of `path` as a folder like `source`."""
+        """Create real folders and links at the overlay of `path` that show the tree of `source`."""
         self.cleared(path).mkdir()  # fails rather than follow a link
         queue = deque([(self.at(path), _entries(source))])
         while queue:
@@ -92,7 +92,7 @@ class _Tree:
             self.cleared(path).symlink_to(target.absolute())
 
     def cleared(self, path: Path) -> Path:
-        """Return the path's location in the overlay after removing its content."""
+        """Remove whatever stands at the overlay of `path`, with real parent folders, and return that location."""
         self._open(path.parent)
         place = self.at(path)
         if place.is_symlink():

@@ -29,7 +29,7 @@ def to_stderr(text: str) -> None:
 
 
 class Reconnection:
-    """Growing pauses between tries; no message is shown if the service returns within seconds."""
+    """Timer of growing pauses between tries; it prints a message only if the service is gone for some seconds."""
 
     def __init__(self, seconds: float, say: Say) -> None:
         self._began = time.monotonic()

@@ -39,7 +39,7 @@ class RetryPolicy:
             failures += 1
 
     def call(self, act: Callable[[], _T], *, on: Errors = Exception, unless: Errors = ()) -> _T:
-        """Return what `act` returns, called again after each error `on` but those of `unless`; raise the last one."""
+        """Return the result of `act`, retried after errors `on` but not `unless`; raise the last error."""
         waits = self.waits()
         while True:
             try:

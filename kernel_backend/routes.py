@@ -41,7 +41,7 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Operation:
-    """Method of a route; `answer` is a record, `{name: record}` for a list of them, or a media type."""
+    """HTTP method of a route; `answer` is the reply's record, `{name: record}` for a list, or a media type."""
 
     answer: type[Record] | Mapping[str, type[Record]] | str | None = None
     body: type[Record] | str | None = None
@@ -57,14 +57,14 @@ class Operation:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Path such as `/api/experiments/{number}`, with the input and output of each method."""
+    """Path such as `/api/experiments/{number}`, with the operation of each HTTP method."""
 
     path: str
     operations: Mapping[str, Operation]
 
     @property
     def pattern(self) -> str:
-        """Return the path as a regular expression with a group for each part."""
+        """Return the path as a regular expression with a group for each part in braces."""
         return re.sub(r"{(\w+)}", lambda part: f"({PARTS[part[1]]})", self.path.replace(".", r"\."))
 
     @property
@@ -79,7 +79,7 @@ def verb(name: str, does: str, **options: Any) -> Mapping[str, Operation]:
 
 
 def is_repeatable(method: str, path: str) -> bool:
-    """Return whether a request may be sent again after its answer was lost."""
+    """Return whether a client may send a request again after the answer was lost: all but some POSTs."""
     if method != "POST":
         return True
     return any(

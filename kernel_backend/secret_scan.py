@@ -113,7 +113,7 @@ _PATH = re.compile(
 
 
 def is_code(name: str) -> bool:
-    """Return True if strings in a file of this name are quoted."""
+    """Return True if a file of this name has a syntax that quotes strings, such as Python and JSON."""
     return name.endswith((".py", ".pyi", ".ipynb", ".json"))
 
 
@@ -189,13 +189,13 @@ def known_secrets(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def text_of(value: object) -> str:
-    """Return as much of a plain value as a user could have typed, which may contain a secret."""
+    """Return the abbreviated repr of strings, containers and dataclasses, to be searched for secrets; else empty."""
     plain = isinstance(value, str | bytes | list | tuple | dict | set | frozenset) or is_dataclass(value)
     return _repr.repr(value) if plain else ""
 
 
 def _telling_parts(line: str, behind: str) -> Iterator[str]:
-    """Yield the parts of a line that may hold a secret, with the next line if the value is there."""
+    """Yield the parts of a line that may hold a secret, with the next line, `behind`, if the value is there."""
     if len(line) <= _LONGEST:
         if _AROUND.search(line):
             yield f"{line} {behind.strip()[:_BEHIND]}" if _OPEN.search(line[-_BEHIND:]) else line

@@ -17,7 +17,7 @@ KINDS = 1000  # of warnings that are tracked
 
 
 class Seldom(logging.Filter):
-    """Filter that limits each kind of warning per minute, and reports the suppressed count with the next one.
+    """Log filter that limits each kind of warning per period, and adds the suppressed count to the next one.
 
     All of tornado's messages count, as they are caused by clients.
     """
@@ -28,11 +28,11 @@ class Seldom(logging.Filter):
         self._said: dict[tuple[str, str], tuple[float, int]] = {}  # since when, and how often
 
     def __len__(self) -> int:
-        """Return the number of kinds tracked."""
+        """Return the number of kinds of messages that are being counted."""
         return len(self._said)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True if the record is to be logged."""
+        """Return True if the record is to be logged: its kind has not reached the limit in this period."""
         if record.levelno < logging.WARNING and not record.name.startswith("tornado"):
             return True
         key, now = (record.name, str(record.msg)), time.monotonic()

@@ -44,7 +44,7 @@ def profiles(
 
 
 def check_server(*, url: str | None = None, then: Callable[[Any], Any] | None = None) -> Hook:
-    """Return a `c.Spawner.pre_spawn_hook` that refuses servers with more GPUs than their user may have, else calls `then`.
+    """Return a `c.Spawner.pre_spawn_hook` that refuses servers with more GPUs than a user may have, else calls `then`.
 
     A form can be bypassed through the hub's API; this hook cannot. It holds for every spawner: see `server_request` for
     the options that count.

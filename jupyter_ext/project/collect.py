@@ -43,7 +43,7 @@ def collect(
     include: Sequence[str] = (),
     limit: int = LIMIT,
 ) -> ProjectFiles:
-    """Collect the local modules that `source` imports, directly or not, and files that `include` matches in `place.cwd`.
+    """Collect the local modules that `source` imports, directly or not, and files that `include` matches below `cwd`.
 
     `where` translates a line of `source` into a location shown to users. Raises nothing: problems are in `problems`.
     """

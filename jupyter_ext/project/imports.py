@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Import(NamedTuple):
-    """Import of a module by its full name. `certain`: it is unconditional, so that the code fails without the module."""
+    """Import of a module by its full name. `certain`: it is unconditional, so the code fails without the module."""
 
     name: str
     line: int

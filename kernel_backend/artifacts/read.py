@@ -28,7 +28,7 @@ def opened(folder: Path, name: str) -> IO[bytes]:
 
 
 def pieces(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield its bytes piece by piece, and close it at the end."""
+    """Yield the artifact's bytes in pieces of up to `PIECE` bytes, then close the file."""
     with file:
         while piece := file.read(PIECE):
             yield piece

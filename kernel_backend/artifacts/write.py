@@ -23,7 +23,7 @@ _PIECE = 2**20
 
 
 class ArtifactSource(NamedTuple):
-    """Source of an artifact and its name; `files` are those of a folder by their names in the zip."""
+    """Source path of an artifact and the name to store it by; for a folder, `files` maps names in the zip to paths."""
 
     path: Path
     name: str
@@ -31,7 +31,7 @@ class ArtifactSource(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return the size in bytes before packing."""
+        """Return the total size of the source files in bytes, before compression."""
         return sum(path.stat().st_size for path in (self.files or {"": self.path}).values())
 
     @property
@@ -69,9 +69,9 @@ def look(name: str, path: str | os.PathLike[str]) -> ArtifactSource:
 
 
 def keep(source: ArtifactSource, folder: Path) -> WrittenArtifact:
-    """Copy the source into `folder`, durably and atomically, replacing a file of its name.
+    """Copy or zip the source into `folder`, durably and atomically, replacing an artifact of the same name.
 
-    Raises OSError if the disk is full or the source has gone meanwhile; an existing file then stays.
+    Raises OSError if the disk is full or the source has disappeared; the existing artifact is then untouched.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(folder / source.name) as file:
@@ -84,7 +84,7 @@ def keep(source: ArtifactSource, folder: Path) -> WrittenArtifact:
 
 
 def sweep(folder: Path) -> None:
-    """Remove unfinished files of an attempt that was killed."""
+    """Delete temporary files that a killed attempt left in the artifact folder."""
     for each in folder.glob(f"{TEMPORARY}*"):
         with contextlib.suppress(OSError):
             each.unlink()
@@ -126,7 +126,7 @@ def _pack(files: dict[str, Path], target: _Digesting) -> None:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files below a folder with their relative names, in order; raise InvalidRequest for others."""
+    """Yield relative name and path of all files below a folder, sorted; raise InvalidRequest for links out of it."""
     root = folder.resolve()
     for path in sorted(_below(folder)):
         real = path.resolve()

@@ -110,7 +110,7 @@ class Manifest(Record):
 
     @property
     def id(self) -> str:
-        """Return its name, `<step>-<attempt>`."""
+        """Return the checkpoint's name, `<step>-<attempt>`."""
         return checkpoint_id(self.step, self.attempt)
 
     @property
@@ -120,7 +120,7 @@ class Manifest(Record):
 
     @property
     def bytes(self) -> int:
-        """Return the size of all its parts, in bytes."""
+        """Return the size of all parts of the checkpoint, in bytes."""
         return sum(part.size for part in self.parts)
 
     @property
@@ -165,10 +165,10 @@ class Checkpoints(Protocol):
         """Return the free space in bytes; None if unknown."""
 
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Store one part durably and return its manifest entry; raise OSError, leaving nothing."""
+        """Store one part durably and return its manifest entry; raise OSError, leaving nothing of the part."""
 
     def commit(self, manifest: Manifest) -> None:
-        """Make the checkpoint exist, atomically; raise OSError, leaving no manifest."""
+        """Write the manifest, which commits the checkpoint atomically; raise OSError, leaving no manifest."""
 
     def committed(self) -> Sequence[Manifest]:
         """Return all checkpoints, oldest first by (step, attempt); unreadable ones are quarantined.
@@ -181,8 +181,8 @@ class Checkpoints(Protocol):
     ) -> tuple[Manifest | None, list[str]]:
         """Return the newest intact checkpoint, and the problems of newer ones, newest first.
 
-        Every byte is verified, and damaged ones are quarantined. `fence` leaves out attempts from that number on,
-        `upto` checkpoints newer than that (step, attempt).
+        Every byte is verified, and damaged checkpoints are quarantined. Ignores checkpoints of attempts from number
+        `fence` on, and those newer than `upto`, a (step, attempt).
         """
 
     def verify(self, manifest: Manifest) -> None:
@@ -213,7 +213,7 @@ class Checkpoints(Protocol):
         """Delete uncommitted checkpoints of attempts before `attempt`."""
 
     def clear(self) -> None:
-        """Delete the claims and the empty folder of a trial that has ended; do nothing while it has checkpoints."""
+        """Delete the fences and the empty folder of a trial that has ended; do nothing while it has checkpoints."""
 
     def pin(self, checkpoint: str, pinned: bool) -> None:
         """Pin a checkpoint against all retention rules, or unpin it; raise NotFound."""
@@ -221,14 +221,14 @@ class Checkpoints(Protocol):
     def fence(self, attempt: int) -> None:
         """Fence older attempts, which may still live, by durably recording that this attempt continues; raise OSError.
 
-        Claims of older attempts may be removed.
+        Fences of older attempts may be removed.
         """
 
     def claimed(self) -> int:
-        """Return the highest attempt that has claimed; 0 for none. Read anew each time."""
+        """Return the highest attempt number that has written a fence, uncached; 0 for none."""
 
     def names(self) -> Sequence[str]:
-        """Return the names of all entries, checkpoints or not; raise OSError."""
+        """Return the names of all entries in the trial's storage: checkpoints, fences and others; raise OSError."""
 
 
 def checkpoint_id(step: int, attempt: int) -> str:

@@ -46,7 +46,7 @@ _BROKEN = {errno.EIO, errno.EISDIR, errno.ENOTDIR}
 
 
 class Directory(VerifyingCheckpoints):
-    """Checkpoints of one trial under `root`, a folder created with the first of them."""
+    """Checkpoints of one trial in the folder `root`, which is created with the first checkpoint."""
 
     def __init__(self, root: Path, uid: str | None = None) -> None:
         super().__init__(uid)
@@ -63,7 +63,7 @@ class Directory(VerifyingCheckpoints):
         return shutil.disk_usage(folder).free
 
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Store one part durably; raise OSError (a full disk: before the first byte), leaving nothing of it."""
+        """Store one part durably; on failure delete its file and raise OSError (a full disk: before writing)."""
         make_folder(self._root / checkpoint)
         return _replace(self._root / checkpoint / f"{name}{SUFFIX}", data).part(name)
 
@@ -73,7 +73,7 @@ class Directory(VerifyingCheckpoints):
         _replace(self._root / manifest.id / MANIFEST, [dump(manifest)])
 
     def set_aside(self, checkpoint: str) -> None:
-        """Rename it to `<name>.bad`, which is not listed; an older `.bad` of that name is replaced."""
+        """Rename a checkpoint's folder to `<name>.bad`, which is not listed, replacing an older `<name>.bad`."""
         if not (self._root / checkpoint).exists():
             return
         bad = self._root / f"{checkpoint}{BAD}"
@@ -83,7 +83,7 @@ class Directory(VerifyingCheckpoints):
             sync_folder(self._root)
 
     def aside(self) -> list[QuarantinedCheckpoint]:
-        """Return the folders `<name>.bad`."""
+        """Return the quarantined checkpoints: the folders `<name>.bad`."""
         return [
             # The rename was its last change.
             QuarantinedCheckpoint(each.name, sum(file.stat().st_size for file in each.iterdir()), each.stat().st_ctime)
@@ -104,7 +104,7 @@ class Directory(VerifyingCheckpoints):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def clear(self) -> None:
-        """Delete the fences, then the folder and its parent, an experiment's, if they are empty."""
+        """Delete the fences if nothing else is left, then the trial's and the experiment's folder if empty."""
         names = self.names()
         fences = fences_among(names)
         if len(fences) == len(names):
@@ -115,7 +115,7 @@ class Directory(VerifyingCheckpoints):
             self._root.parent.rmdir()
 
     def pin(self, checkpoint: str, pinned: bool) -> None:
-        """Create or remove an empty file next to the manifest; raise NotFound."""
+        """Pin or unpin a checkpoint: create or remove the empty file `pinned` next to its manifest; raise NotFound."""
         if not self._has_manifest(checkpoint):
             raise NotFound(f"there is no checkpoint {checkpoint} in {self._root}")
         marker = self._root / checkpoint / PINNED
@@ -126,11 +126,11 @@ class Directory(VerifyingCheckpoints):
             sync_folder(marker.parent)
 
     def names(self) -> list[str]:
-        """Return the names of all entries, checkpoints or not; raise OSError."""
+        """Return the names of all entries in the trial's folder: checkpoints, fences and others; raise OSError."""
         return [each.name for each in self._entries()]
 
     def fence(self, attempt: int) -> None:
-        """Create an empty file next to the checkpoints, then remove those of older attempts; raise OSError."""
+        """Fence older attempts: create the file `claim-<attempt>` and remove older ones; raise OSError."""
         make_folder(self._root)
         _touch(self._root / fence_name(attempt))
         with contextlib.suppress(OSError):  # they are obsolete
@@ -188,7 +188,7 @@ def _readable(path: Path) -> Iterator[FileIO]:
 
 
 def _replace(path: Path, data: Data) -> Digesting:
-    """Write `data` to `path` durably and atomically, and digest it; raise OSError, leaving nothing of it."""
+    """Write `data` to `path` durably and atomically, and return its digest; raise OSError, leaving no file."""
     temporary = path.with_name(path.name + _TEMPORARY)
     written = Digesting()
     try:
@@ -211,7 +211,7 @@ def _replace(path: Path, data: Data) -> Digesting:
 
 
 def _touch(path: Path) -> None:
-    """Create an empty file at `path` durably; it may exist, and others may do the same."""
+    """Create an empty file at `path` durably; it may exist already, or be created by another process meanwhile."""
     with open(path, "ab") as file:
         os.fsync(file.fileno())
     sync_folder(path.parent)

@@ -63,7 +63,7 @@ class Remote(VerifyingCheckpoints):
         """Return None: the free space is unknown."""
 
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Upload one part, a block at a time; raise OSError, leaving nothing of it."""
+        """Upload one part, a block at a time; on failure delete the object and raise OSError."""
         path = self._path(checkpoint, f"{name}{SUFFIX}")
         try:
             return self._tried(partial(self._upload, path, data)).part(name)
@@ -77,14 +77,14 @@ class Remote(VerifyingCheckpoints):
         self._put(manifest.id, MANIFEST, dump(manifest))
 
     def set_aside(self, checkpoint: str) -> None:
-        """Replace its manifest by `manifest.json.bad`, so that it is not listed."""
+        """Replace a checkpoint's manifest by `manifest.json.bad`, so that the checkpoint is not listed."""
         with contextlib.suppress(FileNotFoundError):
             manifest = self._path(checkpoint, MANIFEST)
             self._put(checkpoint, BAD, self._tried(partial(self._fs.cat_file, manifest)))
             self._tried(partial(self._fs.rm_file, manifest))
 
     def aside(self) -> list[QuarantinedCheckpoint]:
-        """Return those with a `manifest.json.bad` and no manifest; dated now if the store keeps no times."""
+        """Return the checkpoints with a `manifest.json.bad` and no manifest, dated now if the store keeps no times."""
         found = sorted(self._objects().items())
         return [self._aside(checkpoint, names) for checkpoint, names in found if BAD in names and MANIFEST not in names]
 
@@ -99,7 +99,7 @@ class Remote(VerifyingCheckpoints):
                 self._delete(checkpoint, names)
 
     def clear(self) -> None:
-        """Delete the fences if there is nothing else; an object store has no folders."""
+        """Delete the trial's fences if no other object is left; an object store has no folders to delete."""
         names = self.names()
         fences = fences_among(names)
         if len(fences) == len(names):
@@ -108,7 +108,7 @@ class Remote(VerifyingCheckpoints):
                     self._tried(partial(self._fs.rm_file, f"{self._root}/{fence_name(attempt)}"))
 
     def pin(self, checkpoint: str, pinned: bool) -> None:
-        """Create or remove an object next to the manifest; raise NotFound."""
+        """Pin or unpin a checkpoint: create or remove the object `pinned` next to its manifest; raise NotFound."""
         if not self._has_manifest(checkpoint):
             raise NotFound(f"there is no checkpoint {checkpoint} in {self._where}")
         if pinned:
@@ -117,11 +117,11 @@ class Remote(VerifyingCheckpoints):
             self._delete(checkpoint, {PINNED})
 
     def names(self) -> list[str]:
-        """Return the names of all entries, checkpoints or not; raise OSError."""
+        """Return the names of all entries below the trial's URL: checkpoints, fences and others; raise OSError."""
         return [path.rstrip("/").rpartition("/")[2] for path in self._tried(self._beside)]
 
     def fence(self, attempt: int) -> None:
-        """Create an object next to the checkpoints, then remove those of older attempts; raise OSError."""
+        """Fence older attempts: create the object `claim-<attempt>` and remove older ones; raise OSError."""
         self._tried(partial(self._fs.pipe_file, f"{self._root}/{fence_name(attempt)}", b"claimed\n"))
         with contextlib.suppress(OSError):  # they are obsolete
             for older in fences_among(self.names()):
@@ -192,14 +192,14 @@ class Remote(VerifyingCheckpoints):
         return []
 
     def _beside(self) -> list[str]:
-        """List the root: checkpoints and entries next to them, in one request whatever they contain."""
+        """List checkpoints, fences and other entries at the top level of the trial's URL, in one request."""
         self._fs.invalidate_cache()
         with contextlib.suppress(FileNotFoundError):
             return list(self._fs.ls(self._root, detail=False))
         return []
 
     def _read_all(self, paths: list[str]) -> Mapping[str, bytes]:
-        """Read many small objects at once; those deleted meanwhile are left out."""
+        """Read many small objects in one batch; objects deleted meanwhile are left out."""
 
         def read() -> Mapping[str, bytes]:
             found = self._fs.cat(paths, on_error="return") if paths else {}

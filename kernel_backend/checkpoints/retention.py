@@ -57,7 +57,7 @@ def decide_retention(
 def expendable(committed: Sequence[Manifest], keep: Keep, metric: Metric) -> list[Manifest]:
     """Return the checkpoints of one running trial that may be deleted, from its list oldest first.
 
-    It cannot see the other trials, so under `best_overall` it keeps as many of its own.
+    The other trials' checkpoints are unknown here, so under `best_overall` the trial retains as many of its own.
     """
     verdicts = decide_retention({0: committed}, keep, metric, may_run={0})
     return [verdict.manifest for verdict in verdicts if not verdict.reasons]
@@ -73,5 +73,5 @@ def _candidates(trial: int, manifests: Sequence[Manifest], metric: Metric) -> li
 
 
 def _best(candidates: Iterable[_Candidate], count: int) -> set[tuple[int, int]]:
-    """Return trial and position of the `count` best."""
+    """Return trial number and list position of the `count` best checkpoints."""
     return {(each.trial, each.place) for each in sorted(candidates)[:count]}

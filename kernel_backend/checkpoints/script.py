@@ -1,7 +1,7 @@
 """Save and load checkpoints of a plain script, without experiments, trials and ranks.
 
 Each save counts as one more attempt in its manifest. The newest checkpoint is the one that was saved last, whatever
-its step, so a script can start over, or continue from an older step, in the same place.
+its step, so a script can start over, or continue from an older step, in the same directory or URL.
 """
 
 from __future__ import annotations

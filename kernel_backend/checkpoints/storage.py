@@ -16,7 +16,7 @@ Identity = Callable[[int, int], str]  # of a trial, by experiment and index; rai
 def open_storage(where: str, uid: str | None = None) -> Checkpoints:
     """Open the checkpoints at `where`: a folder or an fsspec URL; raise DaylightError for anything else.
 
-    `uid` is the identity of the trial that owns them: checkpoints of another are not listed. With None all are listed.
+    `uid` is the identity of the trial that owns the storage: checkpoints of other uids are not listed. None lists all.
     """
     if where.startswith("file://"):
         where = where.removeprefix("file://")
@@ -27,7 +27,7 @@ class CheckpointStorage:
     """Checkpoints of all trials under one root, a folder or a URL: `<root>/<experiment>/<trial>`."""
 
     def __init__(self, root: str, identity: Identity | None = None) -> None:
-        """Open the root; `identity` distinguishes trials with the same numbers, without it all are listed."""
+        """Open the root; `identity` maps trial numbers to the uid whose checkpoints are listed; None lists all."""
         self._root, self._identity = root.rstrip("/"), identity
         open_storage(self._root)  # fail at once if it cannot be reached
 
@@ -36,11 +36,11 @@ class CheckpointStorage:
         return f"{self._root}/{experiment}/{trial}"
 
     def largest_number(self) -> int:
-        """Return the largest number of an experiment with storage here; raise OSError."""
+        """Return the largest experiment number among the entries below the root; raise OSError."""
         return largest_of(open_storage(self._root).names())
 
     def uid(self, experiment: int, trial: int) -> str:
-        """Return the identity that a trial's checkpoints name; raise NotFound if there is no such trial."""
+        """Return the uid that a trial's checkpoints store; empty without `identity`. Raise NotFound."""
         return "" if self._identity is None else self._identity(experiment, trial)
 
     def open(self, experiment: int, trial: int) -> Checkpoints:

@@ -10,14 +10,14 @@ from kernel_backend.checkpoints.base import Data, Part, Streamed
 
 
 def size_of(data: Data) -> int:
-    """Return the total size in bytes."""
+    """Return the total size of a part's data in bytes."""
     if isinstance(data, Streamed):
         return data.size
     return sum(memoryview(each).nbytes for each in data)
 
 
 def slices(data: Data, most: int) -> Iterator[memoryview]:
-    """Yield the same bytes in the same order, at most `most` at once, without copies."""
+    """Yield views of the data in order, of at most `most` bytes each, without copies."""
     for each in data:
         view = memoryview(each)
         if view.nbytes == 0:  # such a view cannot be cast
@@ -27,22 +27,22 @@ def slices(data: Data, most: int) -> Iterator[memoryview]:
 
 
 class Digesting:
-    """Accumulator for the count and digest of bytes."""
+    """Running count and xxh3-128 digest of bytes that are written or read in pieces."""
 
     def __init__(self) -> None:
         self._hash = xxhash.xxh3_128()
         self.size = 0
 
     def take(self, piece: bytes | memoryview) -> None:
-        """Add the next bytes."""
+        """Add the next bytes to count and digest."""
         self._hash.update(piece)
         self.size += len(piece)
 
     @property
     def digest(self) -> str:
-        """Return the digest of all bytes (xxh3-128), in hex."""
+        """Return the xxh3-128 digest of all bytes taken so far, in hex."""
         return self._hash.hexdigest()
 
     def part(self, name: str) -> Part:
-        """Return their manifest entry."""
+        """Return the manifest entry of a part with these bytes."""
         return Part(name=name, size=self.size, digest=self.digest)

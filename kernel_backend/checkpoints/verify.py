@@ -31,7 +31,7 @@ class StoredManifest(NamedTuple):
 
 
 class VerifyingCheckpoints(ABC):
-    """Checkpoints without their storage backend: the behaviour shared by folders and object stores.
+    """Base class of checkpoint storage that lists, verifies and quarantines, for folders and object stores alike.
 
     `uid` is the identity of the trial whose checkpoints are listed; None lists all.
     """
@@ -50,7 +50,7 @@ class VerifyingCheckpoints(ABC):
 
     @abstractmethod
     def names(self) -> list[str]:
-        """Return the names of all entries, checkpoints or not; raise OSError."""
+        """Return the names of all entries in the trial's storage: checkpoints, fences and others; raise OSError."""
 
     @abstractmethod
     def _manifests(self) -> Iterator[StoredManifest]:
@@ -66,7 +66,7 @@ class VerifyingCheckpoints(ABC):
 
     @abstractmethod
     def _whole(self, checkpoint: str, name: str) -> bytes:
-        """Return the bytes of a part; raise as `_stream` does."""
+        """Return the bytes of a whole part; raise as `_stream` does."""
 
     @abstractmethod
     def _has_manifest(self, checkpoint: str) -> bool:
@@ -84,8 +84,8 @@ class VerifyingCheckpoints(ABC):
     ) -> tuple[Manifest | None, list[str]]:
         """Return the newest intact checkpoint, and the problems of newer ones, newest first.
 
-        Every byte is verified, and damaged ones are quarantined. `fence` leaves out attempts from that number on,
-        `upto` checkpoints newer than that (step, attempt).
+        Every byte is verified, and damaged checkpoints are quarantined. Ignores checkpoints of attempts from number
+        `fence` on, and those newer than `upto`, a (step, attempt).
         """
 
         def asked(order: tuple[int, int]) -> bool:
@@ -98,7 +98,7 @@ class VerifyingCheckpoints(ABC):
         return found, [damage[order] for order in sorted(damage, reverse=True) if asked(order) and order > after]
 
     def claimed(self) -> int:
-        """Return the highest attempt that has claimed; 0 for none. Read anew each time."""
+        """Return the highest attempt number that has written a fence, uncached; 0 for none."""
         return max(fences_among(self.names()), default=0)
 
     def verify(self, manifest: Manifest) -> None:
@@ -212,17 +212,17 @@ class VerifyingCheckpoints(ABC):
 
 
 def fence_name(attempt: int) -> str:
-    """Return the name of an attempt's claim."""
+    """Return the name of the entry by which an attempt fences older ones."""
     return f"claim-{attempt}"
 
 
 def fences_among(names: Iterable[str]) -> list[int]:
-    """Return the attempts whose claims are among these names."""
+    """Return the attempt numbers whose fences are among these entry names."""
     return [int(fence[1]) for name in names if (fence := _FENCE.fullmatch(name))]
 
 
 def newest_attempt(names: Sequence[str]) -> int:
-    """Return the highest attempt that has claimed or begun one of these checkpoints; 0 for none."""
+    """Return the highest attempt number in the names of fences and checkpoints; 0 for none."""
     begun = [attempt_of(name) for name in names if ID.fullmatch(name)]
     return max((*fences_among(names), *begun), default=0)
 
@@ -233,10 +233,10 @@ def attempt_of(checkpoint: str) -> int:
 
 
 def files_of(manifest: Manifest) -> str:
-    """Return an identity of its files that changes when one is touched.
+    """Return a text that changes when a file of the checkpoint is replaced or modified.
 
-    Marks without a suffix, such as `pinned`, are ignored. Objects of an object store are only ever written completely:
-    there the manifest, which has their digests, represents them.
+    Files without a suffix, such as `pinned`, are ignored. In an object store, where objects are only written as a
+    whole, the text is made of the manifest's time and digests.
     """
     if manifest.files:
         return manifest.files

@@ -98,7 +98,7 @@ def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def load_model(place: Checkpoints, manifest: Manifest) -> dict[str, Any]:
-    """Return the verified `state_dict` of the model in a checkpoint that `place` listed.
+    """Return the verified `state_dict` of the model in a checkpoint of the storage `place`.
 
     Raises CheckpointDamaged.
     """

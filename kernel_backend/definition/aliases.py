@@ -50,7 +50,7 @@ def looks_like(name: str) -> str | None:
 
 
 def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
-    """Map arguments of a role to loop values by position, where it names none of those it requires.
+    """Map arguments of a role to loop values by position, where it names none of the loop values that it requires.
 
     Only arguments without a default whose names do not contradict are mapped, in written order.
     """

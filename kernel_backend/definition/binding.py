@@ -21,11 +21,11 @@ class Bound(NamedTuple):
 
 
 def bind_space(definition: Definition, given: Mapping[str, Value], space: Space) -> Bound:
-    """Bind every hyperparameter to its value or its domain, as `Definition.bind` does for values alone.
+    """Bind every hyperparameter to its given value, its search domain or its default.
 
-    Raises InvalidDefinition with all problems at once. Further ones are: a searched name that is no hyperparameter
-    (with the nearest), one both given and searched, of the wrong type, conditional without a default for the other
-    trials, or used by `prepare`, which runs once for all trials.
+    Raises InvalidDefinition with all problems at once: those of `Definition.bind`, a search without `validation_data`,
+    and a searched name that is no hyperparameter (with the nearest), is also given, has a domain of the wrong type, is
+    conditional without a default for the other trials, or is used by `prepare`, which runs once for all trials.
     """
     problems: list[str] = []
     fitted: list[Parameter] = []
@@ -51,7 +51,7 @@ def bind_space(definition: Definition, given: Mapping[str, Value], space: Space)
 
 
 def check_options(definition: Definition, config: Config) -> None:
-    """Raise InvalidDefinition for options of a training that its definition cannot have."""
+    """Raise InvalidDefinition for `--gather-loss` or `--ema` with a definition that does not support them."""
     if config.gather_loss and definition.steps:
         raise InvalidDefinition(
             f"--gather-loss is for loss(output, target), and {definition.steps[0]}() computes its loss from its share "
@@ -86,13 +86,13 @@ def _searched_by_prepare(definition: Definition, space: Space) -> Iterator[str]:
 
 
 def _is_given(parameter: Parameter, space: Space) -> bool:
-    """Return whether all trials share its value: it is in the space because others are conditional on it."""
+    """Return whether a parameter of the space has one unconditional value, which it has as a condition of others."""
     one = isinstance(parameter.domain, Choices) and len(parameter.domain.values) == 1
     return one and parameter.when is None and not space.of(parameter.name)
 
 
 def _fitted(definition: Definition, given: Mapping[str, Value], parameter: Parameter, space: Space) -> Parameter:
-    """Convert a parameter's values to the types that the functions take; raises ValueError."""
+    """Convert the values in a parameter's domain to the types that the functions take; raises ValueError."""
     if parameter.each is not None:
         return parameter  # values in a block's dictionary are not checked here
     name = parameter.name

@@ -1,4 +1,4 @@
-"""Compare the code of two snapshots by meaning: comments, blank lines and cell locations do not count."""
+"""Compare the code of two snapshots by syntax tree: comments, blank lines and cell locations do not count."""
 
 from __future__ import annotations
 

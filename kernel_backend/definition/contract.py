@@ -56,7 +56,7 @@ class Parameter(Record):
 
     @property
     def value_of(self) -> str:
-        """Return the name of the loop value or of the function that it receives."""
+        """Return the name of the loop value, or of the function whose result, that the argument receives."""
         return self.source or self.name
 
     @property
@@ -66,7 +66,7 @@ class Parameter(Record):
 
 
 class Function(Record):
-    """Role, or function whose result roles share."""
+    """Role, or a function whose result is passed to roles that take an argument of its name."""
 
     name: str
     written: str = ""  # the function's own name, where it is taken for the role `name`
@@ -79,7 +79,7 @@ class Function(Record):
         return self.written or self.name
 
     def hyperparameters(self, values: Mapping[str, Value]) -> dict[str, Any]:
-        """Return the hyperparameters among this function's keyword arguments, taken from all the `values`.
+        """Return the keyword arguments of this function that are hyperparameters, taken from the trial's `values`.
 
         A value is a tuple again where the signature's default is one.
         """
@@ -92,7 +92,7 @@ def _own_type(parameter: Parameter, value: Value) -> Any:
 
 
 class Definition(Record):
-    """Contents of a definition: its roles, functions and hyperparameters."""
+    """Parsed training definition: its roles, shared functions and hyperparameters."""
 
     form: Literal["functions"] = "functions"
     roles: tuple[str, ...]  # in written order
@@ -104,7 +104,7 @@ class Definition(Record):
 
     @property
     def summary(self) -> str:
-        """Return `functions: model train_data criterion (as loss)`."""
+        """Summarise the roles on one line: `functions: model train_data criterion (as loss)`."""
         return f"{self.form}: {' '.join(map(self._told, self.roles))}"
 
     def _told(self, role: str) -> str:
@@ -168,7 +168,7 @@ class Definition(Record):
         return self.fitted(name, given[name])
 
     def _can_ask(self, name: str) -> str:
-        """Return further loop values available to the role with this argument, as the end of a sentence."""
+        """Name the loop values that the role with this argument may take, as the end of an error message."""
         roles = (role for role in self.roles if _key(role) in CAN_ASK)
         owner = next((role for role in roles if name in (each.name for each in self.functions[role].parameters)), None)
         return f". By name {owner} can have {CAN_ASK[_key(owner)]}" if owner else ""

@@ -37,7 +37,7 @@ _SHOWN = 500  # characters of a line that is wrong
 
 @dataclass(frozen=True)
 class _Found:
-    """Functions of a module by role name, else by their own name."""
+    """Functions of a parsed module, keyed by role name where they are a role, else by their own name."""
 
     nodes: Mapping[str, FunctionNode]
     taken: Mapping[str, str]  # other names of roles -> the role
@@ -132,7 +132,7 @@ def _there_is(tree: ast.Module, roles: list[str], roles_from: int) -> str:
 
 
 def _model_keys(node: FunctionNode) -> tuple[str, ...]:
-    """Return the keys of the dict that `model` returns: other roles may use its parts by name."""
+    """Return the keys of the dict that `model` returns: roles may take its models as arguments of these names."""
     within = list(ast.walk(node))
     assigned = {
         target.id: each.value
@@ -258,7 +258,7 @@ def _check_available(function: str, node: FunctionNode, argument: ast.arg, value
 
 
 def _check_prepare(definition: Definition) -> None:
-    """Raise unless `prepare` can run before any trial and its result stays unused: most processes skip it."""
+    """Raise InvalidDefinition if `prepare` takes loop values or results of roles, or if a function takes its result."""
     for function in definition.needs("prepare"):
         for parameter in function.parameters:
             if parameter.kind == "loop" or (parameter.kind == "function" and parameter.value_of in definition.roles):
@@ -280,7 +280,7 @@ def _check_prepare(definition: Definition) -> None:
 
 
 def _check_models(definition: Definition) -> None:
-    """Raise if several models lack a training step, or a function needs the output that only a single one has."""
+    """Raise InvalidDefinition if several models come without a step, or if loss or metrics take `output` of several."""
     names = ", ".join(definition.models)
     line = definition.functions["model"].line
     if not definition.steps:
@@ -307,7 +307,7 @@ def _check_models(definition: Definition) -> None:
 
 
 def _merged(functions: Mapping[str, Function]) -> dict[str, Parameter]:
-    """Merge parameters by name; a missing default or annotation is taken from another function."""
+    """Merge the functions' hyperparameters by name; a missing default or annotation is taken from another function."""
     merged: dict[str, Parameter] = {}
     owners: dict[str, str] = {}
     for function in sorted(functions.values(), key=lambda each: each.line):
@@ -339,7 +339,7 @@ def _same(one: Value, other: Value) -> bool:
 
 
 def _of_adamw(functions: Mapping[str, Function]) -> dict[str, Parameter]:
-    """Return the hyperparameter of AdamW, the optimizer used where the definition has none."""
+    """Return the hyperparameter `lr` of AdamW if the definition has no optimizer and no `lr` of its own."""
     if "optimizer" in functions or any(each.name == "lr" for one in functions.values() for each in one.parameters):
         return {}
     return {"lr": Parameter(name="lr", kind="hyperparameter", required=False, default=1e-3, annotation="float", line=0)}

@@ -12,7 +12,7 @@ from kernel_backend.model.values import nearest
 
 
 def understood_as(tree: ast.Module, own: Sequence[FunctionNode]) -> dict[str, str]:
-    """Return functions of the cell that are roles under another name, where the role's own name is free."""
+    """Return functions of the cell that serve as roles under another name, where the role's own name is unused."""
     names, used = {node.name for node in own}, _used(tree)
     asked = {each.arg for node in own for each in node.args.args}
     taken: dict[str, str] = {}
@@ -29,7 +29,7 @@ def understood_as(tree: ast.Module, own: Sequence[FunctionNode]) -> dict[str, st
 
 
 def _used(tree: ast.Module) -> set[str]:
-    """Return the names of the module that its code reads."""
+    """Return the module-level names that the module's code reads."""
     used: set[str] = set()
     queue: list[tuple[ast.AST, frozenset[str]]] = [(tree, frozenset())]
     while queue:
@@ -48,7 +48,7 @@ def _local(node: FunctionNode | ast.Lambda) -> set[str]:
 
 
 def bound(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, int, str | None]]:
-    """Yield names of the cell, the line of their last binding, and its kind: None for a function."""
+    """Yield each name that the cell binds with the line and the kind of its last binding; None for a function."""
     last: dict[str, tuple[int, str | None]] = {}
     for node in tree.body:
         if node.lineno < roles_from:
@@ -66,14 +66,14 @@ def bound(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, int, str | N
 
 
 def _idle(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str]) -> Iterator[FunctionNode]:
-    """Return functions of the cell that are no roles and that no code calls or takes as an argument."""
+    """Return functions of the cell that are no roles and whose names neither code nor arguments use."""
     asked = {node.arg for each in tree.body if isinstance(each, FunctionNode) for node in each.args.args}
     busy = _used(tree) | asked | set(taken)
     return (node for node in own if not is_role(node.name) and node.name not in busy)
 
 
 def hints(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str]) -> Iterator[str]:
-    """Yield hints about unused functions whose names are somewhat similar to a role's."""
+    """Yield hints about unused functions with names distantly similar to a role's, where `unused` is silent."""
     for node in _idle(tree, own, taken):
         near = nearest(node.name, TRAINED)
         if near and not looks_like(node.name):
@@ -83,7 +83,7 @@ def hints(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str
 def unused(
     tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str], roles: Sequence[str], roles_from: int
 ) -> Iterator[str]:
-    """Yield unused functions and assignments that are named like a role, or nearly."""
+    """Yield warnings about unused functions and assignments whose names probably mean a role."""
     for node in _idle(tree, own, taken):
         if meant := looks_like(node.name):
             yield f"{node.name} (line {node.lineno}) is no role, and nothing uses it: did you mean {meant}?"
