@@ -1,4 +1,4 @@
-"""List and read artifacts. Their content is untrusted by the pages of this origin."""
+"""List and read artifacts, as media types that keep browsers from running their untrusted content."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ from kernel_backend.model.reports import Delivery
 
 
 class RecordsHandler(ApiHandler):
-    """Records of one attempt."""
+    """Endpoint to which an attempt's launcher delivers its spooled records."""
 
     async def authenticate(self) -> None:
-        """Return no user: the attempt's own token authenticates the request."""
+        """Check the attempt's own token, and return no user; raises Unauthenticated."""
         if not self.bearer:
             raise Unauthenticated("no valid token: send the attempt's own as Authorization: Bearer")
         await self.service.check_attempt(parse_attempt(self.path_args[0]), self.bearer)

@@ -41,14 +41,14 @@ class MethodNotAllowed(DaylightError):
 
 @dataclass
 class Activity:
-    """Activity of the service: last request and open listeners, for the idle check, and unauthenticated connections."""
+    """Activity of the service: last request and open streams, for the idle timeout, and unauthenticated connections."""
 
     last: float = field(default_factory=time.monotonic)
     streams: set[WebSocketHandler] = field(default_factory=set)
     strangers: UnauthenticatedConnections = field(default_factory=UnauthenticatedConnections)
 
     def idle(self) -> float:
-        """Return seconds since the last request; 0 while a listener is connected."""
+        """Return the seconds since the last request; 0 while a client streams messages."""
         return 0.0 if self.streams else time.monotonic() - self.last
 
 
@@ -80,7 +80,7 @@ class AuthenticatedHandler(RequestHandler):
     async def authenticate(self) -> Person | None:
         """Return the user who makes the request; None for a launcher, which has a token of its own.
 
-        Raises Unauthenticated, and what an Identity raises.
+        Raises Unauthenticated, and the errors of the Identity that checks the token.
         """
         identity: Identity = self.settings["identity"]
         browsers: Browsers | None = self.settings["browsers"]
@@ -95,7 +95,7 @@ class AuthenticatedHandler(RequestHandler):
         return person
 
     async def still(self) -> Person | None:
-        """Look the user up again; None if the token is no longer valid. Raises what an Identity raises."""
+        """Look up the request's user again; None if the token is no longer valid. Raises the errors of the Identity."""
         identity: Identity = self.settings["identity"]
         browsers: Browsers | None = self.settings["browsers"]
         token = self.bearer or (browsers.token(self) if browsers is not None else "")
@@ -117,7 +117,7 @@ class AuthenticatedHandler(RequestHandler):
         self.clear_header("Server")
 
     def integer(self, name: str, default: int, least: int = 0, most: int = 2**53) -> int:
-        """Return an integer of the query; raises InvalidRequest with the value and its limits."""
+        """Return an integer parameter of the query; raises InvalidRequest with the value and its limits."""
         text = self.get_query_argument(name, None)
         if text is None:
             return default
@@ -126,7 +126,7 @@ class AuthenticatedHandler(RequestHandler):
         return int(text)
 
     def maybe_integer(self, name: str, least: int = 0) -> int | None:
-        """Return an integer of the query, or None if it was not given; raises as `integer` does."""
+        """Return an integer parameter of the query, or None if it is absent; raises as `integer` does."""
         given = self.get_query_argument(name, None) is not None
         return self.integer(name, 0, least) if given else None
 
@@ -145,12 +145,12 @@ class AuthenticatedHandler(RequestHandler):
 
     @classmethod
     def methods(cls) -> list[str]:
-        """Return the methods that this path allows."""
+        """Return the HTTP methods that this handler implements."""
         own = ((method, getattr(cls, method.lower(), None)) for method in RequestHandler.SUPPORTED_METHODS)
         return [method for method, act in own if act is not None and act is not RequestHandler._unimplemented_method]
 
     def as_ours(self, status: int, error: BaseException | None) -> DaylightError:
-        """Convert an error to one of ours. Unauthenticated clients learn only that they are unauthenticated."""
+        """Convert an error to a DaylightError. Unauthenticated clients learn only that they are unauthenticated."""
         if isinstance(error, DaylightError):
             return error
         if not self.known:  # whatever is wrong with it, a stranger hears only this
@@ -169,7 +169,7 @@ class AuthenticatedHandler(RequestHandler):
         value: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        """Log a traceback for our own errors only."""
+        """Log a traceback for internal errors only."""
         if isinstance(value, DaylightError) and value.http_status in (503, *range(500)):  # 503: what is away comes back
             _log.debug("%s %s: %s", self.request.method, self.request.path, value.message)
         else:
@@ -209,7 +209,7 @@ class ApiHandler(AuthenticatedHandler):
     def parse(self, kind: type[_Record], may_go: versions.MayGo | None = None) -> _Record:
         """Parse the body as a record; raises InvalidRequest naming each field and value that is wrong.
 
-        Unknown fields of a newer client are dropped where `may_go` allows it: by default where they change nothing.
+        Unknown fields of a newer client are dropped where `may_go` allows it: by default if they have no effect.
         """
         defaults = frozenset(self.request.headers.get(DEFAULTS, "").split(","))
         try:

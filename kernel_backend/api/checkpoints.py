@@ -54,7 +54,7 @@ class VerifyHandler(ApiHandler):
 
 
 class PinHandler(ApiHandler):
-    """Pin on a checkpoint."""
+    """Endpoint that pins a checkpoint."""
 
     async def post(self, number: str, trial: str, checkpoint: str) -> None:
         """Pin a checkpoint: keep it whatever the retention rules say."""
@@ -62,7 +62,7 @@ class PinHandler(ApiHandler):
 
 
 class UnpinHandler(ApiHandler):
-    """Removal of a checkpoint's pin."""
+    """Endpoint that unpins a checkpoint."""
 
     async def post(self, number: str, trial: str, checkpoint: str) -> None:
         """Unpin a checkpoint: let the retention rules decide again."""

@@ -74,7 +74,7 @@ class QueuePriorityHandler(ApiHandler):
 
 
 class QueueFirstHandler(ApiHandler):
-    """Move to the head of the queue."""
+    """Endpoint that moves an experiment to the head of the queue."""
 
     async def post(self, number: str) -> None:
         """Move an experiment ahead of all queued requests. For admins."""
@@ -82,10 +82,10 @@ class QueueFirstHandler(ApiHandler):
 
 
 class DiskHandler(ApiHandler):
-    """Disk space."""
+    """Disk usage of users and experiments."""
 
     async def get(self) -> None:
-        """Return what takes disk: of the user's, or with `everyone=1` of all users' (admins)."""
+        """Return the disk usage of the user's experiments, or with `everyone=1` of all users' (admins)."""
         everyone = self.maybe_integer("everyone", least=0) or 0
         self.reply(await self.service.disk.report(self.user, bool(everyone)))
 
@@ -99,7 +99,7 @@ class NodesHandler(ApiHandler):
 
 
 class DrainHandler(ApiHandler):
-    """Drain of a node."""
+    """Endpoint that drains a node."""
 
     async def post(self, name: str) -> None:
         """Drain a node: start no new gangs on it. Running gangs continue. For admins."""
@@ -107,7 +107,7 @@ class DrainHandler(ApiHandler):
 
 
 class UndrainHandler(ApiHandler):
-    """End of a node's drain."""
+    """Endpoint that undrains a node."""
 
     async def post(self, name: str) -> None:
         """Undrain a node: start gangs on it again. For admins."""
@@ -133,7 +133,7 @@ class AuditHandler(ApiHandler):
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    """Return the body as a JSON object; raises InvalidRequest."""
+    """Parse the request body as a JSON object; raises InvalidRequest."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):

@@ -39,7 +39,7 @@ class ClusterHandler(Page):
     """HTML document of the page. Its data comes from the API, so it is the same for all users."""
 
     async def prepare(self) -> None:
-        """Require sign-in where the service has it; elsewhere the page's own requests carry a token."""
+        """Require sign-in on a hub; without one, serve the document to all, since its API requests carry a token."""
         if self.settings["browsers"] is None:
             self.prepared = self.known = True
         else:
@@ -55,11 +55,11 @@ class BundleHandler(Page):
     """Script and style of the page. They need no sign-in: browsers do not request modules as they do pages."""
 
     async def prepare(self) -> None:
-        """Allow all requests."""
+        """Skip authentication: these files hold no data of users."""
         self.prepared = self.known = True
 
     def get(self, name: str) -> None:
-        """Return a file of the bundle. It never changes: another version has another name."""
+        """Return a file of the bundle, cacheable for ever: another version has another name."""
         if name not in {path.name for path in BUNDLE.glob("main-*")}:
             raise NotFound(f"there is no {name}: the page has become a newer one, load it again")
         self.set_header("Cache-Control", f"public, max-age={YEAR_S}, immutable")
@@ -68,7 +68,7 @@ class BundleHandler(Page):
 
 
 class SlashHandler(Page):
-    """Redirect for the address without a trailing slash: the page's files lie below it."""
+    """Redirect from the page's URL without a trailing slash, from which relative links would not work."""
 
     def get(self) -> None:
         """Redirect to the page."""

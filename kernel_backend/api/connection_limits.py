@@ -37,10 +37,10 @@ def raise_file_limit() -> None:
 
 
 class UnauthenticatedConnections:
-    """Unauthenticated connections, oldest first; never more than `most`.
+    """Open connections that have not authenticated, oldest first; never more than `most`.
 
-    Beyond that, close the oldest connections of the user, or the machine, with most of them: a peer that opens a
-    thousand loses only its own.
+    Beyond `most`, the oldest connections of the peer (Unix user or machine) with most connections are closed, so that
+    a peer that opens a thousand loses only its own.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -61,11 +61,11 @@ class UnauthenticatedConnections:
             self.evict()
 
     def known(self, stream: IOStream | None) -> None:
-        """Stop counting a connection: a token has come over it."""
+        """Stop counting a connection that has authenticated."""
         self._open.pop(stream, None)  # type: ignore[arg-type]  # None is none of them
 
     def evict(self) -> int:
-        """Close a quarter of the allowed number, of the peer with most connections. Returns the number closed."""
+        """Close the oldest connections of the peer with most, up to a quarter of the limit; return their number."""
         self._forget_closed()
         peers: defaultdict[Hashable, list[IOStream]] = defaultdict(list)
         for stream in self._open:
@@ -85,7 +85,7 @@ class LimitedServer(HTTPServer):
     """HTTPServer that counts unauthenticated connections and survives running out of file descriptors."""
 
     def initialize(self, app: Application, strangers: UnauthenticatedConnections, **options: Any) -> None:  # type: ignore[override]
-        """Serve `app`, whose handlers tell `strangers` which connections are authenticated."""
+        """Serve `app`, whose handlers report to `strangers` which connections have authenticated."""
         self._strangers = strangers
         super().initialize(app, idle_connection_timeout=HEADER_S, **options)
 

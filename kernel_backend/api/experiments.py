@@ -43,7 +43,7 @@ class ExperimentsHandler(ApiHandler):
     async def post(self) -> None:
         """Submit an experiment whose snapshot has been stored.
 
-        Returns 200 with the experiment that continues, if it is the same.
+        Returns 200 with the active experiment if an identical one exists.
         """
         answer, new = await self.service.submit_once(self.user, self.parse(Submission))
         self.set_status(201 if new else 200)
@@ -59,10 +59,10 @@ class ExperimentHandler(ApiHandler):
 
 
 class UsageHandler(ApiHandler):
-    """Disk space of an experiment."""
+    """Disk usage of an experiment."""
 
     async def get(self, number: str) -> None:
-        """Return what an experiment holds on disk, and what of it would stay if it were deleted."""
+        """Return the disk usage of an experiment, and the bytes that deleting it would not free."""
         self.reply(await self.service.deletion.usage(self.user, int(number)))
 
 
@@ -87,7 +87,7 @@ class RerunHandler(ApiHandler):
 
 
 class VerifyHandler(ApiHandler):
-    """Repeat of an experiment's first steps."""
+    """Rerun of the steps between an experiment's first two checkpoints."""
 
     async def post(self, number: str) -> None:
         """Train the steps between an experiment's first two checkpoints again; `diff` then compares the two."""
@@ -131,7 +131,7 @@ class ReportsHandler(ApiHandler):
 
 
 class ExportHandler(ApiHandler):
-    """Its reports or trials for other programs."""
+    """Export of an experiment's reports or trials as CSV."""
 
     async def get(self, number: str) -> None:
         """Read the reports of a trial as CSV, or the trials of a search where none is named."""
@@ -186,7 +186,7 @@ class EnvironmentHandler(ApiHandler):
     """Environment that an experiment ran with."""
 
     async def get(self, number: str) -> None:
-        """Read the recorded environment, its lock, and what could not be locked."""
+        """Read the recorded environment, its lock, and the packages that could not be locked."""
         self.reply(await self.service.environment(self.user, int(number)))
 
 

@@ -80,7 +80,7 @@ class _Schemas(GenerateJsonSchema):
 
 
 def _answers(operations: Iterable[Operation]) -> Iterator[object]:
-    """Yield the answers of operations, and the data records of a Message of the stream."""
+    """Yield the answer types of operations; for a stream of Messages, also the record types of their data."""
     for operation in operations:
         answers = operation.answer.values() if isinstance(operation.answer, Mapping) else [operation.answer]
         yield from answers
@@ -99,7 +99,7 @@ def _schemas_of(described: Iterable[object], mode: JsonSchemaMode) -> tuple[Refs
 
 
 def _summarised(schema: JsonSchemaValue) -> JsonSchemaValue:
-    """Return a record's schema without its docstring's sections, which are for users of Python."""
+    """Return a record's schema with its docstring cut before the NumPy sections, which document the Python class."""
     text, _, sections = schema.get("description", "").partition("\n\nParameters\n")
     return {**schema, "description": text} if sections else schema
 

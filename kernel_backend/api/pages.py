@@ -1,4 +1,4 @@
-"""Base class of pages: require sign-in, and set a content security policy."""
+"""Define the base class of pages, which requires sign-in and sets a content security policy."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ POLICY = (
 
 
 class Page(AuthenticatedHandler):
-    """A page for a browser.
+    """Base handler of a page for browsers.
 
-    Its requests to `/api/` carry its cookies, and `_xsrf` in X-XSRFToken too.
+    The page's requests to `/api/` carry its cookies, and the `_xsrf` cookie's value also as X-XSRFToken.
     """
 
     @property
@@ -28,7 +28,7 @@ class Page(AuthenticatedHandler):
         return self.user
 
     async def prepare(self) -> None:
-        """Allow signed-in users, and redirect others to the sign-in page."""
+        """Authenticate the request; redirect users who are not signed in to the hub's sign-in page."""
         try:
             await super().prepare()
         except Unauthenticated:
@@ -45,7 +45,7 @@ class Page(AuthenticatedHandler):
         self.set_header("Referrer-Policy", "same-origin")
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Write the error as a sentence for users."""
+        """Write the error's message as plain text for users."""
         error = self.as_ours(status_code, kwargs.get("exc_info", (None, None, None))[1])
         self.set_status(error.http_status)
         self.set_header("Content-Type", "text/plain; charset=utf-8")

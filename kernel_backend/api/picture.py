@@ -97,7 +97,7 @@ def title(figure: Figure, overview: Overview, palette: Palette, progress: str) -
 
 
 def line(host: Figure | Axes, words: Sequence[tuple[str, str, str]], place: tuple[float, float], size: float) -> None:
-    """Draw words of several colours and weights in a row, from their upper left corner on."""
+    """Draw words (text, colour, weight) in a row whose upper left corner is at `place`."""
     areas = [
         TextArea(text, textprops={"color": color, "fontweight": weight, "fontsize": size, "parse_math": False})
         for text, color, weight in words
@@ -154,7 +154,7 @@ def _curves(figure: Figure, curves: Sequence[Curve], palette: Palette) -> None:
 
 
 def _losses(curves: Sequence[Curve]) -> list[str]:
-    """Return the metrics to draw first: the loss, or those of several training steps."""
+    """Return the metrics of the left panel: `loss`, else losses of several training steps, else the first metric."""
     names = list(dict.fromkeys(curve.metric for curve in curves))
     if "loss" in names:
         return ["loss"]

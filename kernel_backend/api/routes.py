@@ -47,10 +47,10 @@ def application(
     secret: str | None = None,
     pages: Iterable[tuple[str, type[RequestHandler]]] = (),
 ) -> Application:
-    """Return the tornado application of a service; `use` is told of every request.
+    """Return the tornado application of a service; every request is recorded in `use`.
 
-    Where users come by browser, `browsers` identifies them, and cookies are signed with `secret`. Pages (a pattern and
-    its handler) are below the prefix, as all routes are.
+    With `browsers`, users of the pages are identified by cookies signed with `secret`. All routes, and `pages` (pairs
+    of pattern and handler), are below the prefix.
     """
     below = re.escape(prefix)
     return Application(

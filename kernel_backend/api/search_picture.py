@@ -82,7 +82,7 @@ def _eta(status: SearchStatus) -> str:
 
 
 def _scale(axes: Axes, values: Sequence[float], mode: str) -> None:
-    """Set a logarithmic axis if values lie far apart, with numbers formatted as elsewhere."""
+    """Set a logarithmic y axis if all values of a minimised metric are positive and span a wide range."""
     positive = [value for value in values if value > 0 and math.isfinite(value)]
     if mode == "min" and positive and len(positive) == len(values) and max(positive) > _WIDE * min(positive):
         axes.set_yscale("log")

@@ -1,4 +1,4 @@
-"""Show searches and control them by hand."""
+"""Show the search methods, and a search's status, learning curves and importances."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CurvesHandler(ApiHandler):
     """Learning curves of a search's trials."""
 
     async def get(self, number: str) -> None:
-        """Read the metric of many trials over their units, the best first."""
+        """Read the learning curves (metric by unit) of many trials, the best first."""
         limit = self.integer("limit", LINES, least=1, most=MOST_LINES)
         points = self.integer("points", POINTS, least=2, most=MOST_POINTS)
         self.reply(await self.service.search.curves(self.user, int(number), limit, points))

@@ -62,9 +62,9 @@ class StreamHandler(AuthenticatedHandler, WebSocketHandler):
         return found
 
     async def _look_again(self) -> None:
-        """Close the connection of a client who may no longer watch.
+        """Check the user at intervals, and close the connection if their token has become invalid.
 
-        A client whose groups have changed is closed too, and reconnects.
+        If the user's groups or rights have changed, the connection is closed, too, so that the client reconnects.
         """
         while True:
             await asyncio.sleep(LOOK_AGAIN_S)

@@ -1,4 +1,4 @@
-"""Make the handlers of endpoints whose operations name a verb of the service."""
+"""Generate handlers for endpoints whose operations name a method (verb) of the service."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NUMBERS = ("number", "trial")  # parts of paths that are whole numbers
 
 
 def verb_handler(endpoint: Endpoint) -> type[ApiHandler] | None:
-    """Return a handler that calls the service's verbs; None where an operation names none."""
+    """Return a handler class that calls the service's verbs; None if an operation of the endpoint names no verb."""
     if not all(each.verb for each in endpoint.operations.values()):
         return None
     methods = {name.lower(): _calling(endpoint, each) for name, each in endpoint.operations.items()}
@@ -21,7 +21,7 @@ def verb_handler(endpoint: Endpoint) -> type[ApiHandler] | None:
 
 
 def _calling(endpoint: Endpoint, operation: Operation) -> Callable[..., Awaitable[None]]:
-    """Return a method that calls the verb with the user, the parts of the path, and the body.
+    """Return a handler method that calls the operation's verb with the user, the path's parts and the parsed body.
 
     The reply is the verb's answer, or the experiment's overview where there is none.
     """

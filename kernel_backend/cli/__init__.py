@@ -94,7 +94,7 @@ def overview_of(verbs: Iterable[Verb]) -> str:
 
 
 def _is_text(token: str) -> bool:
-    """Return whether a token can be printed, sent and stored: Python reads invalid bytes as lone surrogates."""
+    """Return whether an argument is valid UTF-8 text without null characters, so that it can be sent and stored."""
     try:
         token.encode()
     except UnicodeEncodeError:

@@ -17,17 +17,17 @@ from kernel_backend.text.terminal import tell
 
 
 class Display(Protocol):
-    """Display of an experiment that is updated."""
+    """Display of an experiment's progress on the terminal."""
 
     def show(self, overview: Overview) -> None:
-        """Show the current state."""
+        """Update the display to the experiment's current state."""
 
     def say(self, line: str) -> None:
-        """Print a line that stays."""
+        """Print a permanent line next to the updated state."""
 
 
 def wait(client: Client, overview: Overview, stream: TextIO) -> tuple[Overview | None, int]:
-    """Wait for the end and return it with an exit code; None and 130 when the user stopped waiting."""
+    """Wait until the experiment has ended; return it and an exit code, or None and 130 after an interrupt."""
     number = overview.experiment.number
     try:
         ended = follow(client, overview, stream)
@@ -67,7 +67,7 @@ def _tell(display: Display, message: Message, before: Overview, after: Overview)
 
 
 class PlainDisplay:
-    """Display of plain lines: the first state, then messages."""
+    """Display without a terminal: a line for the first state, then a line per message."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._begun = stream, False

@@ -39,7 +39,7 @@ def say(text: str) -> None:
 
 
 def ask(question: str) -> bool:
-    """Return whether the user at the terminal confirms; True without a terminal, as the command line was the answer."""
+    """Ask the user at the terminal to confirm; return True without a terminal, since the command was explicit."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     print(f"{question}? [y/N] ", end="", file=sys.stderr, flush=True)

@@ -53,19 +53,19 @@ class Terminal:
         say(text)
 
     def note(self, text: str) -> None:
-        """Print to standard error: there is no card."""
+        """Print the note to standard error, since a terminal shows no card that would include it."""
         say(f"note: {text}")
 
     def agrees(self, question: str) -> bool:
-        """Ask at a terminal; agree without one, since the command line was the answer."""
+        """Ask for confirmation at a terminal; return True without one, since the command was explicit."""
         return ask(question)
 
     def waits(self, asked: bool | None) -> bool:
-        """Return whether to wait: only on request."""
+        """Return whether to wait for the experiment: only if the command says so."""
         return bool(asked)
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
-        """Show a bar or lines until it has ended."""
+        """Show a progress bar or plain lines until the experiment has ended."""
         return Waited(*wait(client, overview, sys.stderr if self._json or self._quiet else sys.stdout))
 
     def table(self, table: Table) -> None:
@@ -73,7 +73,7 @@ class Terminal:
         print_table(table.head, table.rows, table.empty)
 
     def text(self, text: Text) -> None:
-        """Print lines."""
+        """Print the answer's lines with control characters escaped."""
         for line in text.lines:
             tell(line)
 
@@ -118,7 +118,7 @@ class Terminal:
         tell("\n".join(_card(card.overview, given, card.failures)))
 
     def started(self, started: Started) -> None:
-        """Print the head of a new experiment, or its number alone."""
+        """Print one line about a new experiment, or with `--quiet` only its number."""
         experiment = started.overview.experiment
         tell(experiment.number if self._quiet else head_text(started.overview, time.time()))
         if started.hint:

@@ -59,12 +59,12 @@ class Client(ClusterCalls):
 
     @classmethod
     def at_home(cls, home: Path) -> Self:
-        """Return a client of that home's service, which may come and go; nothing is started or repeated."""
+        """Return a client of the service of `home`; it never starts the service and never retries a request."""
         return cls(lambda: _running(home), patience=0.0)
 
     @classmethod
     def at(cls, url: str, token: str, patience: float = ANSWER_S, user: int | None = None) -> Self:
-        """Return a client of the service at this URL, which on this machine belongs to `user`, us or root."""
+        """Return a client of the service at `url`, which on this machine must run as `user`, this user or root."""
         return cls(lambda: Address(url, token, user=user), patience=patience)
 
     def health(self) -> dict[str, Any]:
@@ -121,25 +121,25 @@ class Client(ClusterCalls):
         return self._overview("GET", f"/api/experiments/{number}")
 
     def label(self, number: int, edit: LabelEdit) -> Overview:
-        """Change its name, note or tags; raises NotFound, Forbidden, and InvalidRequest for an invalid tag."""
+        """Change an experiment's name, note or tags; raises NotFound, Forbidden, and InvalidRequest for a bad tag."""
         return self.act(number, "label", edit)
 
     def usage_of(self, number: int) -> DiskUsage:
-        """Return what an experiment holds on disk, and what of it would stay if it were deleted; raises NotFound."""
+        """Return the disk usage of an experiment, and the bytes that deleting it would not free; raises NotFound."""
         body = self._service.json("GET", f"/api/experiments/{number}/usage", timeout=READING_S)
         return self._read(DiskUsage, body)
 
     def disk(self, everyone: bool = False) -> DiskReport:
-        """Return what takes disk of the user's, or of all users'; raises Forbidden for users who are no admins."""
+        """Return the disk usage of the user's experiments, or for admins of all users'; raises Forbidden for others."""
         body = self._service.json("GET", "/api/disk", params={"everyone": int(everyone)}, timeout=READING_S)
         return self._read(DiskReport, body)
 
     def delete_experiment(self, number: int) -> Overview:
-        """Delete an experiment; `undelete` brings it back for a day. Raises Conflict unless it has ended."""
+        """Delete an experiment; for a day, `undelete` can restore it. Raises Conflict unless it has ended."""
         return self.act(number, "delete")
 
     def undelete(self, number: int) -> Overview:
-        """Bring a deleted experiment back; raises Conflict where its day is over."""
+        """Restore a deleted experiment; raises Conflict if it was deleted more than a day ago."""
         return self.act(number, "undelete")
 
     def stop(self, number: int) -> Overview:
@@ -153,17 +153,17 @@ class Client(ClusterCalls):
     def resume(self, number: int, slots: int | None = None) -> Overview:
         """Queue a paused experiment again, optionally with another number of slots from here on.
 
-        The effect of that on the result is among the warnings then. Raises Conflict and ImpossibleAsk.
+        If another number affects the result, the overview's warnings say how. Raises Conflict and ImpossibleAsk.
         """
         asked = checked(Resumption, slots=slots)
         return self.act(number, "resume", asked)
 
     def rerun(self, number: int, asked: Rerun | None = None) -> Overview:
-        """Rerun its snapshot with its seeds and threads, and with the requested changes, as a new experiment."""
+        """Start an experiment with the snapshot, seeds and threads of `number`, and the changes in `asked`."""
         return self.act(number, "rerun", asked or Rerun())
 
     def retrain(self, number: int, asked: Rerun | None = None) -> Overview:
-        """Train the steps from its first checkpoint to the next again, as a new experiment to `diff` with it."""
+        """Start an experiment that repeats the steps between the first two checkpoints of `number`, for `diff`."""
         return self.act(number, "verify", asked or Rerun())
 
     def diff(self, number: int, other: int) -> Diff:
@@ -172,7 +172,7 @@ class Client(ClusterCalls):
         return self._read(Diff, body)
 
     def history(self, search: str | None = None, limit: int = 20) -> list[HistoryEntry]:
-        """Return experiments, newest first, each with its changes since the one before it."""
+        """Return experiments, newest first, each with its differences from the previous experiment."""
         body = self._service.json("GET", "/api/history", params=given(search=search, limit=limit), timeout=READING_S)
         return self._list(HistoryEntry, body, "history")
 
@@ -198,7 +198,7 @@ class Client(ClusterCalls):
         return found
 
     def export(self, number: int, trial: int | None = None) -> str:
-        """Return a trial's reports as CSV, or the trials of a search where none is named; raises NotFound."""
+        """Return a trial's reports as CSV; without `trial`, the trials of a search, one a row. Raises NotFound."""
         path = f"/api/experiments/{number}/export.csv"
         return self._service.call("GET", path, params=given(trial=trial), timeout=READING_S).text
 
@@ -242,7 +242,7 @@ class Client(ClusterCalls):
         return found
 
     def search_curves(self, number: int, limit: int = 100, points: int = 60) -> SearchCurves:
-        """Return the metric of at most `limit` trials over their units, best first; raises as `search` does."""
+        """Return learning curves (metric by unit) of at most `limit` trials, best first; raises as `search` does."""
         query = {"limit": limit, "points": points}
         return self._read(
             SearchCurves,
@@ -263,7 +263,7 @@ class Client(ClusterCalls):
         return self.act(number, f"trials/{trial}/prune")
 
     def extend(self, number: int, asked: Extension) -> Overview:
-        """Set larger totals of trials, slot time or time; raises Conflict, and InvalidRequest for none."""
+        """Set new totals of a search's trials, slot time or time; raises Conflict, and InvalidRequest without one."""
         return self.act(number, "extend", asked)
 
     def logs(
@@ -277,8 +277,8 @@ class Client(ClusterCalls):
     ) -> LogChunk:
         """Return a chunk of a rank's log from `offset` on, or its last `tail` bytes.
 
-        The tail has up to 1 MiB and starts with a whole line. The rank defaults to the one that failed first, else
-        rank 0. Raises InvalidRequest for a rank that the experiment does not have.
+        The tail has up to 1 MiB and starts at the beginning of a line. The rank defaults to the rank that failed first,
+        else 0. Raises InvalidRequest for a rank that the experiment does not have.
         """
         if rank and not offset:
             _check_rank(rank, self.experiment(number))

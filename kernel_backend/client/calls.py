@@ -19,7 +19,7 @@ class Calls:
         self._service = service
 
     def _read(self, kind: type[_Answer], body: Mapping[str, Any]) -> _Answer:
-        """Return the record in an answer; raises OtherVersion where it cannot be read here."""
+        """Parse an answer's JSON as a record of this class; raises OtherVersion where it does not fit."""
         return self._service.read(kind, body)
 
     def _list(self, kind: type[_Answer], body: Mapping[str, Any], name: str) -> list[_Answer]:
@@ -31,5 +31,5 @@ class Calls:
 
 
 def given(**query: Any) -> dict[str, Any]:
-    """Return the parameters that have a value."""
+    """Return the query parameters that are not None."""
     return {name: value for name, value in query.items() if value is not None}

@@ -13,7 +13,7 @@ from kernel_backend.model.views.overview import NodeUse, Overview
 
 
 class ClusterCalls(Calls):
-    """Calls about what all users share; every method raises the DaylightError that the service returned."""
+    """Calls about accounts, queue, nodes and the audit log; each raises the DaylightError that the service returned."""
 
     def me(self) -> sharing.Self:
         """Return the calling user, with their accounts and usage."""
@@ -24,9 +24,9 @@ class ClusterCalls(Calls):
         return self._list(sharing.Account, self._service.json("GET", "/api/accounts"), "accounts")
 
     def set_quota(self, kind: sharing.AccountKind, name: str, numbers: Mapping[str, Any]) -> sharing.Account:
-        """Set numbers of a quota: fields of Quota, `none` for no limit, None to restore the hub's number.
+        """Set fields of an account's quota: a number, `none` for no limit, or None to restore the hub's value.
 
-        Raises Forbidden for users who are no admins, and InvalidRequest with the invalid number.
+        Raises Forbidden for users who are no admins, and InvalidRequest that names the invalid number.
         """
         body = self._service.json("PUT", f"{_account(kind, name)}/quota", json=dict(numbers))
         return self._read(sharing.Account, body)

@@ -58,9 +58,9 @@ class Conversation:
         record: Record | None = None,
         **request: Any,
     ) -> httpx.Response:
-        """Send a request whose body is `record`, or as given to httpx, and return the response.
+        """Send a request whose body is `record`, or arguments of httpx, and return the response.
 
-        It is repeated where the table of routes allows that.
+        The request is retried after a lost connection if `routes` declares it repeatable.
         """
         import httpx
 
@@ -87,11 +87,11 @@ class Conversation:
                 return response
 
     def read(self, kind: type[_Answer], body: bytes | Mapping[str, Any]) -> _Answer:
-        """Return the record in an answer; raises as `read_answer` does."""
+        """Parse an answer's JSON as a record of this class; raises as `read_answer` does."""
         return read_answer(kind, body, self._version)
 
     def listed(self, body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-        """Return the list in an answer; raises OtherVersion where there is none of this name."""
+        """Return the list under key `name` of an answer; raises OtherVersion if there is none."""
         found = body.get(name)
         if not isinstance(found, list):
             raise OtherVersion(_versions(self._version, f"its answer cannot be read: it lists no {name}"))
@@ -220,9 +220,9 @@ class Conversation:
 
 
 def read_answer(kind: type[_Answer], body: bytes | Mapping[str, Any], version: str) -> _Answer:
-    """Return the record in an answer of a service of this version, ignoring fields that are unknown here.
+    """Parse a service's answer as a record, ignoring fields that this version does not know.
 
-    Raises OtherVersion where it cannot be read.
+    Raises OtherVersion where the answer does not fit the record.
     """
     if not isinstance(body, bytes):  # most unknown fields are at the top: without them one pass suffices
         body = {name: value for name, value in body.items() if name in kind.model_fields}
@@ -233,7 +233,7 @@ def read_answer(kind: type[_Answer], body: bytes | Mapping[str, Any], version: s
 
 
 def _known(address: Address, token: str | None = None, record: Record | None = None) -> dict[str, Any]:
-    """Return a request's headers, and the check of each new connection before anything is sent over it."""
+    """Return a request's headers, and a hook that checks who owns the listening process before the token is sent."""
     headers = {"Authorization": f"Bearer {token or address.token}", versions.VERSION: __version__}
     if record is not None:
         headers[versions.DEFAULTS] = ",".join(versions.at_defaults(record))
@@ -254,7 +254,7 @@ def _known(address: Address, token: str | None = None, record: Record | None = N
 
 
 def _looked_at(address: Address) -> type[ClientConnection]:
-    """Return a connection class with the same check for streams."""
+    """Return a websocket connection class that checks who owns the listening process before the token is sent."""
     from websockets.sync.client import ClientConnection
 
     class LookedAt(ClientConnection):

@@ -82,26 +82,26 @@ class Answer:
 
 
 class Waited(NamedTuple):
-    """Experiment when it has ended, None when the user stopped waiting, and the exit code."""
+    """Result of waiting: the ended experiment, or None after an interrupt, and the exit code."""
 
     overview: Overview | None
     code: int = OK
 
 
 class Console(Protocol):
-    """Console of a verb: a terminal or a cell."""
+    """Console that runs a verb and renders its answer: a terminal or a notebook cell."""
 
     def say(self, text: str) -> None:
         """Print a message next to the answer."""
 
     def note(self, text: str) -> None:
-        """Print a note that a card of the experiment would show: only where there is no card."""
+        """Print a note about the experiment, unless the console shows a card, which includes the note."""
 
     def agrees(self, question: str) -> bool:
-        """Ask the user for confirmation; agree where there is no terminal, since the line was the confirmation."""
+        """Ask the user to confirm; return True where there is no terminal, since the command was explicit."""
 
     def waits(self, asked: bool | None) -> bool:
-        """Return whether to wait for an experiment: as `asked` on the line, else by the default here."""
+        """Return whether to wait for an experiment: as `asked` on the line, else by this console's default."""
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
         """Show an experiment until it has ended; an interrupt ends only the waiting."""

@@ -1,4 +1,4 @@
-"""Define the verb artifacts: list and download what trials have saved with `run.artifact`."""
+"""Define the verb artifacts: list and download the files that trials have saved with `run.artifact`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def listed(client: Client, reference: Reference) -> list[Artifact]:
 def brought(client: Client, reference: Reference, found: Sequence[Artifact], options: argparse.Namespace) -> list[Path]:
     """Download the selected artifacts to `DIR/<trial>/<file>`, replacing existing files.
 
-    Raises NotFound where no artifact has the name, and InvalidRequest where a file cannot be written.
+    Raises NotFound where no artifact has the requested name, and InvalidRequest where a file cannot be written.
     """
     wanted = [each for each in found if options.get in (None, each.name)]
     if options.get is not None and not wanted:

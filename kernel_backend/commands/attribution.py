@@ -23,10 +23,10 @@ Back = frozenset[DifferenceKind]
 
 
 def attribute(client: Client, a: int, b: int, tell: Callable[[str], None]) -> Attribution:
-    """Train the steps of the attribution and wait for them; `tell` receives progress lines.
+    """Rerun `b` with its causes of difference from `a` restored group by group, and wait; `tell` gets progress lines.
 
-    An interrupt ends only the waiting. Raises NotFound, InvalidRequest where one of the two has not ended, and errors
-    of the service.
+    An interrupt ends only the waiting. Raises NotFound, InvalidRequest where `a` or `b` has not ended, and errors of
+    the service.
     """
     diff, before, after = client.diff(a, b), client.experiment(a), client.experiment(b)
     for overview in (before, after):
@@ -76,7 +76,7 @@ def _submitted(client: Client, overview: Overview) -> Submitted:
 
 
 def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict[str, None]) -> Overview:
-    """Submit a step; add to `missing` the data that cannot be restored."""
+    """Submit one training of the attribution; add to `missing` the data that cannot be restored."""
     seen = RestoredData(params(a.experiment, b.experiment, step.back), b.experiment.config.data_at)
     if "data" in step.back:
         seen = restore_data(a, b, seen.params)
@@ -103,7 +103,7 @@ def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict
 
 
 def mixed(a: Submitted, b: Submitted, back: Back) -> tuple[Snapshot, dict[str, bytes]]:
-    """Return a snapshot with the parts in `back` from `a` and all else from `b`, and its files."""
+    """Return a snapshot with code, environment or data from `a` if in `back`, else from `b`, and its files."""
     code = a if "code" in back else b
     libraries = a if "environment" in back else b
     data = a if "data" in back else b

@@ -47,7 +47,7 @@ def listed(client: Client, reference: Reference) -> CheckpointList:
 
 
 def verified(client: Client, found: CheckpointList) -> CheckpointList:
-    """Verify every byte of those not read yet; leave out those deleted meanwhile."""
+    """Verify every byte of the checkpoints not verified yet; leave out checkpoints deleted meanwhile."""
     infos = []
     for each in found.infos:
         with suppress(NotFound):  # a training deletes its older ones
@@ -57,7 +57,7 @@ def verified(client: Client, found: CheckpointList) -> CheckpointList:
 
 
 def chosen(found: CheckpointList, action: str, options: argparse.Namespace) -> list[CheckpointInfo]:
-    """Return the checkpoints that the action applies to: one, or all for `verify` without a selector.
+    """Select the checkpoints that the action applies to: one, or all for `verify` without a selector.
 
     Raises InvalidRequest and NotFound with a hint.
     """
@@ -73,7 +73,7 @@ def chosen(found: CheckpointList, action: str, options: argparse.Namespace) -> l
 def act_on(
     client: Client, found: CheckpointList, action: str, infos: list[CheckpointInfo], options: argparse.Namespace
 ) -> list[tuple[CheckpointInfo, str]]:
-    """Apply `act` to each of the `chosen`; when applied to all, skip those deleted meanwhile."""
+    """Apply the action to the chosen checkpoints; when applied to all, skip checkpoints deleted meanwhile."""
     done = []
     for info in infos:
         try:
@@ -95,7 +95,7 @@ def _means_all(action: str, options: argparse.Namespace) -> bool:
 def act(
     client: Client, found: CheckpointList, action: str, info: CheckpointInfo, options: argparse.Namespace
 ) -> tuple[CheckpointInfo, str]:
-    """Apply an action and return the checkpoint afterwards, with a sentence about it."""
+    """Apply an action to a checkpoint; return its updated record and a sentence about the result."""
     number, trial, name = found.number, info.trial, found.name(info)
     match action:
         case "verify":

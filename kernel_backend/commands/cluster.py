@@ -100,7 +100,7 @@ def _account(rest: Sequence[str], command: str) -> tuple[AccountKind, str]:
 
 
 def _find(accounts: Sequence[Account], kind: AccountKind, name: str) -> Account:
-    """Return the account, an empty one where it is unknown: quotas may be set beforehand."""
+    """Return the named account, or an empty one if it is unknown: a quota may be set before the first use."""
     nobody = {"kind": kind, "name": name, "quota": Quota(), "use": {"held": 0, "decayed": 0.0}}
     found = (each for each in accounts if (each.kind, each.name) == (kind, name))
     return next(found, Account.model_validate(nobody))

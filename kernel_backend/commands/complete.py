@@ -43,7 +43,7 @@ def complete_options(
 
 
 def live_values(kind: Candidates) -> Sequence[str]:
-    """Return the values of a kind; a service is neither started nor waited for."""
+    """Return the values of a kind from a running service, such as experiment numbers; empty without a service."""
     if kind == "state":
         return STATES
     if kind not in ("experiment", "trial", "node"):

@@ -1,4 +1,4 @@
-"""The verbs delete and undelete."""
+"""Define the verbs delete and undelete of experiments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb du: what takes disk, of experiments and of users."""
+"""Define the verb du: disk usage of experiments and users."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _check_free(to: Path, force: bool) -> None:
 
 
 def _put(folder: Path, to: Path) -> None:
-    """Rename the folder to `to`; an earlier download is removed only once the new one is in its position."""
+    """Rename `folder` to `to`; an earlier download at `to` is deleted only after the new one has replaced it."""
     if not to.exists():
         folder.rename(to)
         return

@@ -1,4 +1,4 @@
-"""The verb export: reports, trials or the list of experiments as CSV."""
+"""Define the verb export: print reports, trials or the list of experiments as CSV."""
 
 from __future__ import annotations
 

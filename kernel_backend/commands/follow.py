@@ -51,7 +51,7 @@ class Look:
 
 
 def follow(client: Client, overview: Overview, timeout: float | None = None) -> Iterator[Look]:
-    """Poll an experiment until it is at rest, which the last look shows, or until `timeout` seconds have passed.
+    """Poll an experiment, yielding each state, until it has ended or needs the user, or `timeout` seconds have passed.
 
     Raises errors of the service; waits for a service that restarts meanwhile.
     """

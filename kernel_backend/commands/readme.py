@@ -42,7 +42,7 @@ def readme(experiment: Experiment, manifest: Manifest, source: str, snapshot: Sn
 
 
 def _made(manifest: Manifest, source: str, snapshot: Snapshot) -> str:
-    """Return the expression that makes the model; `...` for arguments that only a job has."""
+    """Return the Python expression that makes the model; arguments other than hyperparameters are written as `...`."""
     try:
         definition = parse(source, snapshot.roles_from, snapshot.contract)
     except InvalidDefinition:  # of another version of ours

@@ -31,7 +31,7 @@ NAMED = 4  # packages, in a sentence
 
 
 class Planned(NamedTuple):
-    """Rerun request, and notes about what will differ from the original."""
+    """Rerun request, and notes on differences from the original training."""
 
     asked: Rerun
     notes: Sequence[str]
@@ -88,7 +88,7 @@ def plan(
 
 
 def _searched(before: Search | None, other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the original search with the given changes; of another method only its usage limits remain."""
+    """Return the search's options with the changes `other`; if the method changes, only its usage limits remain."""
     if before is None and "method" not in other:
         raise InvalidRequest(f"--{next(iter(other)).replace('_', '-')} belongs to a search, and there was none")
     kept = before.model_dump(exclude_defaults=True) if before else {}
@@ -100,7 +100,7 @@ def _searched(before: Search | None, other: Mapping[str, Any]) -> dict[str, Any]
 def _data(
     client: Client, experiment: Experiment, snapshot: Snapshot, params: dict[str, Value], moved: Sequence[str]
 ) -> RestoredData:
-    """Return how a rerun sees its data; without declared data, the archive is not downloaded."""
+    """Locate a rerun's declared data; without any, the archive is not downloaded."""
     if not snapshot.data and not moved:
         return RestoredData(params, experiment.config.data_at)
     one = Submitted(experiment, snapshot, contents(client.archive(experiment.number)))
@@ -158,7 +158,7 @@ def _verify(call: Call) -> Answer:
 def _waited(
     call: Call, overview: Overview, captured: Sequence[str], *, compared: bool = True, verifies: bool = False
 ) -> Answer:
-    """Wait for the new experiment, and report whether its bits agree with the original's if it is `compared`."""
+    """Wait for the new experiment; if `compared`, report whether its results equal the original's bit for bit."""
     ended, code = call.console.wait(call.client, overview, captured, bool(getattr(call.arguments, "quiet", False)))
     if ended is None or code != OK:
         return Answer(None, code=code)

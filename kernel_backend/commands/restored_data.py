@@ -28,7 +28,7 @@ class Submitted(NamedTuple):
 
 
 class RestoredData(NamedTuple):
-    """Restored view of data: hyperparameters to use, and `Config.data_at`."""
+    """Hyperparameters and `Config.data_at` with which a training reads declared data in its original state."""
 
     params: dict[str, Value]
     data_at: dict[str, str] = {}
@@ -37,7 +37,7 @@ class RestoredData(NamedTuple):
 
 
 class _RestoredPlace(NamedTuple):
-    """Location of the data in its original state, or else of the data that exists."""
+    """Location where a training finds data in its original state, or else data that exists."""
 
     at: str
     changed: str = ""  # what has changed there, and is restored by links
@@ -45,7 +45,7 @@ class _RestoredPlace(NamedTuple):
 
 
 def restore_data(a: Submitted, b: Submitted, params: Mapping[str, Value], moved: Sequence[str] = ()) -> RestoredData:
-    """Map the data that `a` declared into a training of `b`; each of `moved` is `NAME=PLACE`, its current location.
+    """Give a training of `b` the data that `a` declared; each of `moved` is `NAME=PLACE`, the data's current location.
 
     Raises InvalidRequest for a location that holds nothing, for an undeclared name, and for an object store's URL that
     no hyperparameter can hold.
@@ -79,7 +79,7 @@ def restore_data(a: Submitted, b: Submitted, params: Mapping[str, Value], moved:
 
 
 def _within(b: Submitted, path: str) -> bool:
-    """Return whether the code itself contains the path."""
+    """Return whether a code file of the snapshot contains this path."""
     return any(path.encode() in content for name, content in b.files.items() if is_code(name))
 
 

@@ -37,7 +37,7 @@ class Call:
 
     @property
     def program(self) -> str:
-        """Return `daylight` or `%dl`."""
+        """Return the program that runs the verb: `daylight` or `%dl`."""
         return self.command.partition(" ")[0]
 
     @property
@@ -105,7 +105,7 @@ class Verb:
         return found
 
     def examples_for(self, host: Host) -> list[str]:
-        """Return the examples that are valid there."""
+        """Return the examples whose options exist in this host (terminal or notebook)."""
         foreign = {flag for option in self.arguments if option.host not in ("both", host) for flag in option.flags}
         if host == "notebook":
             foreign |= {">", "|"}

@@ -20,7 +20,7 @@ _TYPES = mimetypes.MimeTypes()  # Python's own table: the same on every machine
 
 
 class Artifact(Record):
-    """A file that a trial has kept under a name; a later one of the same name replaces it."""
+    """A file that a trial has stored under a name; a later artifact of the same name replaces it."""
 
     trial: int
     name: str
@@ -44,12 +44,12 @@ def check_name(name: str) -> str:
 
 
 def file_of(name: str, path: PurePath) -> str:
-    """Return an artifact's file name with a suffix: `architecture.png` of `architecture` from `net.png`."""
+    """Return an artifact's file name for downloads: its name with the suffix of the saved file, such as `net.png`."""
     known = _SUFFIX.fullmatch(path.suffix) is None or name.lower().endswith(path.suffix.lower())
     return name if known else name + path.suffix
 
 
 def media_of(file: str) -> str:
-    """Return the media type of a file by its name; compressed or unknown files are bytes."""
+    """Return the media type of a file by its name; compressed or unknown files are `application/octet-stream`."""
     media, packed = _TYPES.guess_type(file, strict=False)
     return media if media and not packed else UNKNOWN

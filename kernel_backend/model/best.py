@@ -10,7 +10,7 @@ from kernel_backend.model.trial import Best
 
 
 def better(best: Best | None, report: Report | StoredReport, metric: Metric) -> Best | None:
-    """Return the best after one more validation, in any order of arrival. Ties go to the earlier step."""
+    """Return the better of a trial's best so far and one more validation report. Ties go to the earlier step."""
     value = report.metrics.get(metric.name)
     if value is None or not metric.better(value, None):
         return best

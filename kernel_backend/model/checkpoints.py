@@ -14,7 +14,7 @@ from kernel_backend.model.views.overview import CheckpointInfo
 
 
 class CheckpointSelector(NamedTuple):
-    """Selector of a checkpoint: the newest, the best by the experiment's metric, or a step. Exactly one is given."""
+    """Selector of a checkpoint: the newest, the best by the experiment's metric, or a step; exactly one must be set."""
 
     latest: bool = False
     best: bool = False
@@ -22,7 +22,7 @@ class CheckpointSelector(NamedTuple):
 
     @property
     def given(self) -> int:
-        """Return how many of the three criteria are given."""
+        """Return how many of the criteria `latest`, `best` and `step` are set."""
         return self.latest + self.best + (self.step is not None)
 
 
@@ -53,7 +53,7 @@ class GarbageRequest(Record):
 
 
 def candidates(found: Sequence[CheckpointInfo], metric: Metric, which: CheckpointSelector) -> list[CheckpointInfo]:
-    """Return the checkpoints that `which` may select, the first choice first; damaged ones fall back to the next.
+    """Return the checkpoints that match `which`, best match first, so that callers can skip damaged ones.
 
     Raises InvalidRequest unless exactly one criterion is given, and if several trials match `latest` or `step`;
     NotFound if there is none.
@@ -71,12 +71,12 @@ def candidates(found: Sequence[CheckpointInfo], metric: Metric, which: Checkpoin
 
 
 def choose(found: Sequence[CheckpointInfo], metric: Metric, which: CheckpointSelector) -> CheckpointInfo:
-    """Return the selected checkpoint; raises as `candidates` does."""
+    """Return the checkpoint that best matches `which`; raises as `candidates` does."""
     return candidates(found, metric, which)[0]
 
 
 def _best_first(found: Sequence[CheckpointInfo], metric: Metric) -> list[CheckpointInfo]:
-    """Sort by the metric; ties go to the lower trial and the earlier step, as for a trial's `best`.
+    """Sort checkpoints by the metric; ties go to the lower trial and the earlier step, as for a trial's `best`.
 
     A checkpoint without a value, or with one that is not finite, is never best.
     """

@@ -26,7 +26,7 @@ class Difference(Record):
 
 
 class Results(Record):
-    """Agreement of two trainings: how far they went the same way."""
+    """Comparison of the results of two trainings: the last equal step, the first different one, and final metrics."""
 
     identical: bool | None  # None: not enough is known
     text: str
@@ -46,7 +46,7 @@ class Diff(Record):
 
 
 class AttributionRow(Record):
-    """A training of the attribution: as it was, as found, or with causes restored."""
+    """A training of an attribution: the baseline, the deviating experiment, or a rerun with some causes restored."""
 
     label: str
     experiment: int | None  # None: it could not be trained
@@ -57,7 +57,7 @@ class AttributionRow(Record):
 
 
 class Attribution(Record):
-    """Share of each group of causes in the difference between two experiments."""
+    """Attribution of the difference between two experiments to groups of causes, restored one after the other."""
 
     a: int
     b: int
@@ -68,7 +68,7 @@ class Attribution(Record):
 
 
 class HistoryEntry(Record):
-    """An experiment, and its changes since the previous one of the same notebook or name."""
+    """An experiment, with its differences from the one it reruns, else the previous one of its notebook or name."""
 
     number: int
     name: str

@@ -1,4 +1,4 @@
-"""Disk space of an experiment, and the rules by which a deleted one is freed."""
+"""Account for the disk usage of experiments, and decide when a deleted one is purged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Bytes = Annotated[int, Field(ge=0)]
 
 
 class DiskUsage(Record):
-    """What an experiment holds on disk, and what of it stays when it is deleted."""
+    """Disk usage of an experiment in bytes, and the part that deleting it would not free."""
 
     experiment: int
     name: str
@@ -31,7 +31,7 @@ class DiskUsage(Record):
 
     @property
     def total(self) -> int:
-        """Return all bytes."""
+        """Return the sum over all folders, in bytes."""
         return sum(self.bytes.values())
 
     @property
@@ -64,7 +64,7 @@ class UserDisk(Record):
 
     @property
     def total(self) -> int:
-        """Return all bytes."""
+        """Return the sum over all folders, in bytes."""
         return sum(self.bytes.values())
 
 

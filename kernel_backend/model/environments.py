@@ -26,7 +26,7 @@ class EnvironmentInfo(Record):
 
 
 class Change(Record):
-    """A changed entry of an environment; None on the side that does not have it."""
+    """A changed entry of an environment; `recorded` or `present` is None if that environment lacks it."""
 
     kind: Kind
     name: str
@@ -53,7 +53,7 @@ def changes(recorded: Environment, present: Environment) -> list[Change]:
 
 
 def packages(recorded: Environment, present: Environment) -> list[Change]:
-    """Return those of `changes` that another environment on this machine would fix."""
+    """Return the changes of packages and Python, which another environment on this machine would revert."""
     return [each for each in changes(recorded, present) if each.kind in ("package", "python")]
 
 
@@ -64,7 +64,7 @@ def _rank(difference: Change) -> tuple[int, int, str]:
 
 
 def _facts(environment: Environment) -> dict[tuple[Kind, str], str]:
-    """Return the environment as a flat table of texts."""
+    """Flatten an environment into texts by kind and name, for a comparison entry by entry."""
     tables: list[tuple[Kind, str, Mapping[str, str | None]]] = [
         ("package", "", environment.distributions),
         ("package", " (origin)", environment.origins),

@@ -32,7 +32,7 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Cadence(Record):
-    """A cadence: exactly one of the three fields is set."""
+    """Interval of checkpoints or validations in seconds, epochs or steps; exactly one field is set."""
 
     seconds: float | None = None
     epochs: int | None = None
@@ -110,7 +110,7 @@ class Metric(Record):
     mode: Literal["min", "max"] = "min"
 
     def lower(self, value: float) -> float:
-        """Return the value negated where higher is better, so that lower is always better."""
+        """Return the value, negated for mode `max`, so that lower is always better."""
         return -value if self.mode == "max" else value
 
     def better(self, value: float, than: float | None) -> bool:
@@ -227,7 +227,7 @@ class ScheduledExperiment(Record):
 
 
 class Experiment(ScheduledExperiment):
-    """An experiment: all that one submission created."""
+    """An experiment: the trials and configuration that one submission created."""
 
     name: str
     params: dict[str, Value]  # all but those of the space; of one that does not always count its default

@@ -1,4 +1,4 @@
-"""Facts: inputs of a result that are recorded during training, as they cannot be known before."""
+"""Facts: inputs of a result that can only be recorded during training, such as files read and sample digests."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Observed(Record):
 
 
 class Weights(Record):
-    """Weights of the model at step 0, before any training."""
+    """Digests of the model's weights at step 0, before any training."""
 
     digest: str  # of all of it
     tensors: dict[str, str]  # name -> xxh3-128 of kind, shape and bytes
 
 
 class StoredFact(Record):
-    """A fact as it is read from the store."""
+    """A fact as stored: the attempt that reported it, its name, time and value."""
 
     attempt: int
     name: FactName

@@ -15,7 +15,7 @@ OURS = Path(kernel_backend.__file__).parent
 
 
 class Call(NamedTuple):
-    """A frame of a stack."""
+    """A frame of a stack trace: file, line, function and source text."""
 
     file: str
     line: int
@@ -32,7 +32,7 @@ class Sources(NamedTuple):
 
 
 def users_frame(call: Call, sources: Sources) -> Frame | None:
-    """Return the frame by its cell or file; None if the user did not write it."""
+    """Return the frame with its cell or file as location; None if it is not in the user's own code."""
     if call.file.startswith("<"):  # <frozen importlib>, <string>
         return None
     path = Path(os.path.abspath(call.file))
@@ -50,7 +50,7 @@ def users_frame(call: Call, sources: Sources) -> Frame | None:
 
 
 def _name(path: Path, sources: Sources) -> str | None:
-    """Return the file's name as the user knows it; None if they did not write it."""
+    """Return the file's path relative to the project or working folder; None for installed and other files."""
     installed = "site-packages" in path.parts or path.is_relative_to(sys.prefix) or path.is_relative_to(OURS)
     for folder in (sources.code, sources.cwd):
         if path.is_relative_to(folder) and not installed:

@@ -35,14 +35,14 @@ def to_wire(value: Any) -> Any:
 
 
 def from_wire(value: Any) -> Any:
-    """Return the value that was given to `to_wire`."""
+    """Convert the JSON that `to_wire` made back to the original value."""
     if isinstance(value, dict):
         return not_finite(value) or {key: from_wire(item) for key, item in value.items()}
     return [from_wire(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def not_finite(value: dict[str, Any]) -> float | None:
-    """Return the number of an object such as `{"float": "inf"}`; None for any other object."""
+    """Return the infinity or NaN that an object such as `{"float": "inf"}` encodes; None for any other object."""
     text = value.get(FLOAT) if len(value) == 1 else None
     return _NOT_FINITE.get(text) if isinstance(text, str) else None
 
@@ -51,7 +51,7 @@ _Wire = PlainSerializer(to_wire, when_used="json")
 
 
 def _sent_as(**schema: Any) -> WithJsonSchema:
-    """Describe the output of `to_wire` in the schema, which a serializer alone does not tell."""
+    """Annotate a field with the JSON schema of its serialised form, which pydantic cannot infer from a serializer."""
     return WithJsonSchema(schema, mode="serialization")
 
 

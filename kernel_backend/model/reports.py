@@ -102,7 +102,7 @@ SpoolRecord = Annotated[Started | Report | Committed | Note | Fact | ArtifactSav
 
 
 class SpoolPosition(Record):
-    """Read position in a spool."""
+    """Read position in a spool: byte offset, and the number of the last record before it."""
 
     offset: Count = 0  # in bytes
     number: Count = 0  # the largest of a record before it
@@ -126,7 +126,7 @@ class Delivery(Record):
 
 
 class Instruction(Record):
-    """Answer to a delivery: the last accepted record, and an instruction for the ranks."""
+    """Answer to a delivery: the number of the last accepted record, and whether the ranks continue, release or stop."""
 
     accepted: int
     instruct: Literal["continue", "release", "stop"] = "continue"

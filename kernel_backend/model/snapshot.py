@@ -27,7 +27,7 @@ class Piece(Record):
 
 
 class Origin(NamedTuple):
-    """Origin of a line for the user: a cell, or a file."""
+    """Location of a line of `definition.py` in the user's notebook or files."""
 
     cell: int | None
     file: str | None
@@ -55,7 +55,7 @@ class Environment(Record):
 
     @property
     def id(self) -> str:
-        """Return a digest of a lock's inputs: Python, kind of system, every distribution, and Daylight's own files."""
+        """Return a digest of a lock's inputs: Python, kind of system, all distributions and Daylight's own files."""
         system, *_ = parts = self.platform.split("-")  # Linux-6.1.0-x86_64-with-glibc2.36: not the kernel's release
         tables = [sorted(each.items()) for each in (self.distributions, self.origins, self.editable, self.conda)]
         facts = (self.python, self.implementation, system, parts[-3:], *tables, self.daylight)
@@ -63,12 +63,12 @@ class Environment(Record):
 
     @property
     def origins(self) -> dict[str, str]:
-        """Return the origins of `urls`: the digest of a file wherever it lies, else the URL."""
+        """Return the origin of each distribution in `urls`: the digest of its file if known, else its URL."""
         return {name: url.partition("#sha256=")[2] or url for name, url in self.urls.items()}
 
 
 class Project(Record):
-    """Local modules and included files of a snapshot: its folder `project` has them as below the root."""
+    """Layout of a snapshot's folder `project`, which has local modules and included files by paths below the root."""
 
     root: str  # where that was: the nearest folder with .git or pyproject.toml, else the notebook's
     cwd: str  # the notebook's folder, relative to the root
@@ -87,14 +87,14 @@ class Captured(Record):
 
 
 class State(Record):
-    """State of a required value in the notebook. It is compared with the job's before the first step."""
+    """Digest of a notebook value that the cell uses; the job compares its own value before the first step."""
 
     digest: str  # xxh3-128 of kind and content
     shown: str  # as a person reads it, shortened
 
 
 class Process(Record):
-    """Settings of a process and its libraries, of `kernel_backend.snapshots.process`: compared like values."""
+    """Settings of the notebook's process and its libraries, which the job compares before the first step."""
 
     settings: dict[str, str] = {}  # by name; in a snapshot those that are not as they begin
     variables: dict[str, str | None] = {}  # of the environment, those that cells have set and the code names

@@ -151,7 +151,7 @@ EXPERIMENT: Table[ExperimentState] = {
 
 
 def step(table: Table[State], state: State, event: e.Event) -> State:
-    """Return the state after `event`; raises IllegalTransition (HTTP 409) if the table has no row."""
+    """Return the state after `event` by a transition table; raises IllegalTransition (HTTP 409) if it has no row."""
     target = table.get((state, type(event)))
     if target is None:
         raise IllegalTransition(state, event)

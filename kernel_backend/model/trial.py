@@ -49,21 +49,21 @@ class Failure(Record):
 
     @property
     def raised(self) -> bool:
-        """Return whether code raised it: a signal, an exit code and a hang do not tell their cause."""
+        """Return whether a Python exception caused the failure; a signal, an exit code or a hang has no known cause."""
         return self.traceback != "" and self.type != HANG
 
     @property
     def crash(self) -> bool:
-        """Return whether the process could report nothing itself: it was ended by a signal, or hung."""
+        """Return whether the rank was killed by a signal or hung, so that it could not report the failure itself."""
         return self.type == HANG or self.type.startswith("SIG")
 
     @property
     def of_storage(self) -> bool:
-        """Return whether storage failed, not the training: checkpoints cannot be written, or not be reached."""
+        """Return whether checkpoint storage failed, not the training: it cannot be written or reached."""
         return self.type in (CheckpointFailed.__name__, PlaceUnavailable.__name__)
 
     def same_as(self, other: Failure | None) -> bool:
-        """Return whether it is the same error at the same step, so that a retry is useless."""
+        """Return whether both failures are the same error at the same step, so that another retry is useless."""
         mine = (self.type, self.message, self.step)
         return other is not None and mine == (other.type, other.message, other.step)
 
@@ -115,7 +115,7 @@ class Trial(ScheduledTrial):
 
     @property
     def newest(self) -> tuple[str, dict[str, float]]:
-        """Return the newest values and their kind: of the validation if there are any."""
+        """Return kind and metrics of the newest validation report, or without one of the newest training report."""
         return ("validation", self.metrics) if self.metrics else ("training", self.training)
 
 

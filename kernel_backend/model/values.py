@@ -85,7 +85,7 @@ def literal(node: ast.expr) -> Any:
 
 
 def _sequence(node: ast.List | ast.Tuple) -> type[list[Any]] | type[tuple[Any, ...]]:
-    """Return the sequence type, list or tuple, of a display."""
+    """Return the type, list or tuple, of a literal's syntax node."""
     return tuple if isinstance(node, ast.Tuple) else list
 
 
@@ -170,7 +170,7 @@ def _like(default: Value) -> list[Any]:
 
 
 def _alternatives(annotation: str | None) -> list[Any] | None:
-    """Return allowed types, and single values of `Literal`; None if the annotation is of no supported form."""
+    """Return the types and `Literal` values that an annotation allows; None if its form is not supported."""
     if annotation is None:
         return None
     try:
@@ -214,6 +214,6 @@ def _wanted(kinds: list[Any], value: Value) -> str:
 
 
 def nearest(name: object, names: Iterable[object]) -> str:
-    """Return ` (did you mean width?)`, or nothing if no name is near."""
+    """Return ` (did you mean width?)` with the closest of `names`, or an empty text if none is close."""
     found = difflib.get_close_matches(str(name), [str(each) for each in names], n=1)
     return f" (did you mean {found[0]}?)" if found else ""

@@ -1,7 +1,7 @@
-"""Read records of another version of Daylight, dropping fields that are unknown here.
+"""Read records of another version of Daylight, dropping fields that this version does not know.
 
-Of an answer any field may be dropped. Of a request only one that changes nothing: it is empty, or has the writer's
-default value, which the writer names in addition to the request (`at_defaults`).
+Of an answer any unknown field may be dropped. Of a request only a field that has no effect: it is empty, or has the
+writer's default value, as the writer declares next to the request (`at_defaults`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ MayGo = Callable[[Any, str], bool]  # of a field's value, and its place: `config
 
 
 def says_nothing(value: Any) -> bool:
-    """Return whether a field has the value of an unused one: null, false, or empty."""
+    """Return whether a field's value means that the field is unused: null, false, or empty."""
     return value is None or value is False or value in ("", [], {})
 
 
 def changes_nothing(defaults: Collection[str]) -> MayGo:
-    """Return whether a request means the same without a field; `defaults` are the paths that its writer named."""
+    """Return a predicate: may a request's unknown field be dropped? Yes if unused or among the writer's `defaults`."""
     return lambda value, place: says_nothing(value) or place in defaults
 
 
@@ -43,7 +43,7 @@ def at_defaults(record: BaseModel, place: str = "") -> Iterator[str]:
 def read(kind: type[A] | TypeAdapter[A], data: bytes | Any, may_go: MayGo = lambda value, place: True) -> A:
     """Read a record from JSON data, as text or as Python's values, without its unknown fields.
 
-    Raises ValidationError for any other error, and for an unknown field that `may_go` refuses.
+    Raises ValidationError for any other error, and for an unknown field that `may_go` does not allow to drop.
     """
     adapter: TypeAdapter[A] = kind if isinstance(kind, TypeAdapter) else _adapter(cast("Hashable", kind))
     try:
@@ -67,7 +67,7 @@ def _adapter(kind: Hashable) -> TypeAdapter[Any]:
 
 
 def _without(value: Any, keys: Sequence[str | int]) -> Any:
-    """Return a copy without the field that these keys lead to."""
+    """Return a copy of JSON data without the field at the path `keys`."""
     key, rest = keys[0], keys[1:]
     if isinstance(value, dict):
         return {k: _without(v, rest) if k == key else v for k, v in value.items() if rest or k != key}
@@ -75,7 +75,7 @@ def _without(value: Any, keys: Sequence[str | int]) -> Any:
 
 
 def _keys(value: Any, place: Sequence[str | int]) -> list[str | int]:
-    """Return the keys of dictionaries and lists in a path, which may also contain a union's tag."""
+    """Return the elements of a pydantic error path that are keys of the data, without the tags of unions."""
     found: list[str | int] = []
     for key in place:
         if (isinstance(value, dict) and key in value) or (isinstance(value, list | tuple) and isinstance(key, int)):

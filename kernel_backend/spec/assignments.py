@@ -51,8 +51,8 @@ class _Word(NamedTuple):
 def parse_line(tokens: Iterable[str]) -> ParsedAssignments:
     """Parse given values and search domains, by name.
 
-    A given value that a condition or a list of blocks refers to is in the space, as its only choice.
-    Raises InvalidRequest with the invalid token, and with what to write instead.
+    A given value that a condition or a list of blocks refers to is added to the space as a single choice.
+    Raises InvalidRequest with the invalid token and a correction.
     """
     words: dict[str, _Word] = {}
     for word in map(_taken_apart, tokens):
@@ -118,7 +118,7 @@ def _taken_apart(token: str) -> _Word:
 
 
 def _hanging(text: str) -> tuple[str, list[str]]:
-    """Split a value and its suffixes: `0..0.9@opt=sgd`. Any other @ is text."""
+    """Split a word into its value and its `@condition` suffixes, as in `0..0.9@opt=sgd`; any other @ is text."""
     body, *behind = _split(text, "@")
     conditions: list[str] = []
     while behind and _CONDITION.fullmatch(behind[-1]):
@@ -169,7 +169,7 @@ def _range(word: _Word) -> Range:
 
 
 def _count(word: _Word, digits: str) -> int:
-    """Return the number of values that a grid takes of a range; raises InvalidRequest."""
+    """Parse the number of values that a grid takes from a range; raises InvalidRequest."""
     count = int(digits[:20])
     if count < 2:
         raise InvalidRequest(f"{word.token!r}: a grid has two values of a range or more")
@@ -188,7 +188,7 @@ def _number(text: str) -> int | float | None:
 
 
 def _checked(token: str, kind: type[T], **fields: Any) -> T:
-    """Return a range or choices of these fields; errors name the token."""
+    """Construct a Range or Choices from these fields; raises InvalidRequest that names the token."""
     try:
         return kind(**fields)
     except ValidationError as error:

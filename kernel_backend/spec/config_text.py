@@ -109,7 +109,7 @@ def _field(config: Config, path: str) -> Any:
 
 
 def _numbers(value: Any) -> Iterator[float]:
-    """Yield all numbers of a setting, including those of its parts where it is a record."""
+    """Yield all numbers in a setting's value, including the fields of a record."""
     if isinstance(value, Record):
         for name in type(value).model_fields:
             yield from _numbers(getattr(value, name))
@@ -140,7 +140,7 @@ def _log_policies(pairs: Sequence[Sequence[str]]) -> tuple[LogPolicy, ...]:
 
 
 def _references(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return experiments and trials by number; `12,12.7` are two."""
+    """Parse references to experiments and trials, such as `12,12.7`, into numbers as text."""
     found = [parse_reference(part) for text in texts for part in text.split(",")]
     return tuple(f"{each.experiment}.{each.trial}" if each.trial else str(each.experiment) for each in found)
 
@@ -184,7 +184,7 @@ def to_options(config: Config) -> list[str]:
 
 
 def _value(config: Config, path: str) -> Any:
-    """Return the value at a path; None where there is no search, and for a search's defaults."""
+    """Return the configuration's value at an option's path; None without a search, and for a search's default."""
     record, _, field = path.rpartition(".")
     search = config.search
     if path == "max_time":

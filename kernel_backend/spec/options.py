@@ -82,12 +82,12 @@ def _list(flag: str, group: str, metavar: str, text: str, host: Host = "both") -
 
 
 def _of(field: str) -> str:
-    """Return `of asha and hyperband`: the methods that use a field of `Search`."""
+    """Name the built-in methods that use a field of `Search`, for help texts: `of asha and hyperband`."""
     return f"of {' and '.join(method.name for method in BUILT_IN if field in method.uses)}"
 
 
 def _by_method(field: str) -> str:
-    """Return `asha 64, others 16`: defaults of the methods; the commonest one is `others`."""
+    """List a field's defaults by search method, for help texts: `asha 64, others 16`, the most frequent as `others`."""
     uses = [method for method in BUILT_IN if method.may_use(field) and getattr(method, field) is not None]
     values = [getattr(method, field) for method in uses]
     usual = max(values, key=values.count)
@@ -274,7 +274,7 @@ class OptionParser(argparse.ArgumentParser):
         return namespace
 
     def parse_telling(self, tokens: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-        """Parse as `parse_mixed` does, but return a message for each unknown option.
+        """Parse as `parse_mixed` does, but return messages about unknown options instead of raising.
 
         Raises InvalidRequest for a known option without a value.
         """
@@ -342,7 +342,7 @@ TRUST = Option(
 
 
 def rerun_options() -> tuple[Option, ...]:
-    """Return the options that apply to an existing snapshot; none has a default of its own."""
+    """Return the options of `rerun`, without defaults: an option that is not given keeps the original's value."""
     where = "declared data is there now, a folder, file or s3://...; may be repeated"
     of_rerun = {"--name", "--wait", "--no-wait", "--quiet", "--json"}
     again = (option for option in OPTIONS if option.config or of_rerun & set(option.flags))

@@ -65,7 +65,7 @@ def _options(search: Search, method: SearchMethod) -> Iterator[str]:
 
 
 def _warm(search: Search, method: SearchMethod) -> Iterator[str]:
-    """Check `--warm`: results require a method that learns from them, weights work with all."""
+    """Yield a problem if `--warm` names an experiment's results but the method's new trials do not use results."""
     results = [each for each in search.warm if parse_reference(each).trial is None]
     if results and method.space != "none" and not search.learns:
         other = "add --sampler kde" if "sampler" in method.uses else "search with asha, or with tpe"

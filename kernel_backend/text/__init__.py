@@ -212,9 +212,9 @@ def already_text(before: Overview) -> list[str]:
 
 
 def elapsed(overview: Overview, now: float) -> float:
-    """Return the seconds in which the experiment had slots.
+    """Return the seconds during which the experiment held slots.
 
-    Before its first attempt, and where the overview no longer holds that, count from its submission.
+    Without attempts, or if the overview lacks the first ones, return the seconds since the submission.
     """
     experiment, attempts = overview.experiment, overview.attempts
     whole = {attempt.trial for attempt in attempts if attempt.number == 1}  # an overview has the newest ones only
@@ -284,9 +284,9 @@ def _report_line(message: Message, overview: Overview) -> str | None:
 
 
 def attempt_lines(overview: Overview) -> list[str]:
-    """Return the events of the attempts: how those that did not complete ended, and where the next ones resumed.
+    """Return lines on how attempts that did not complete ended, and from which checkpoints the next attempts resumed.
 
-    The failure that failed the trial is left out: it is shown in full elsewhere.
+    The failure that ended the trial is left out, since it is shown in full elsewhere.
     """
     final = {(trial.index, trial.attempt) for trial in overview.trials if trial.state == "failed"}
     said = (
@@ -298,7 +298,7 @@ def attempt_lines(overview: Overview) -> list[str]:
 
 
 def _attempt_news(attempt: Attempt, before: Overview) -> str | None:
-    """Return the news about an attempt since the previous overview."""
+    """Return a line on the start and end of an attempt, as far as `before` did not show them."""
     known = next((each for each in before.attempts if each.id == attempt.id), None)
     parts = [_begins(attempt)] if known is None else []
     if known is None or known.outcome is None:

@@ -24,7 +24,7 @@ AUDIT_HEAD = ("no.", "when", "who", "what", "on", "detail")
 
 
 def bar(part: float, whole: float) -> str:
-    """Return `████░░░░`: the used part of the whole; any use shows, and overuse is full."""
+    """Return a usage bar such as `████░░░░`; any use fills at least one character, and overuse fills all."""
     filled = round(BAR * min(part / whole, 1.0)) if whole > 0 else BAR
     filled = max(filled, 1) if part > 0 else filled if whole <= 0 else 0
     return "█" * filled + "░" * (BAR - filled)
@@ -101,7 +101,7 @@ def sparkline(values: Sequence[float], top: float | None = None) -> str:
 
 
 def changed_lines(before: Account, after: Account, command: str) -> list[str]:
-    """Return a change from before to after, and the command that reverts it; `command` is the verb."""
+    """Describe the change of a quota, with the command line that reverts it; `command` is its beginning."""
     names = [name for name in Quota.model_fields if getattr(before.quota, name) != getattr(after.quota, name)]
     who = f"{after.kind} {after.name}"
     words = (f"{label(name)} {spelled(name, before.quota)} -> {spelled(name, after.quota)}" for name in names)
@@ -137,7 +137,7 @@ def quoted(name: str) -> str:
 
 
 def _differ(before: Account, after: Account) -> list[str]:
-    """Return the numbers whose local setting was added, removed or changed."""
+    """Return the quota fields whose admin-set number was added, removed or changed."""
 
     def setting(account: Account, name: str) -> tuple[bool, Any]:
         return name in account.changed, account.changed.get(name)

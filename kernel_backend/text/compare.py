@@ -41,7 +41,7 @@ def diff_lines(diff: Diff, detail: int = 40) -> list[str]:
 
 
 def shortened(lines: Sequence[str], most: int) -> list[str]:
-    """Return the first lines, and the number of further lines."""
+    """Return at most `most` lines, followed by `... N lines more` if there are more."""
     left = len(lines) - most
     return [*lines[:most], *([f"... {counted(left, 'line')} more"] if left > 0 else [])]
 
@@ -56,7 +56,7 @@ def history_row(entry: HistoryEntry, now: float) -> list[str]:
 
 
 def clipped(text: str, most: int) -> str:
-    """Return the text, cut to a length."""
+    """Return the text, truncated with `...` to `most` characters."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 

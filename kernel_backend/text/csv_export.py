@@ -1,4 +1,4 @@
-"""Reports, trials and lists of experiments as CSV, safe to open in a spreadsheet."""
+"""Format reports, trials and lists of experiments as CSV, safe to open in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _LISTED = ("number", "name", "state", "owner", "group", "tags", "note", "slots",
 
 
 def metrics_csv(reports: Sequence[StoredReport]) -> str:
-    """Return a row for each report: kind, step, epoch, seconds since the epoch, and a column for each metric."""
+    """Return CSV with a row for each report: kind, step, epoch, seconds since the epoch, and a column per metric."""
     names = list(dict.fromkeys(name for report in reports for name in report.metrics))
     rows = ([each.kind, each.step, each.epoch, each.at, *map(each.metrics.get, names)] for each in reports)
     return _csv(["kind", "step", "epoch", "at", *names], rows)
 
 
 def trials_csv(trials: Sequence[TrialRow]) -> str:
-    """Return a row for each trial of a search: how far it is, its values, and a column for each hyperparameter."""
+    """Return CSV with a row for each trial of a search: state, progress, values, and a column per hyperparameter."""
     params = list(dict.fromkeys(name for trial in trials for name in trial.params))
     fields = [name for name in TrialRow.model_fields if name != "params"]
     rows = ([*(getattr(each, name) for name in fields), *map(each.params.get, params)] for each in trials)
@@ -32,7 +32,7 @@ def trials_csv(trials: Sequence[TrialRow]) -> str:
 
 
 def experiments_csv(found: Sequence[Overview]) -> str:
-    """Return a row for each experiment: labels, state, and the newest metrics of its best trial."""
+    """Return CSV with a row for each experiment: labels, state, and the newest metrics of its best trial."""
     newest = [each.front.newest[1] if each.front else {} for each in found]
     names = list(dict.fromkeys(name for metrics in newest for name in metrics))
     rows = (
@@ -58,7 +58,7 @@ def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Return a value as it stands in a cell: numbers as they are, texts so that none is computed."""
+    """Convert a value for a CSV cell; texts that a spreadsheet would compute as formulas are prefixed with `'`."""
     if value is None or isinstance(value, bool):
         return "" if value is None else str(value).lower()
     if isinstance(value, tuple) and all(isinstance(each, str) for each in value):

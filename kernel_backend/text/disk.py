@@ -1,4 +1,4 @@
-"""Disk usage of experiments and users as text."""
+"""Format the disk usage of experiments and users as text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ USER_HEAD = ["user", *_HEAD]
 
 
 def usage_lines(usage: DiskUsage) -> list[str]:
-    """Return `#12 digits: 1.2 GB (checkpoints 1.1 GB, attempts 20 MB)`, and below it what a deletion leaves."""
+    """Return `#12 digits: 1.2 GB (checkpoints 1.1 GB, attempts 20 MB)`, then why a deletion would not free all."""
     parts = _parts(usage.bytes)
     head = f"#{usage.experiment} {usage.name}".strip()
     return [f"{head}: {size(usage.total)}" + (f" ({parts})" if parts else ""), *(f"  {each}" for each in usage.needed)]
 
 
 def experiment_rows(report: DiskReport, limit: int) -> list[list[str]]:
-    """Return a row for each of the largest experiments."""
+    """Return a table row for each of the `limit` largest experiments."""
     return [
         [str(each.experiment), each.name, each.owner, size(each.total), *_cells(each.bytes)]
         for each in report.experiments[:limit]
@@ -34,7 +34,7 @@ def user_rows(report: DiskReport) -> list[list[str]]:
 
 
 def report_lines(report: DiskReport, limit: int) -> list[str]:
-    """Return what is below the tables: the rest, the sum, what is shared, and the room on the file system."""
+    """Return the lines below the tables: sums, shared files, free space of the file system, and warnings."""
     rest = report.experiments[limit:]
     lines = [f"and {len(rest)} more: {size(sum(each.total for each in rest))}"] if rest else []
     lines.append(f"all experiments: {size(sum(each.total for each in report.experiments))}")

@@ -13,7 +13,7 @@ from kernel_backend.printable import harmless, harmless_log
 
 
 def tell(text: object, file: TextIO | None = None, log: bool = False) -> None:
-    """Print an answer as text."""
+    """Print text with control characters escaped; a log keeps its colours and progress bars."""
     print((harmless_log if log else harmless)(str(text)), file=file, flush=True)
 
 

@@ -29,7 +29,7 @@ class Account(Record):
 
 
 class Self(Record):
-    """The current user, with their accounts."""
+    """The calling user, with their accounts and notebook servers."""
 
     person: Person
     accounts: tuple[Account, ...]  # their own, then those of their groups
@@ -79,7 +79,7 @@ class Priority(Record):
 
 
 class AuditEntry(Record):
-    """An audit entry: an action on another user's object, or on what all share."""
+    """An audit entry: an action on another user's experiment, a quota, the queue or a node."""
 
     seq: int = 0  # the store gives it
     at: FiniteFloat

@@ -15,7 +15,7 @@ KEY = "daylight"  # of a group's properties
 
 
 class Directory(Record):
-    """Users with their groups, in the hub's order; groups with their quotas, and values that are invalid."""
+    """A hub's users with their groups, in the hub's order, and its groups with quotas and invalid quota values."""
 
     members: dict[str, tuple[str, ...]]  # by user
     groups: dict[str, Quota | None]  # None of a group of which the hub says nothing
@@ -23,7 +23,7 @@ class Directory(Record):
 
 
 def directory(users: Iterable[Mapping[str, Any]], groups: Iterable[Mapping[str, Any]]) -> Directory:
-    """Return the directory of the hub's own records of users and groups."""
+    """Build the directory from the hub API's records of users and groups."""
     read = {str(each["name"]): read_quota(each.get("properties")) for each in groups}
     return Directory(
         members={str(user["name"]): tuple(user.get("groups", ())) for user in users},

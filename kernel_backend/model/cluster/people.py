@@ -17,9 +17,9 @@ class Person(Record):
 
     @property
     def group(self) -> str:
-        """Return the group for their requests by default: a group of their own if they have no other."""
+        """Return the default group of the user's slot requests: their first group, else one of their own name."""
         return self.groups[0] if self.groups else self.name
 
     def sees(self, owner: str, group: str) -> bool:
-        """Return whether they may see what this owner submitted for this group."""
+        """Return whether the user may see an experiment of this owner and group: own, of their groups, or as admin."""
         return self.admin or self.name == owner or group in self.groups

@@ -19,9 +19,9 @@ _LIMITS = ("limit", "slot_hours", "max_slots_per_trial")  # those that need not 
 
 
 def read_changes(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Read fields of Quota from JSON, None for those to restore; raises InvalidRequest with the value.
+    """Parse a quota change from JSON by field; raises InvalidRequest with the invalid value.
 
-    A field that is `none` has no limit. Restored fields go back to the hub's value.
+    The text `none` removes a limit; null restores the hub's value of the field.
     """
     unknown = [name for name in body if name not in Quota.model_fields]
     if unknown:
@@ -31,13 +31,13 @@ def read_changes(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed_by(changed: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the numbers that are set after applying `given`, an answer of `read_changes`."""
+    """Apply the change `given`, from `read_changes`, to the admin-set numbers `changed`, and return these."""
     after = {**changed, **{name: None if value == NONE else value for name, value in given.items()}}
     return {name: value for name, value in after.items() if not (name in given and given[name] is None)}
 
 
 def in_force(given: Quota | None, changed: Mapping[str, Any]) -> Quota:
-    """Override the hub's quota number by number; raises InvalidRequest if the numbers contradict each other."""
+    """Return the hub's quota with the admin-set numbers in place of its own; raises InvalidRequest if they conflict."""
     try:
         return Quota.model_validate({**(given or Quota()).model_dump(), **changed})
     except ValidationError as error:
@@ -59,7 +59,7 @@ def changes_text(before: Quota, after: Quota) -> str:
 
 
 def label(name: str) -> str:
-    """Return the label of a field of Quota: `slot-hours`."""
+    """Return the display name of a field of Quota: `slot-hours` for `slot_hours`."""
     return name.replace("_", "-")
 
 

@@ -15,18 +15,18 @@ _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
 class SlotHours(Record):
-    """A budget of hours of one slot within every window of so many seconds."""
+    """A budget of slot-hours in any window of `window` seconds."""
 
     hours: float = Field(gt=0, allow_inf_nan=False)
     window: float = Field(gt=0, allow_inf_nan=False)
 
     @property
     def seconds(self) -> float:
-        """Return the budget in seconds of one slot."""
+        """Return the budget in slot-seconds."""
         return 3600.0 * self.hours
 
     def __str__(self) -> str:
-        """Return the text that `parse_slot_hours` reads."""
+        """Format the budget as `parse_slot_hours` reads it: `500/7d`."""
         unit = "d" if self.window % _SECONDS["d"] == 0 else "h"
         return f"{self.hours:g}/{self.window / _SECONDS[unit]:g}{unit}"
 
@@ -89,7 +89,7 @@ class Quota(Record):
 
 
 class Use(Record):
-    """Slots that a user or a group holds and has held."""
+    """Current slots of a user or a group, and their decayed usage."""
 
     held: int  # slots, now
     decayed: FiniteFloat  # slot-seconds; those of a half-life ago count half

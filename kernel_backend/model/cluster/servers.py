@@ -17,7 +17,7 @@ PROFILE = re.compile(r"daylight-(\d{1,6})(?:-(.+))?")  # the slug of a profile: 
 
 
 class ServerRequest(NamedTuple):
-    """Slots that a notebook server requests."""
+    """Number of slots that a notebook server requests, and their pool."""
 
     slots: int
     pool: str = LOCAL
@@ -42,15 +42,15 @@ class Server(Record):
 
 
 def profile(slots: int, pool: str | None = None) -> str:
-    """Return the slug by which `server_request` recognises a profile."""
+    """Return the slug of a GPU profile, from which `server_request` reads slots and pool."""
     return f"daylight-{slots}" if pool is None else f"daylight-{slots}-{pool}"
 
 
 def server_request(options: object) -> ServerRequest:
-    """Return a server's request from its `user_options`, which may be anything; raises InvalidRequest.
+    """Read the slots that a server requests from its `user_options`, any JSON value; raises InvalidRequest.
 
-    In one of our profiles only the profile counts. Elsewhere `slots` and `pool` count; without them the server requests
-    none.
+    If `profile` is a slug of `profile`, it alone determines slots and pool. Otherwise `slots` and `pool` do; without
+    them the server requests no slots.
     """
     if not isinstance(options, Mapping):
         return ServerRequest(0)

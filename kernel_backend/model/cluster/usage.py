@@ -22,7 +22,7 @@ class UsageInterval(NamedTuple):
 
 
 class ReservationRecord(Record):
-    """Reservation for a request or its gang. It survives a restart of the service, so no request loses its position."""
+    """Reservation of a request or its gang, stored so that a request keeps its position when the service restarts."""
 
     experiment: int
     trial: int
@@ -38,5 +38,5 @@ class ReservationRecord(Record):
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """Return the key of the reservation's owner."""
+        """Return the key of the request with the reservation: experiment, trial and index among its requests."""
         return self.experiment, self.trial, self.nth

@@ -23,7 +23,7 @@ OF_RANKS = re.compile(
 
 
 def token_digest(token: str) -> str:
-    """Return the digest of an attempt's token that the store keeps. It proves that a folder is the attempt's own."""
+    """Return the SHA-256 of an attempt's token, which the store holds to recognise the attempt's folder."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

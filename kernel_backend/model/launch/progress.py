@@ -29,7 +29,7 @@ class Tick(NamedTuple):
 
     @property
     def about(self) -> int | None:
-        """Return the step to report for a failure now; None before the training began."""
+        """Return the step that a failure at this tick belongs to; None before the training began."""
         if self.phase in ("starting", "preparing"):
             return None
         return self.step if self.phase in ("first step", "step") else self.step + 1
@@ -39,14 +39,14 @@ BEGINNING = Tick(0, "starting", 0)
 
 
 def write_tick(buffer: memoryview, tick: Tick) -> None:
-    """Write a tick into the file's bytes."""
+    """Write a tick into the mapped bytes of the progress file."""
     _LAYOUT.pack_into(buffer, 0, tick.number, tick.step, PHASES.index(tick.phase))
 
 
 def read_tick(data: bytes) -> Tick | None:
-    """Return the tick in the file's bytes; None if the disk had no space for one.
+    """Return the tick in a progress file's bytes; None if a full disk left the file too short.
 
-    Such a rank is not watched.
+    A rank without ticks is not watched for hangs.
     """
     if len(data) < SIZE:
         return None

@@ -186,7 +186,7 @@ class SearchMethod(Record):
 
 
 class SearchMethods(Record):
-    """Search methods that the service can use, and the errors of those that it cannot."""
+    """The service's usable search methods, and the problems of packages whose methods are unusable."""
 
     methods: tuple[SearchMethod, ...]
     problems: tuple[str, ...] = ()

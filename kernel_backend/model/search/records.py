@@ -263,7 +263,7 @@ Decision = Annotated[Granted | Verdict, Field(discriminator="type")]
 
 
 class Vacancy(Record):
-    """A gang was granted; the decision, if there is one, assigns it to a trial."""
+    """The scheduler granted a gang to the search, whose decision may assign it to a trial."""
 
     type: Literal["vacancy"] = "vacancy"
 
@@ -315,7 +315,7 @@ Limit = Literal["budget", "max_time"]
 
 
 class Closed(Record):
-    """The search's limits are used up: it wants no more trials."""
+    """The search has used up a limit (trials, budget or time) and creates no more trials."""
 
     type: Literal["closed"] = "closed"
     limit: Limit

@@ -26,7 +26,7 @@ _found: dict[str, list[EntryPoint]] | None = None
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all methods, the built-in ones first; those of packages may turn out broken."""
+    """Return the names of all methods, the built-in ones first. Methods of packages are listed unimported."""
     return (*_BUILT_IN, *sorted(name for name in _entries() if name not in _BUILT_IN))
 
 
@@ -59,7 +59,7 @@ def method_of(name: str, *, refresh: bool = True) -> SearchMethod:
 
 
 def shadowing() -> list[str]:
-    """Return a sentence for each package's method that a built-in one of the same name overrides."""
+    """Return a warning for each method of a package that a built-in method of the same name overrides."""
     return [
         f"the search method {name} of package {_package(entry)} is not used: a built-in method has this name"
         for name, entries in sorted(_entries(True).items())
@@ -69,7 +69,7 @@ def shadowing() -> list[str]:
 
 
 def problems() -> list[str]:
-    """Return errors that keep methods of packages from use: broken, or duplicate names. Imports all of them."""
+    """Import all packages' methods and return the errors that make some unusable, including duplicate names."""
     said = shadowing()
     for name in names()[len(_BUILT_IN) :]:
         try:

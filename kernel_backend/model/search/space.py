@@ -17,7 +17,7 @@ MOST_BLOCKS = 64  # in one list: each has coordinates of its own
 
 
 class When(Record):
-    """Condition of a parameter: it is active only if another one has one of these values."""
+    """Condition of a parameter: it is active only if parameter `name` has one of these values."""
 
     name: str
     values: tuple[Value, ...] = Field(min_length=1)
@@ -133,10 +133,10 @@ class Space(Record):
         return max(each for each in domain.values if isinstance(each, int))
 
     def given(self, values: Mapping[str, Value]) -> Space:
-        """Return what is left to search if some hyperparameters are given.
+        """Return the space that remains to be searched if some hyperparameters are given.
 
-        A parameter that others depend on stays, as its only choice. What can never count then is left out, and so are
-        the blocks of a list that is given whole.
+        A given parameter that others depend on remains, with a single choice. Parameters whose conditions can no longer
+        hold are dropped, and so are the blocks of a list that is given as a whole.
 
         Parameters
         ----------
@@ -155,20 +155,20 @@ class Space(Record):
 
 
 def _needed(parameters: Sequence[Parameter], values: Mapping[str, Value]) -> list[Parameter]:
-    """Drop given parameters, unless others depend on them."""
+    """Drop parameters whose value is given, unless other parameters depend on them."""
     hung = {each.each or (each.when.name if each.when else None) for each in parameters}
     return [each for each in parameters if each.each is not None or each.name not in values or each.name in hung]
 
 
 def _told(parameter: Parameter, values: Mapping[str, Value]) -> Parameter:
-    """Return the parameter with its given value as its only choice, if there is one."""
+    """Restrict the parameter to its given value, as an unconditional single choice, if it has one."""
     if parameter.each is not None or parameter.name not in values:
         return parameter
     return parameter.model_copy(update={"domain": Choices(values=(values[parameter.name],)), "when": None})
 
 
 def _that_count(parameters: list[Parameter]) -> list[Parameter]:
-    """Return parameters whose condition can hold, with the values for which it can. Drop blocks whose list is gone."""
+    """Drop parameters whose condition cannot hold, or whose list of blocks is gone; narrow the other conditions."""
     domains = {(each.each, each.name): each.domain for each in parameters}
     kept = [fitting for each in parameters if (fitting := _fitting(each, domains)) is not None]
     return kept if kept == parameters else _that_count(kept)
@@ -197,7 +197,7 @@ def in_order(parameters: Iterable[Parameter]) -> list[Parameter]:
 
 
 class Problem(NamedTuple):
-    """A reason why parameters make no space, reported for one of them."""
+    """A reason why a set of parameters is no valid space, and the parameter that it concerns."""
 
     parameter: Parameter
     text: str

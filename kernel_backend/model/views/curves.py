@@ -47,7 +47,7 @@ class Curves(Record):
 
 
 class Column(NamedTuple):
-    """All values of one metric in the order of their steps, with report times; four arrays of one length."""
+    """All values of one metric by step, with epochs and report times, as four arrays of equal length."""
 
     step: array[int]
     epoch: array[float]
@@ -56,9 +56,9 @@ class Column(NamedTuple):
 
 
 class ReportedValues(NamedTuple):
-    """Reported values of a trial: a column per metric, first reported first.
+    """Reported values of a trial: a column per metric, in the order of first report.
 
-    Never changed, so threads may share it.
+    Instances are never modified, so that threads may share them.
     """
 
     columns: Mapping[tuple[Kind, str], Column] = {}
@@ -89,7 +89,7 @@ def gather(reports: Iterable[Heard], seq: int) -> ReportedValues:
 
 
 def join(parts: Sequence[ReportedValues]) -> ReportedValues:
-    """Merge values. Late reports, such as those of an older attempt, go to their position."""
+    """Merge reported values by step; late reports, such as those of an older attempt, are sorted in."""
     found: dict[tuple[Kind, str], list[Column]] = {}
     for part in parts:
         for key, column in part.columns.items():
@@ -115,7 +115,7 @@ def _joined(parts: Sequence[Column]) -> Column:
 
 
 def thin(trial: int, told: ReportedValues, points: int) -> Curves:
-    """Return the curves, downsampled to at most `points` points each."""
+    """Return a trial's curves, downsampled to at most `points` points each."""
     curves = tuple(_thinned(kind, name, column, points) for (kind, name), column in told.columns.items())
     return Curves(trial=trial, curves=curves, seq=told.seq)
 

@@ -64,7 +64,7 @@ class Overview(Record):
 
     @property
     def state(self) -> str:
-        """Return the displayed state: an active experiment shows the state of its liveliest trial."""
+        """Return the state to display; of an active experiment, the first of its trials' states in `LIVELIEST`."""
         if self.experiment.deleted_at is not None:
             return DELETED
         if self.experiment.state is not ExperimentState.ACTIVE:
@@ -88,7 +88,7 @@ class Overview(Record):
 
     @property
     def front(self) -> Trial | None:
-        """Return the best trial, or the first before any was validated; None if there is none yet."""
+        """Return the best trial by the metric; before any validation the first trial, or None if there is none."""
         by_index = {trial.index: trial for trial in self.trials}
         best = best_first(((trial.index, trial.best) for trial in self.trials), self.experiment.config.metric)
         return by_index[best[0]] if best else next(iter(self.trials), None)
@@ -100,12 +100,12 @@ class Overview(Record):
 
     @property
     def at_rest(self) -> bool:
-        """Return whether it has ended, or nothing more happens until a user acts."""
+        """Return whether the experiment has ended, or is paused by a failure that only a user can fix."""
         return self.ended or self.stuck is not None
 
     @property
     def stuck(self) -> Failure | None:
-        """Return the failure that paused it without a user's request, for a user to fix; None if there is none."""
+        """Return the storage failure that paused the experiment until a user fixes it; None if there is none."""
         if self.experiment.state is not ExperimentState.PAUSED:
             return None
         return next((trial.failure for trial in self.trials if trial.failure and trial.failure.of_storage), None)
@@ -121,7 +121,7 @@ class Overview(Record):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Return the schema of the output of `to_json`, if it is that of an answer."""
+        """Return the JSON schema, for serialisation with the fields that `to_json` adds."""
         found = handler(core_schema)
         if handler.mode == "serialization":
             own = handler.resolve_ref_schema(found)
@@ -131,7 +131,7 @@ class Overview(Record):
         return found
 
     def after(self, message: Message) -> Overview:
-        """Return this overview updated by one more message; one that it already includes changes nothing."""
+        """Return this overview updated by a message of the stream; a message that it already includes is ignored."""
         if message.seq <= self.seq or message.experiment != self.experiment.number:
             return self
         changed: dict[str, Any] = {"seq": message.seq}
@@ -155,9 +155,9 @@ class Overview(Record):
         return self.model_copy(update=changed)
 
     def _with(self, trial: Trial) -> dict[str, Any]:
-        """Return the changes for a trial.
+        """Return the changed fields of the overview after a change of a trial.
 
-        Of very many trials only the displayed ones are included, and all are counted.
+        If there are very many trials, only those to display are included, and the counts cover all.
         """
         metric = self.experiment.config.metric
         trials = _replaced(self.trials, trial, lambda each: each.index)
@@ -203,7 +203,7 @@ def _newest(attempts: tuple[Attempt, ...], trial: int) -> tuple[Attempt, ...]:
 class NodeRun(Record):
     """A gang or server on a node's slots.
 
-    If the user may not see it, it shows only its group; none for a group of a single user.
+    If the user may not see it, only its group is shown, which is empty for a group of a single user.
     """
 
     slots: int

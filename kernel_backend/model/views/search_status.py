@@ -1,4 +1,4 @@
-"""Status of a search: its trials, its brackets of rungs, and its best over time."""
+"""Status of a search: its trials, its brackets of rungs, and its incumbent over time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Unit = Literal["epoch", "step"]
 
 @dataclass(frozen=True, slots=True)
 class TrialSummary:
-    """Fields of a trial that change during a search, read quickly for thousands of trials."""
+    """Subset of a trial's fields for the search status, cheap to load for thousands of trials."""
 
     index: int
     state: TrialState
@@ -28,7 +28,7 @@ class TrialSummary:
 
 
 class TrialRow(Record):
-    """A table row of a search's trial. Values are the metric's, as reported."""
+    """A trial as a row of the search's table. `value` and `best` are values of the metric as reported."""
 
     trial: int
     state: TrialState
@@ -46,7 +46,7 @@ class TrialRow(Record):
 
 
 class RungStatus(Record):
-    """All results at the end of one unit of a bracket."""
+    """Results of the trials at one rung of a bracket, that is at the end of one unit."""
 
     unit: int
     results: int
@@ -63,7 +63,7 @@ class BracketStatus(Record):
 
 
 class IncumbentPoint(Record):
-    """A point from which on this trial was the best."""
+    """A time from which on a trial had the best value of the search."""
 
     at: FiniteFloat  # seconds since the submission
     units: int  # that all trials together had trained by then
@@ -97,7 +97,7 @@ class SearchStatus(Record):
 
     @property
     def total(self) -> int:
-        """Return the number of trials."""
+        """Return the number of trials in any state."""
         return sum(self.counts.values())
 
 
@@ -133,7 +133,7 @@ class Importance(Record):
 
 
 class Extension(Record):
-    """Extension of a search; at least one field is given. Each is the new total, since the submission."""
+    """New totals of a search, counted from the submission; at least one must be given."""
 
     trials: int | None = Field(None, ge=1)
     budget: float | None = Field(None, gt=0)  # slot seconds

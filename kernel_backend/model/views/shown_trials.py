@@ -25,7 +25,7 @@ class TrialActivity:
 
     @classmethod
     def at(cls, trial: Trial) -> TrialActivity:
-        """Return the activity of a trial."""
+        """Extract from a trial the fields that decide whether it is displayed."""
         troubled = trial.failure is not None or Hold.ENGINE in trial.holds
         return cls(trial.index, trial.state, trial.best, troubled)
 
