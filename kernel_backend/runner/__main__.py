@@ -29,7 +29,7 @@ LEAVE_S = 300.0  # what threads and exit handlers of the user's get when the wor
 def main(folder: Path) -> int:
     """Run this rank and return its exit code.
 
-    Everything after the first two steps may take seconds to import.
+    Signals and instructions are handled first, since the other imports may take seconds.
     """
     # Its launcher, or the forkserver, which for its part kills the ranks of a launcher that died.
     die_with(os.getppid())

@@ -14,7 +14,7 @@ from kernel_backend.runner.progress import Progress
 
 
 class ArtifactWriter:
-    """Writer for the artifacts of one trial."""
+    """Callable behind `run.artifact` on rank 0: stores artifacts in the trial's folder and reports them."""
 
     def __init__(self, job: LaunchSpec, spool: Spool, progress: Progress) -> None:
         self._folder = artifact_folder(Path(job.home), job.experiment, job.trial)
@@ -24,8 +24,8 @@ class ArtifactWriter:
     def __call__(self, name: str, path: Path) -> None:
         """Store an artifact and record it in the spool.
 
-        A failed write, such as a full disk, is only noted as a warning. Raises InvalidRequest for what cannot be an
-        artifact.
+        A failed write, such as on a full disk, is only noted as a warning. Raises InvalidRequest if name or path cannot
+        be an artifact.
         """
         with opened_files.unheard():  # what the training has made is not among the files that it depends on
             source = look(name, path)

@@ -37,7 +37,7 @@ class DeclaredDataCheck(threading.Thread):
         self._job, self._snapshot, self._spool = job, snapshot, spool
 
     def run(self) -> None:
-        """Compare each once."""
+        """Compare all declared data once, and write a warning to the spool for each difference."""
         for said in changes(self._job, self._snapshot):
             self._spool.say(Note(level="warning", text=said))
 

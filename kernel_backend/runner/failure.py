@@ -48,7 +48,7 @@ def describe(
 
 
 def is_consequence(error: BaseException) -> bool:
-    """Return True if the error only shows that another rank is gone."""
+    """Return True if the error only results from the loss of another rank."""
     if any(kind.__name__ in _CONSEQUENCES for kind in type(error).__mro__):
         return True
     text = _message(error).lower()
@@ -90,7 +90,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _is_way(file: str) -> bool:
-    """Return True if a frame of this file only led to the user's code."""
+    """Return True for files of Daylight and importlib, whose frames only lead to the user's code."""
     return Path(file).is_relative_to(OURS) or file.startswith("<frozen importlib")
 
 

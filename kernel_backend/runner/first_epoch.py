@@ -1,4 +1,4 @@
-"""Record what the first epoch of a training was made of: samples and files, over all ranks and attempts."""
+"""Record the sample digest and the opened files of a training's first epoch, over all ranks and attempts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FirstEpoch:
         self._looking: threading.Thread | None = None
 
     def take(self, shares: Iterable[Batch]) -> None:
-        """Add the batches of a step; the epoch's last batch reports the samples."""
+        """Add the digests of a step's batches; after the epoch's last batch, report the digest of all samples."""
         if self._delivered:
             return
         last = False
@@ -64,14 +64,14 @@ class FirstEpoch:
             self._say_files()
 
     def finish(self) -> None:
-        """Report what was recorded if the training ended before the epoch did."""
+        """Report the samples and files recorded so far, if the training ended before its first epoch did."""
         if not self._delivered:
             self._say_delivered(whole=False)
         if not self._over:
             self._say_files()
 
     def close(self) -> None:
-        """Wait for the report in progress; file contents are no longer read."""
+        """Stop reading file contents, and wait up to `LAST_WORDS_S` seconds for the report in progress."""
         self._ended.set()
         if self._looking is not None:
             self._looking.join(LAST_WORDS_S)
@@ -86,7 +86,7 @@ class FirstEpoch:
         return {"over": False, "delivered": self._delivered, "seen": words, "files": files[:LISTED]}
 
     def restore(self, state: dict[str, Any] | None) -> None:
-        """Continue from the state of a checkpoint; None for one from before this record existed."""
+        """Continue from the state in a checkpoint; None for a checkpoint of an older version without this state."""
         self._over = state is not None and state["over"]
         self._delivered = self._over or bool(state and state.get("delivered"))
         seen = state and state.get("seen")
@@ -129,7 +129,7 @@ class FirstEpoch:
             self._looking.start()
 
     def _look(self, files: list[str]) -> None:
-        """Report the contents of the files; rereading them takes time, next to the training."""
+        """Read the opened files for their digests and report these, in a thread next to the training."""
         found = observed(files, Path(self._job.home), hurry=self._ended.is_set, likeness=_likeness(self._job))
         self._spool.say(Fact(name="observed", value=found.to_json()))
 
@@ -155,5 +155,5 @@ def _is_data(path: str, likeness: str, ours: tuple[str, ...]) -> bool:  # spawne
 
 
 def _likeness(job: LaunchSpec) -> str:
-    """Return the trial's stand-in for its working folder; files there are recorded by their real names."""
+    """Return the real path of the trial's overlay folder; files in it are recorded by their original paths."""
     return os.path.realpath(stand_in_folder(Path(job.home), job.experiment, job.trial))

@@ -82,7 +82,7 @@ class Spool:
 
     @property
     def speaks(self) -> bool:
-        """Return True if this is rank 0's."""
+        """Return True on rank 0, the only rank that writes records."""
         return self._file is not None
 
     def say(self, record: Said) -> None:

@@ -1,4 +1,4 @@
-"""Hold the logical ranks of a training: those that its result counts, on any number of processes.
+"""Hold the logical ranks of a training, whose number determines the result, on any number of processes.
 
 Dropout, augmentation and BatchNorm see one share of the batch. The number of logical ranks fixes the shares. A process
 that computes several takes them one after the other, each with its own buffers.
@@ -22,7 +22,7 @@ Beside = Mapping[str, nn.Module]
 
 
 class LogicalRanks:
-    """Logical ranks `mine` of `count`, and their values of the modules' buffers (BatchNorm's statistics)."""
+    """Logical ranks `mine` (of `count`) of this process, each with its own module buffers (BatchNorm's statistics)."""
 
     def __init__(self, model: nn.Module, mine: range, count: int, beside: Beside = MappingProxyType({})) -> None:
         """Set up the buffers; `beside` are modules outside the model by name, such as a loss with state."""
@@ -54,7 +54,7 @@ class LogicalRanks:
         self._now = rank
 
     def share(self, ranks: Ranks) -> None:
-        """Copy logical rank 0's buffers to all; call at steps that all ranks agree on, never by a clock."""
+        """Copy the buffers of logical rank 0 to all; every rank must call it at the same steps, so never by a clock."""
         self.take(self.mine.start)
         share(list(self.live().values()), ranks)
         self._agree()
@@ -111,7 +111,7 @@ class LogicalRanks:
         return {name: copy for name, (_, copy) in self._saved.items()}
 
     def _agree(self) -> None:
-        """Copy the modules' buffers to all logical ranks here."""
+        """Copy the modules' current buffers to all logical ranks of this process."""
         live = self.live()
         for kept in self._kept.values():
             for name, tensor in live.items():
@@ -139,7 +139,7 @@ def _copy(tensor: Tensor) -> Tensor:
 
 
 def _keep(kept: Buffers, name: str, tensor: Tensor) -> None:
-    """Copy into the stored tensor of this name, or create it."""
+    """Copy `tensor` into the stored tensor of this name, which is created if missing or of another shape."""
     if name in kept and kept[name].shape == tensor.shape:
         kept[name].copy_(tensor.detach())
     else:

@@ -46,7 +46,7 @@ def stop() -> None:
 
 @contextlib.contextmanager
 def unheard() -> Iterator[None]:
-    """Record nothing during the block."""
+    """Suspend the recording during the block."""
     global _keep
     keep, _keep = _keep, None
     try:
@@ -56,12 +56,12 @@ def unheard() -> Iterator[None]:
 
 
 def watching() -> Keep | None:
-    """Return the current filter, None if nothing is recorded."""
+    """Return the filter passed to `watch`; None if nothing is recorded."""
     return _keep
 
 
 def heard() -> list[str]:
-    """Return the files opened since the last call, by absolute path."""
+    """Return the absolute paths of the files opened since the last call."""
     found = _fresh[:]
     del _fresh[: len(found)]
     return found

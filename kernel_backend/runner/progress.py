@@ -25,7 +25,7 @@ class Progress:
         self.step = 0  # the current or last step
 
     def tick(self, phase: Phase, step: int) -> None:
-        """Record progress: `phase` continues or begins, with the current or last step."""
+        """Write a heartbeat with the phase that begins or continues, and the current or last step."""
         self._count += 1
         self.step = step
         self.steps += phase in ("first step", "step")

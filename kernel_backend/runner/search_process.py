@@ -105,7 +105,7 @@ def _answer(pipes: Pipes, code: Path, cwd: Path) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a scalar of numpy or torch to a Python number."""
+    """Convert a scalar of numpy or torch to a Python number, for JSON; raise TypeError for other values."""
     if callable(item := getattr(value, "item", None)):
         return item()
     raise TypeError(f"{type(value).__name__} is no number, text, list or dictionary")

@@ -30,9 +30,9 @@ RETRY = RetryPolicy((3.0,), tries=5)  # for what has no second chance: the final
 
 
 class Position(NamedTuple):
-    """Position of a training.
+    """Position of a training at which a checkpoint is saved.
 
-    `metrics` are those of a validation at this step. `facts` is any JSON that the loop needs on resume.
+    `metrics` are the results of a validation at this step. `facts` is JSON that the loop needs on resume.
     """
 
     step: int
@@ -52,7 +52,7 @@ class PendingCheckpoint(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Return the size of all its tensors."""
+        """Return the size of the checkpoint's tensors in bytes."""
         return sum(tensor.nbytes for tensors in self.copying.copies.values() for tensor in tensors.values())
 
 
@@ -89,13 +89,13 @@ class Checkpointer:
         return self._pending is not None or self._writer.busy
 
     def check(self) -> None:
-        """Raise DaylightError at once if a state contains a value that a checkpoint cannot hold."""
+        """Raise DaylightError before training if some state contains a value that a checkpoint cannot hold."""
         self._contents.check()
 
     def save(self, moment: Position) -> None:
-        """Begin a checkpoint of this position.
+        """Begin a checkpoint of the training at `moment`.
 
-        Training may go on. Call `settle` before anything that a checkpoint holds changes.
+        Training may go on. Call `settle` before changing weights, optimizer or other checkpointed state.
         """
         stalled = Stopwatch()
         with stalled:
@@ -140,15 +140,15 @@ class Checkpointer:
         self._ranks.barrier()  # no rank goes on, and so none exits, before the manifest is committed
 
     def close(self) -> None:
-        """Wait some seconds for a pending checkpoint, then give up."""
+        """Wait up to `LAST_WORDS_S` seconds for a pending checkpoint, ignoring errors: the rank is failing already."""
         with contextlib.suppress(Exception):  # this rank ends by an error already
             self.settle()
             self._writer.wait(LAST_WORDS_S)
 
     def restore(self) -> Manifest | None:
-        """Restore the pinned checkpoint, or an earlier one if it is damaged; return None for a fresh start.
+        """Restore the attempt's resume checkpoint, or an earlier one if it is damaged; return None for a fresh start.
 
-        A checkpoint of step 0 holds the weights of another trial: they are loaded, and None is returned. Raises
+        A checkpoint of step 0 holds the weights of another trial: it is loaded, and None is returned. Raises
         PlaceUnavailable if the checkpoints cannot be reached after several tries.
         """
         chosen = self._choose_patiently() if self._ranks.rank == 0 else None
@@ -234,7 +234,7 @@ class Checkpointer:
         self._commit(pending, written, time.monotonic() - began)
 
     def _must_be_newest(self) -> None:
-        """Raise Fenced if a later attempt of this trial has started: this one may change nothing any more."""
+        """Raise Fenced if a later attempt of this trial has started: this one must not change checkpoints any more."""
         claimed = self._home.claimed()
         if claimed > self._job.attempt:
             raise Fenced(f"attempt {self._job.id} was followed by attempt {claimed}: it ends here")
@@ -301,9 +301,9 @@ class Checkpointer:
                 self._home.discard(old.id)
 
     def _comes_from(self, manifest: Manifest) -> bool:
-        """Return True if this training's state descends from that checkpoint.
+        """Return True if this training's state descends from the checkpoint.
 
-        False for one that it was rolled back from.
+        False for checkpoints that the trial was rolled back from.
         """
         pinned = self._job.resume_from
         return manifest.attempt == self._job.attempt or (

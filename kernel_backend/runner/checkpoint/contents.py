@@ -62,7 +62,7 @@ class TrainingContents:
                 must_hold(name, tensor)
 
     def split(self, everyones: PerRankState) -> tuple[dict[str, Any], Parts]:
-        """Split the state into JSON and tensors by part; raise DaylightError for values that fit neither."""
+        """Split the training's state into JSON and tensors by part; raise DaylightError for values that fit neither."""
         state: dict[str, Any] = {}
         parts: dict[str, dict[str, Tensor]] = {}
         for name, part in self._parts.items():
@@ -79,7 +79,7 @@ class TrainingContents:
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
         """Restore this checkpoint on this rank; raise CheckpointDamaged if a part is damaged.
 
-        With `others` the checkpoint is of other hyperparameters: optimizer and schedule keep their own.
+        With `others` the checkpoint has other hyperparameters, and optimizer and schedule keep those of this trial.
         """
 
         def tensors(name: str) -> dict[str, Tensor]:

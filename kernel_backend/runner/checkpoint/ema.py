@@ -25,12 +25,12 @@ class WeightAverage:
         return module
 
     def update(self, model: nn.Module) -> None:
-        """Average in the weights after a step; buffers are taken as they are."""
+        """Update the average with the weights after a step; buffers are copied, not averaged."""
         self._lay_out(model)
         self._averaged.update_parameters(model)
 
     def take_buffers(self, model: nn.Module) -> None:
-        """Copy the model's current buffers."""
+        """Copy the model's current buffers into the averaged model."""
         self._lay_out(model)
         its = dict(model.named_buffers())
         with torch.no_grad():
@@ -38,7 +38,7 @@ class WeightAverage:
                 mine.copy_(its[name])
 
     def _lay_out(self, model: nn.Module) -> None:
-        """Allocate buffers that a forward pass of the model has created since."""
+        """Allocate in the averaged model the buffers that a forward pass of the model has created meanwhile."""
         if sum(1 for _ in self.module.buffers()) != sum(1 for _ in model.buffers()):
             lay_out_buffers(self.module, dict(model.named_buffers()))
 
@@ -47,6 +47,6 @@ class WeightAverage:
         return dict(self.module.state_dict())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Overwrite the average, so that the next update is not treated as the first."""
+        """Restore the averaged weights; the next update averages instead of copying, as the first would."""
         Model(self.module).load_state_dict(state)
         self._averaged.n_averaged.fill_(1)

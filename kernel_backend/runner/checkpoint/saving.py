@@ -21,7 +21,7 @@ Memory = dict[tuple[str, str], Tensor]  # by part and name
 
 
 class Cost(NamedTuple):
-    """Cost of the newest checkpoint in seconds: training stalled, and disk busy."""
+    """Cost of the newest checkpoint: seconds for which training stalled, and seconds of writing."""
 
     stall: float = 0.0
     write: float = 0.0
@@ -76,7 +76,7 @@ def _of(memory: Memory, part: str, name: str, tensor: Tensor) -> Tensor:
 
 
 class Copying:
-    """Copy in progress, which owns its buffers until `done`."""
+    """Copy of tensors to host memory in progress; it owns its host buffers until `done` is called."""
 
     def __init__(self, copies: Parts, pairs: list[tuple[Tensor, Tensor]], done: Callable[[], None]) -> None:
         self.copies, self.done = copies, done
@@ -111,7 +111,7 @@ class Copying:
             self._event = side.record_event()
 
     def join(self) -> bool:
-        """Wait until the sources may change; return True if no source changed since the copy began."""
+        """Wait until the source tensors may be modified; return True if none was modified since the copy began."""
         if self._future is not None:
             self._future.result()
         if self._event is not None:

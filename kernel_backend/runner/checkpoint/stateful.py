@@ -54,7 +54,7 @@ class Optimizer:
         self._optimizer = optimizer
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of every parameter, and the groups."""
+        """Return the optimizer's state of every parameter, and the options of the parameter groups."""
         return self._optimizer.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -72,9 +72,9 @@ class Optimizer:
                     self._optimizer.state[parameter][key] = _beside(parameter, saved)
 
     def take_over(self, state: dict[str, Any]) -> None:
-        """Restore the state of every parameter but keep these groups' own options: learning rate, decay, momentum.
+        """Restore the state of every parameter but keep the options of this trial: learning rate, decay, momentum.
 
-        An optimizer of another kind cannot use that state, and starts with none.
+        If the saved state is of another kind of optimizer, nothing is restored.
         """
         own = [_options(group) for group in self._optimizer.param_groups]
         if not self._fits(own, state["param_groups"]):
@@ -109,7 +109,7 @@ class Schedule:
         self._schedule = schedule
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all state except the optimizer and functions."""
+        """Return the schedule's state, without its optimizer and functions."""
         return self._schedule.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -119,7 +119,7 @@ class Schedule:
     def take_over(self, state: dict[str, Any]) -> None:
         """Advance to the saved step with this schedule's own hyperparameters.
 
-        ReduceLROnPlateau restores what it recorded of its metric, and starts at its configured learning rate.
+        ReduceLROnPlateau restores its record of the metric, and starts at its configured learning rate.
         """
         if isinstance(self._schedule, ReduceLROnPlateau):
             self._schedule.load_state_dict({name: state[name] for name in _HEARD if name in state})
@@ -134,7 +134,7 @@ _HEARD = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")  # what a 
 
 
 def _taken(state: Mapping[str, Any]) -> int:
-    """Return the number of steps taken; a schedule that chains others has no count of its own."""
+    """Return the number of steps in a schedule's state; for a schedule that chains others, the largest of theirs."""
     own: int | None = state.get("last_epoch")
     return own if own is not None else max(map(_taken, state["_schedulers"]))
 

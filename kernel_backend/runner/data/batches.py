@@ -21,7 +21,7 @@ from kernel_backend.runner.determinism.random_states import RandomStates
 
 
 def _hush(text: str) -> None:
-    """Ignore the note."""
+    """Discard a message for the user (the default for `note`)."""
 
 
 class Batches:
@@ -80,7 +80,7 @@ class Batches:
     def steps(self, first: int, until: int | None) -> Iterator[list[Batch]]:
         """Iterate over training batches from step `first` (from 0, over all epochs) to `until`, or without end.
 
-        Without loader workers the main random generators are left wherever reading the samples has moved them.
+        Without loader workers, reading samples advances the main random generators.
         """
         return self._data.steps(first, until)
 
@@ -93,7 +93,7 @@ class Batches:
         return RandomStates().isolated(batches) if self._data.loading.disturbs else batches
 
     def keep_pairs(self) -> None:
-        """Avoid shares of a single sample if possible, as BatchNorm cannot train on one; call before `steps`."""
+        """Cut batches so that no logical rank gets a single sample (BatchNorm needs two); call before `steps`."""
         self._data.keep_pairs()
 
     def state(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class Indexed:
         return self._read(self._step(0, number, indices) for number in range(self.per_epoch))
 
     def keep_pairs(self) -> None:
-        """Avoid shares of a single sample from now on, if possible."""
+        """Cut batches so that no logical rank gets a single sample, if possible."""
         self._cut = self._cut._replace(pairs=True)
 
     def state(self) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class LoaderWorkerLost(RuntimeError):
 
 
 class WorkerBatch(NamedTuple):
-    """Message from a worker while opened files are watched: the data, and the files that reading it opened."""
+    """Message of a loader worker: the data, and the files that the worker opened to read it."""
 
     found: Any
     opened: list[str]

@@ -52,7 +52,7 @@ class Loading:
 
     @property
     def disturbs(self) -> bool:
-        """Return True if reading seeds the random generators of this process."""
+        """Return True if reading samples seeds this process's generators: without workers, except for tensors."""
         return self.workers == 0 and not isinstance(self._dataset, FromTensors)
 
     def read(self, wanted: Iterator[Wanted]) -> Iterator[tuple[Wanted, Any]]:
@@ -144,7 +144,7 @@ class Loading:
 
 
 class _Requested:
-    """Queue of requests that torch's loader has taken and not yet returned."""
+    """Sampler that hands requests to torch's loader, and queues those whose data is not yet returned."""
 
     def begin(self, wanted: Iterator[Any]) -> None:
         self._wanted, self._pending = wanted, deque[Any]()

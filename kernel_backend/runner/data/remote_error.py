@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class RemoteError(NamedTuple):
-    """Exception in a form that travels between processes, as tracebacks and some exceptions do not pickle."""
+    """Exception in picklable form, with its traceback's lines, which pickle does not preserve."""
 
     pickled: bytes | None
     name: str
@@ -41,7 +41,7 @@ class RemoteError(NamedTuple):
 
 
 def carry(error: BaseException) -> RemoteError:
-    """Convert an exception into a form that can travel."""
+    """Convert an exception, with its causes, into picklable form."""
     return RemoteError(
         pickled=_pickled(error),
         name=type(error).__name__,
@@ -75,7 +75,7 @@ def _traceback(lines: list[tuple[str, int, str]]) -> TracebackType | None:
 
 
 def _frame(file: str, function: str) -> FrameType:
-    """Return a frame that claims to belong to this function of this file."""
+    """Create a stack frame whose code object names this file and function, for a rebuilt traceback."""
     found: dict[str, FrameType] = {}
     code = compile("found['frame'] = getframe()", file, "exec").replace(co_name=function)
     exec(code, {"found": found, "getframe": sys._getframe})

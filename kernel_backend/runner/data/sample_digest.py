@@ -33,7 +33,7 @@ class SampleDigests(NamedTuple):
     uncovered: int = 0  # samples without a digest
 
     def and_(self, other: SampleDigests) -> SampleDigests:
-        """Return the combination of both."""
+        """Return the combined digest of both sets of samples."""
         digest = (self.digest + other.digest) % MODULUS
         return SampleDigests(self.samples + other.samples, digest, self.uncovered + other.uncovered)
 
@@ -139,7 +139,7 @@ def _head(dtype: Any, shape: tuple[int, ...]) -> bytes:
 
 
 def _of_rows(tensor: Tensor) -> list[bytes]:
-    """Return what `_tensor` would write for each row."""
+    """Return for each row of a tensor the bytes that `_tensor` would write."""
     head = _head(tensor.dtype, tensor.shape[1:])
     memory = memoryview(_memory(tensor).reshape(-1).view("u1"))
     size = len(memory) // len(tensor)
@@ -220,7 +220,7 @@ _KINDS: dict[type, Callable[[Any, Say], None]] = {
 
 
 def _other(value: Any, say: Say) -> None:
-    """Write a value of another class: by its base kind, with its class name where that matters."""
+    """Write a value of any other class: by its kind of container, with the class name, else by pickling it."""
     kind = type(value)
     if isinstance(value, Tensor):
         with torch._C.DisableTorchFunctionSubclass():

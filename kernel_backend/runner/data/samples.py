@@ -18,7 +18,7 @@ from kernel_backend.runner.determinism.generators import GeneratorDraws
 
 
 class FromTensors(Dataset[Any]):
-    """Reader for rows of tensors: draws nothing, and indexing gives the bits of a collated list of samples."""
+    """Dataset of batch shares sliced from tensors; equal to collating single samples, without random draws."""
 
     def __init__(self, tensors: Sequence[Tensor], indices: Tensor | None) -> None:
         self._tensors, self._indices = tensors, indices
@@ -58,7 +58,7 @@ class FromSamples(Dataset[Any]):
         return self._read(share, digested) if self._look() else batch
 
     def _look(self) -> bool:
-        """Look for generators that dataset and collate function hold; return True if they have changed."""
+        """Search dataset and collate function for random generators of their own; return True if these have changed."""
         others = [each.look() for each in ([] if self._quiet else [self._draws]) + [self._collating]]
         self._together = self._together and not self._draws.keeps
         return any(others)
@@ -98,7 +98,7 @@ class FromSamples(Dataset[Any]):
 
 
 def by_index(source: Source, seed: int, tag: str) -> Dataset[Any]:
-    """Return the dataset that reads the shares of a step."""
+    """Return a dataset that is indexed by Step and reads the step's shares from the source."""
     tensors, indices = _tensors(source.dataset)
     if tensors is not None and source.collate is default_collate:
         return FromTensors(tensors, indices)

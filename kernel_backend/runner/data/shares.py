@@ -11,7 +11,7 @@ from kernel_backend.runner.data.sample_digest import SampleDigests
 
 
 class ReadShare(NamedTuple):
-    """Data read for a share; `data` is None if the share is empty."""
+    """Data read for a logical rank's share of a batch; `data` is None if the share is empty."""
 
     data: Any = None
     seen: SampleDigests = SampleDigests()  # digest of the samples, if requested
@@ -29,14 +29,14 @@ class Batch(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Samples that make up a share."""
+    """Indices of the samples in a logical rank's share of a batch."""
 
     position: int  # of the first sample, counted over all epochs
     indices: Tensor
 
     @property
     def samples(self) -> int:
-        """Return the number of samples."""
+        """Return the number of samples in the share."""
         return len(self.indices)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -71,7 +71,7 @@ class BatchSplit(NamedTuple):
     def per_epoch(self, samples: int) -> int:
         """Return the number of batches of an epoch.
 
-        A small last one counts, unless it is to be dropped and not the only one.
+        A last batch of fewer samples counts, unless `drop_last` is set and it is not the only batch.
         """
         whole, rest = divmod(samples, self.size)
         return whole if self.drop_last and whole else whole + bool(rest)

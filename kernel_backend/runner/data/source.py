@@ -16,7 +16,7 @@ AUTO_WORKERS = min(2, os.cpu_count() or 1)
 
 
 class LoaderOptions(NamedTuple):
-    """Options of the user's DataLoader that change no bit of the loaded data."""
+    """Options of the user's DataLoader that affect speed but not the loaded data."""
 
     workers: int | None = None  # None: no DataLoader was given
     prefetch: int | None = None  # None: torch's default

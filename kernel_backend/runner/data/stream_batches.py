@@ -32,7 +32,7 @@ class StreamPosition(NamedTuple):
 
 
 class StreamStart(NamedTuple):
-    """Start of a read: this many batches after a position."""
+    """Start of reading a stream: `left_out` batches after a position."""
 
     place: StreamPosition
     left_out: int = 0
@@ -40,7 +40,7 @@ class StreamStart(NamedTuple):
 
 
 class StreamPart(NamedTuple):
-    """Global batch as this process reads it, and the position after it."""
+    """This process's shares of a global batch of a stream, and the stream's position after the batch."""
 
     batches: list[Batch]
     place: StreamPosition
@@ -60,7 +60,7 @@ class StreamEpochs(Dataset[Any]):
         self._parts: Iterator[StreamPart] = iter(())
 
     def keep_pairs(self) -> None:
-        """Share batches so that no share is a single sample."""
+        """Cut batches so that no logical rank gets a single sample, if possible."""
         self._cut = self._cut._replace(pairs=True)
 
     def __getitem__(self, start: StreamStart | None) -> StreamPart | None:
@@ -90,8 +90,8 @@ class StreamEpochs(Dataset[Any]):
     def _end_again(self, place: StreamPosition) -> None:
         """Make the dataset finish the previous pass again, from its last state within that pass.
 
-        Datasets differ in what their state means after the last sample: that none are left, or that all are still to
-        come. From within a pass every dataset continues, ends as before, and is then in the state that it had.
+        After the last sample, the state of some datasets means that no samples are left, of others that a new pass
+        begins. Restored to a state within the pass, every dataset finishes the pass and reaches its former end state.
         """
         within = place._replace(epoch=place.epoch - 1, before=place.before - place.rest)
         self._open(within, place.dataset).skip_to_end()
@@ -125,7 +125,7 @@ class _Chunk(NamedTuple):
 
 
 class _Pass:
-    """One pass, from some position in it to its end."""
+    """Reader of one pass over a stream, from some position in the pass to its end."""
 
     def __init__(self, source: Source, place: StreamPosition, state: Any, draws: seeds.Draws) -> None:
         """Seek to the position: at once if the dataset can restore `state`, else by reading up to it."""

@@ -70,7 +70,7 @@ class Stream:
                 return
 
     def keep_pairs(self) -> None:
-        """Share batches so that no share is a single sample; call before the first is read."""
+        """Cut batches so that no logical rank gets a single sample, if possible; call before any batch is read."""
         self._passes.keep_pairs()
 
     def state(self) -> dict[str, Any]:

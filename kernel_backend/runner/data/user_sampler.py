@@ -66,9 +66,9 @@ class SampledOrder:
 
 
 def own_sampler(sampler: Any, samples: int | None) -> Any:
-    """Return a DataLoader's sampler; None if the seed's permutation replaces its order.
+    """Return the user's own sampler of a DataLoader; None for a sampler that the seed's permutation replaces.
 
-    It replaces the samplers that DataLoader creates by itself, and torch's own for several ranks.
+    Replaced are the samplers that DataLoader creates by itself, and torch's DistributedSampler.
     """
     plain = type(sampler) is SequentialSampler or isinstance(sampler, DistributedSampler)
     if type(sampler) is RandomSampler:

@@ -12,9 +12,9 @@ from kernel_backend.runner.determinism.reachability import held_by
 
 
 def auxiliary_modules(model: nn.Module, **things: Any) -> dict[str, nn.Module]:
-    """Return the modules that the model and these objects hold or name, by path; none is part of another.
+    """Return the modules outside the model that the model or `things` refer to, by path; none is part of another.
 
-    A cell makes them in a function, as `def criterion()`, or at its top level.
+    Cells create such modules in a function, as `def criterion()`, or at the top level.
     """
     known = set(model.modules())
     found: dict[str, nn.Module] = {}
@@ -26,15 +26,15 @@ def auxiliary_modules(model: nn.Module, **things: Any) -> dict[str, nn.Module]:
 
 
 class AuxiliaryModules:
-    """Checkpoint part for modules outside the model, such as a teacher: the weights that were written to.
+    """Checkpoint part with the modified weights of modules outside the model, such as a teacher.
 
-    Weights that are never written to follow from the definition. Buffers are each logical rank's own.
+    Weights that are never modified follow from the definition. Buffers are saved per logical rank, elsewhere.
     """
 
     def __init__(self, modules: Mapping[str, nn.Module], unseen: bool) -> None:
         """Record the weights' versions.
 
-        With `unseen`, tensors may be written to by `.data`, which increments no version; then all weights are saved.
+        With `unseen`, all weights are saved, since code may modify tensors by `.data`, which increments no version.
         """
         self._weights = {
             f"{name}.{own}": each for name, module in modules.items() for own, each in module.named_parameters()
@@ -42,7 +42,7 @@ class AuxiliaryModules:
         self._versions = {name: -1 if unseen else each._version for name, each in self._weights.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the weights that were written to, by name."""
+        """Return the weights that were modified since construction, by name."""
         return {name: each for name, each in self._weights.items() if each._version != self._versions[name]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ _OF_A_TRAINING_STEP = frozenset({"target", "input", "batch", "epoch", "index"})
 
 
 class Functions:
-    """Functions of a definition; each result is cached, so that a shared value is made once in a process."""
+    """Caller of a definition's functions; each result is cached, so that a shared object is made once per process."""
 
     def __init__(self, loaded: Loaded, params: Mapping[str, Value], seed: int, constants: Mapping[str, Any]) -> None:
         """Bind the hyperparameters; raise InvalidDefinition for one without a value.
@@ -34,7 +34,7 @@ class Functions:
         self.params = self._definition.bind(params)
 
     def know(self, **constants: Any) -> None:
-        """Add loop values that are constant from now on."""
+        """Add loop values that do not change any more, such as `steps`."""
         self._constants |= constants
 
     def has(self, role: str) -> bool:
@@ -118,7 +118,7 @@ class Functions:
         return self.prepared(role, _OF_A_STEP)
 
     def training_step(self, role: str, model: nn.Module) -> Callable[..., Any]:
-        """Return a training step, to be called with `model`, its parts and the values of a step by name."""
+        """Return a training step, to be called with the model, its parts and the loop values of a step by name."""
         return self.prepared(role, _OF_A_TRAINING_STEP | {"model", *parts_of(model)})
 
     def asked(self, role: str) -> frozenset[str]:
@@ -127,13 +127,13 @@ class Functions:
         return (_OF_A_STEP | _OF_A_TRAINING_STEP) & {each.value_of for each in parameters if each.kind == "loop"}
 
     def result(self, name: str) -> Any:
-        """Return the result of a role or shared function, which is called once."""
+        """Return the result of a role or shared function, called at first use and cached."""
         if name not in self._results:
             self._results[name] = self.prepared(name, frozenset())()
         return self._results[name]
 
     def prepared(self, name: str, given: frozenset[str]) -> Callable[..., Any]:
-        """Return the function with everything bound but the loop values in `given` that it takes.
+        """Return the function with all arguments bound except the loop values in `given`.
 
         Hyperparameters and other functions' results are resolved now, so that a call costs next to nothing. Raises
         InvalidDefinition for a loop value that this function cannot have.
@@ -170,7 +170,7 @@ class Inputs(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """Return the loop value `input`."""
+        """Return the loop value `input`: the named inputs, the single positional input, or all positional ones."""
         if self.named:
             return self.named
         return self.positional[0] if len(self.positional) == 1 else self.positional

@@ -28,8 +28,8 @@ LOOK_S = 0.05
 def prepared(job: LaunchSpec, loaded: Loaded, progress: Progress) -> None:
     """Wait until `prepare`, if there is one, has run on this node.
 
-    The first of a trial's ranks here runs it, unless another trial runs or has run it. If it dies or fails half way,
-    the next one runs it. Raises whatever it raises.
+    Local rank 0 of the first trial on this node runs it, and the others wait. If that fails or is killed, the next
+    trial's rank runs it again. Raises the errors of `prepare`.
     """
     if "prepare" not in loaded.definition.roles:
         return
@@ -49,7 +49,7 @@ def prepared(job: LaunchSpec, loaded: Loaded, progress: Progress) -> None:
 
 
 def _place(job: LaunchSpec) -> str:
-    """Return a name for this machine and working folder; trials of a rerun may each have their own folder."""
+    """Return a key of this machine and working folder: trials whose folders differ each need their own run."""
     return f"{socket.gethostname()}-{blake2b(os.fsencode(job.cwd), digest_size=8).hexdigest()}"
 
 

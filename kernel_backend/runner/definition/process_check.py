@@ -18,17 +18,17 @@ WAY_OUT = (
 
 
 class Difference(NamedTuple):
-    """Sentence about a differing setting, with a flag for whether training must be refused."""
+    """Difference between a setting in job and notebook, as a sentence; `refuses` if training must not start."""
 
     text: str
     refuses: bool = True
 
 
 class ProcessCheck:
-    """Check of this process before the definition is loaded, where its submitted cell begins, and after it."""
+    """Comparison of process settings with the notebook's, before the definition, at its last cell and after it."""
 
     def __init__(self, notebook: Process | None, cell: str) -> None:
-        """Record the state at the start.
+        """Record this process's settings before the definition is loaded.
 
         `notebook` is None if nothing is to be compared; `cell` is the text of the submitted cell.
         """
@@ -38,7 +38,7 @@ class ProcessCheck:
         self._random = random_digests(self._notebook.random)
 
     def cell_begins(self) -> None:
-        """Record the state after all earlier cells."""
+        """Record this process's settings after all earlier cells have run."""
         self._before = self._look()
         self._random = random_digests(self._notebook.random)
 

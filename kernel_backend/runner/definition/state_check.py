@@ -73,7 +73,7 @@ def _values_that_differ(
     changes: Callable[[], Iterable[str]],
     strict: bool,
 ) -> list[str]:
-    """Return lines about values that forbid training; note harmless differences."""
+    """Return a line for each differing value that forbids training; pass harmless differences to `note`."""
     snapshot = loaded.snapshot
     if snapshot is None or not snapshot.state:
         return []

@@ -28,13 +28,13 @@ def silence_trackers() -> None:
 
 
 class _Nowhere:
-    """Replacement for the file writer of a SummaryWriter, without a file."""
+    """Stand-in for the FileWriter of TensorBoard's SummaryWriter that writes nothing."""
 
     def __init__(self, log_dir: str = "", *rest: Any, **options: Any) -> None:
         self._log_dir = str(log_dir)
 
     def get_logdir(self) -> str:
-        """Return the requested folder."""
+        """Return the log folder that the user requested."""
         return self._log_dir
 
     def __getattr__(self, name: str) -> Callable[..., None]:
@@ -47,12 +47,12 @@ def _nothing(*values: Any, **named: Any) -> None: ...
 
 
 class _Finder:
-    """Import hook that replaces the writers of these modules."""
+    """Import hook that replaces the file writers of TensorBoard modules when they are imported."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find one of the modules with the other finders."""
+        """Find a module in `_WRITERS` with the other finders, and patch its writer once the module has run."""
         if name not in _WRITERS:
             return None
         sys.meta_path.remove(self)

@@ -63,7 +63,7 @@ def _device(kind: str, local_rank: int) -> torch.device:
 
 
 def numerics(device: torch.device, config: Config, size: int, backend: str) -> dict[str, str]:
-    """Return what the bits of this training depend on, besides its snapshot and configuration."""
+    """Return versions, device, threads and other facts on which bit-exact results depend besides the snapshot."""
     facts = {
         "numerics": str(NUMERICS),
         "python": platform.python_version(),
@@ -84,7 +84,7 @@ def numerics(device: torch.device, config: Config, size: int, backend: str) -> d
 
 
 def libraries(device: torch.device, backend: str) -> dict[str, str]:
-    """Return further facts about this rank's libraries, for diagnosis; they are not compared at a resume."""
+    """Return versions and settings of this rank's libraries for diagnosis; these are not compared on resume."""
     built = torch.__config__.show()
     facts = {"interop_threads": str(torch.get_num_interop_threads())}
     facts |= {name: value for name, value in numerics_variables(os.environ).items() if name not in _BY_THREADS}
@@ -105,7 +105,7 @@ def libraries(device: torch.device, backend: str) -> dict[str, str]:
 
 
 def guarantee(config: Config, size: int, device: torch.device, asks_rank: bool, generators: Sequence[str] = ()) -> str:
-    """State under which changes this training's result keeps its bits.
+    """Describe the changes (kills, slots, hardware) under which this training's result stays bit-identical.
 
     `asks_rank` means that the definition takes its rank or the number of ranks, and so may depend on them. `generators`
     are the paths of generators that parts of the training hold.

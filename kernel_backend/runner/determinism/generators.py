@@ -29,14 +29,14 @@ class OwnGenerators:
     """Random generators that some objects hold."""
 
     def __init__(self, **things: Any) -> None:
-        """Find them; each is identified by a path such as `model.noise`, the same in every process."""
+        """Find the generators; each is identified by a path such as `model.noise`, the same in every process."""
         self._things = things
         self._found: dict[str, Any] = {}
         self._seeders: dict[str, Seeder] = {}
         self.look()
 
     def __bool__(self) -> bool:
-        """Return True if there are any."""
+        """Return True if any generators were found."""
         return bool(self._found)
 
     @property
@@ -45,7 +45,7 @@ class OwnGenerators:
         return list(self._found)
 
     def look(self) -> bool:
-        """Search again; return True if the generators have changed."""
+        """Search the objects again; return True if other generators than before were found."""
         before, self._found = self._found, dict(_found_in(self._things))
         self._seeders = {way: _seeder(each) for way, each in self._found.items()}
         return {way: id(each) for way, each in before.items()} != {way: id(each) for way, each in self._found.items()}
@@ -56,7 +56,7 @@ class OwnGenerators:
             seeder(seeds.mix(value, way))
 
     def rows(self, seed: int, tag: str) -> list[tuple[Seeder, seeds.Numbers]]:
-        """Return the seeder of each generator, and its seeds for every position."""
+        """Return for each generator the function that seeds it, and its seeds for every position."""
         return [(seeder, seeds.Numbers(seed, tag, way)) for way, seeder in self._seeders.items()]
 
 
@@ -107,7 +107,7 @@ def _found_in(things: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _main_ones() -> set[int]:
-    """Return the ids of the main generators, which are seeded anyway."""
+    """Return the `id()` of the global generators of Python, numpy and torch, which are seeded elsewhere."""
     cuda = torch.cuda.default_generators if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
     main = [random.random.__self__, torch.default_generator, *cuda]  # type: ignore[attr-defined]
     if np is not None:

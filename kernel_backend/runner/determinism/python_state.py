@@ -14,7 +14,7 @@ _CONTAINERS: tuple[Any, ...] = (list, dict, set, deque)
 
 
 def goes_on(things: Mapping[str, Any]) -> bool:
-    """Return whether they hold an iterator, whose position after a call cannot be restored."""
+    """Return whether the objects hold an iterator, whose position cannot be restored after a call."""
     return any(hasattr(type(each), "__next__") for _, each in held_by(things))
 
 

@@ -44,12 +44,12 @@ class RandomStates:
             torch.cuda.set_rng_state(states["cuda"])
 
     def begin(self, seed: int, rank: int, step: int) -> None:
-        """Give a new rank streams of its own."""
+        """Seed the generators of a rank that the checkpoint has no random states for."""
         seeds.reseed(seeds.mix(seed, "stream", rank, step))
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Restore the streams after the block, whatever it draws."""
+        """Restore the generators' states after the block."""
         before = self.state_dict()
         try:
             yield
@@ -57,9 +57,9 @@ class RandomStates:
             self.load_state_dict(before)
 
     def isolated(self, items: Iterator[T]) -> Iterator[T]:
-        """Iterate over the items; random draws while producing them leave the streams untouched.
+        """Iterate over the items; random draws while producing them do not advance the generators of this rank.
 
-        Samples have seeds of their own.
+        Samples are seeded by position instead.
         """
         while True:
             with self.aside():

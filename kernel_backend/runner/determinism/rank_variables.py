@@ -26,7 +26,7 @@ def protected_rank_variables(note: Callable[[str], None], also: Collection[str] 
 
 
 def _of_rank(environment: Mapping[str, str], also: Collection[str]) -> dict[str, str]:
-    """Return the rank's own variables; those absent at its start are left to the user."""
+    """Return the variables of rank assignment and devices, and those named in `also`, that are set."""
     return {
         name: value for name, value in environment.items() if OF_RANKS.fullmatch(name) or name in (*_OF_DEVICES, *also)
     }

@@ -35,8 +35,8 @@ Parts = Iterator[tuple[str, Any]]
 def held_by(things: Mapping[str, Any]) -> Parts:
     """Yield each reachable object once with its path, nearest first.
 
-    Included are the closures of functions and, of code outside libraries, what a class holds and which globals are
-    named: a notebook keeps much at its top level. Tensors, modules and long containers are not entered.
+    Closures of functions are included, and for code outside libraries also class attributes and the globals that
+    functions name, since notebooks hold much state there. Tensors, modules and long containers are not entered.
     """
     waiting: deque[tuple[str, Any]] = deque(things.items())
     seen: dict[int, Any] = {}  # with the objects: the id of one that is gone may be another's
@@ -59,7 +59,7 @@ def _is_plain(thing: Any) -> bool:
 
 
 def _parts(thing: Any, seen: dict[int, Any]) -> Parts:
-    """Yield what an object holds itself, and what its classes hold unless they were visited before."""
+    """Yield items and attributes of an object, and attributes of its classes unless these were visited before."""
     kind = type(thing)
     yield from ((f".{name}", getattr(thing, name)) for name in _WRAPPED.get(kind, ()))
     yield from _items(thing, kind)
@@ -117,7 +117,7 @@ def _globals(code: CodeType) -> Iterator[str]:
 
 
 def _of_class(kind: type) -> Parts:
-    """Yield methods and values written into a class, except `__init__`, whose work is done."""
+    """Yield methods and attributes of a class outside libraries, except `__init__`, which has already run."""
     module = sys.modules.get(kind.__module__)
     file = getattr(module, "__file__", None)
     theirs = not file.startswith(_LIBRARIES) if file else module is None or kind.__module__ == "__main__"

@@ -27,7 +27,7 @@ _NUMPYS = 2**31
 
 
 def mix(seed: int, *parts: int | str) -> int:
-    """Return a number below 2**63 that follows from the seed and the parts, unlike that of any other parts.
+    """Derive a number below 2**63 from the seed and the parts; other parts give an unrelated number.
 
     A chain of splitmix64 (Steele, Lea and Flood 2014: Fast splittable pseudorandom number generators).
     """
@@ -78,7 +78,7 @@ def first_draws() -> tuple[float, ...]:
 
 
 def generator(value: int) -> torch.Generator:
-    """Return a separate generator that leaves the main ones untouched."""
+    """Return a separate torch generator with this seed, so that the global one is not advanced."""
     return torch.Generator().manual_seed(value)
 
 

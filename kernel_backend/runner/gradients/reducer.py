@@ -30,7 +30,7 @@ Parameters = Mapping[str, nn.Parameter]  # by their names in the model
 
 
 class ControlFlags(NamedTuple):
-    """Requests of one rank to all: above zero on any rank means set for all."""
+    """Requests of a rank to all ranks, summed with the gradients: a flag set on any rank holds for all."""
 
     release: bool = False  # commit a checkpoint and leave
     checkpoint: bool = False
@@ -39,7 +39,7 @@ class ControlFlags(NamedTuple):
 
 
 class ControlWord(NamedTuple):
-    """Summary of a step after its gradients are summed, the same on every rank."""
+    """Samples, mean loss and flags of a step, summed over the ranks with the gradients."""
 
     samples: int  # of the global batch
     loss: Tensor | float  # their mean loss
@@ -58,12 +58,12 @@ class Gradients(Protocol):
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
         """Compute the gradients of one share: `loss` is its mean over `samples`.
 
-        It is None for an empty share, and for one that trains nothing in this step; `samples` is 0 then. The global
-        batch has `total` samples.
+        `loss` is None for an empty share, and for a share that trains nothing in this step; `samples` is 0 then. The
+        global batch has `total` samples.
         """
 
     def finish(self) -> ControlWord:
-        """Return when every rank has the gradients of the global batch; raise the backend's error if a peer is lost.
+        """Wait until every rank has the gradients of the global batch; raise the backend's error if a peer is lost.
 
         A parameter that no rank used has no gradient, as in a plain loop. Raises InvalidDefinition if one has a
         gradient that is not summed.
@@ -252,7 +252,7 @@ class SummedGradients(Buckets):
         return self._read_word()
 
     def _ready(self, bucket: _Bucket) -> None:
-        """Send every full bucket whose predecessors were sent; the last one waits for the word."""
+        """Send every full bucket whose predecessors were sent; the last bucket waits for the control word."""
         while len(self._sent) < len(self._buckets) and self._buckets[len(self._sent)].missing == 0:
             self._send()
 

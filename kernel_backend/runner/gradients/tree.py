@@ -69,13 +69,13 @@ class TreeGradients(Buckets):
         self._done = 0  # shares of this step
 
     def begin(self) -> None:
-        """Begin a step."""
+        """Begin a step and discard the previous sums."""
         self._done = 0
         for sums in self._sums:
             sums.begin()
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute one share, in the order of the logical ranks, and sum it as far as this rank's nodes allow."""
+        """Compute the gradients of the next logical rank's share, and sum the tree nodes that it completes here."""
         for sums in self._sums:
             sums.make_room()
         self._open()
@@ -87,7 +87,7 @@ class TreeGradients(Buckets):
         self._done += 1
 
     def finish(self) -> ControlWord:
-        """Sum over all ranks."""
+        """Sum the nodes of all ranks, and return the control word when every rank has the gradients."""
         self._refuse_thawed()
         for number, (bucket, sums) in enumerate(zip(self._buckets, self._sums, strict=True)):
             alone = self._ranks.size == 1
@@ -122,14 +122,14 @@ class _Sums:
         self.nodes.clear()
 
     def make_room(self) -> None:
-        """Copy the previous leaf, if it is still needed."""
+        """Copy the previous leaf out of the bucket's memory, if it is still part of a node to sum."""
         for node, tensor in self.nodes.items():
             if tensor is self._leaf:
                 room = self._free.pop() if self._free else torch.empty_like(tensor)
                 self.nodes[node] = room.copy_(tensor)
 
     def add(self, leaf: int) -> None:
-        """Add a leaf, and sum every node that ends with it and has both halves."""
+        """Add a leaf, and sum every node of which it is the last leaf."""
         self.nodes[Node(leaf, leaf + 1)] = self._leaf
         top = next(node for node in self._tops if node.start <= leaf < node.stop)
         for node in reversed(list(_ending_at(top, leaf + 1))):

@@ -96,7 +96,7 @@ def _loss(run: Training, values: dict[str, Any], draw: int) -> float:
 
 @contextmanager
 def _as_before(modules: Any) -> Iterator[None]:
-    """Restore the weights of auxiliary modules after the block, whatever the loss function writes to them."""
+    """Restore the weights of auxiliary modules after the block if the loss function has modified them."""
     # By .data: an undone write must not increment the version that checkpoints compare.
     weights: list[nn.Parameter] = [each for module in modules for each in module.parameters()]
     before = [(each, each._version, each.detach().clone()) for each in weights]

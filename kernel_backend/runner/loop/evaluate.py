@@ -49,7 +49,7 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
 def _given(
     run: Training, model: nn.Module, number: int, shares: list[Batch], evaluation: Evaluation | None
 ) -> Iterator[MetricPart]:
-    """Yield the loss function's arguments for each share, then pass them to the metrics."""
+    """Yield each share of a batch with the values for loss and metrics, then add it to the metrics."""
     for rank, batch in zip(run.logical.mine, shares, strict=True):
         if run.streams is None:
             reseed(run, "validation", run.step, number, rank)
@@ -77,7 +77,7 @@ def _add_losses(run: Training, model: nn.Module, part: MetricPart, sums: Sums) -
 
 
 def finish_metrics(run: Training, evaluation: Evaluation) -> dict[str, float]:
-    """Return the metrics of all samples; random draws for them follow from the step, too."""
+    """Compute the metrics over all samples, with random generators seeded by the step."""
     run.progress.tick("validation", run.step)
     if run.streams is None:
         reseed(run, "validation", run.step, "metrics")

@@ -19,7 +19,7 @@ class Finite:
     """Counter of consecutive steps with a non-finite loss."""
 
     def __init__(self, ends: bool, place: str) -> None:
-        """Set up the counter; `ends` makes it raise, and `place` is where the loss function is written."""
+        """Set up the counter; unless `ends`, nothing is counted. `place` locates the loss function's code."""
         self._ends, self._place = ends, place
         self._streak: Tensor | int = 0
         self._reason = ""
@@ -27,16 +27,16 @@ class Finite:
 
     @property
     def waits(self) -> bool:
-        """Return True if the count is on a GPU, where each read makes the host wait."""
+        """Return True if the count is on a GPU, so that reading it synchronises with the GPU."""
         return isinstance(self._streak, Tensor)
 
     @property
     def broken(self) -> bool:
-        """Return True if the newest loss is known not to be finite."""
+        """Return True if the newest loss is known to be non-finite without reading from a GPU."""
         return self._ends and not self.waits and bool(self._streak)
 
     def take(self, loss: Tensor | float, find: Callable[[], str]) -> None:
-        """Count a step's loss, before its update; `find` explains the first non-finite one."""
+        """Count a step's loss, before its update; `find` describes the origin of the first non-finite loss."""
         if not self._ends:
             return
         self._loss = loss
@@ -49,7 +49,7 @@ class Finite:
         self._streak = 0 if finite else self._streak + 1
 
     def check(self, step: int, model: nn.Module, last: bool) -> None:
-        """Raise NotFinite after too many such losses in a row, or if the `last` step leaves non-finite weights."""
+        """Raise NotFinite after several non-finite losses in a row, or if the `last` step leaves such weights."""
         streak = int(self._streak) if self._ends else 0
         if streak == 0 or (streak < IN_A_ROW and not (last and bad_parameter(model))):
             return

@@ -29,7 +29,7 @@ def forward(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict[s
 
 
 def evaluated(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict[str, Any]:
-    """Return what a validation batch gives to `loss` and `metrics`; the model runs only if they need its output."""
+    """Return the loop values of a validation batch for `loss` and `metrics`; run the model only if they use `output`."""
     if run.uses_output:
         return forward(run, model, batch, epoch)
     data = to_device(batch.data, run.device)
@@ -41,7 +41,7 @@ def evaluated(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict
 
 
 def parts(run: Training, shares: list[Batch]) -> list[tuple[int, Batch]]:
-    """Return the logical ranks of this process that have samples, with their shares."""
+    """Return the non-empty shares of this process, each with its logical rank."""
     return [(rank, batch) for rank, batch in zip(run.logical.mine, shares, strict=True) if batch.samples]
 
 

@@ -91,7 +91,7 @@ def batches(run: Training) -> Iterator[list[Batch]]:
 
 
 def take_step(run: Training, shares: list[Batch]) -> StepResult:
-    """Train on one global batch: of each objective, the gradients, their sum and the update."""
+    """Train on one global batch: for each objective, compute gradients, sum them over the ranks and update."""
     run.progress.tick("first step" if run.step == run.began else "step", run.step + 1)
     flags, none = control_flags(run), ControlFlags()
     losses: dict[str, Tensor | float] = {}
@@ -141,7 +141,7 @@ def summed(
 def each_loss(
     run: Training, objective: Objective, shares: list[Batch], logged: Sums, compared: list[MetricPart] | None
 ) -> Iterator[Tensor | None]:
-    """Yield the mean loss of each share; gradients of one are computed before the next."""
+    """Yield the mean loss of each share; the caller computes its gradients before taking the next."""
     for rank, batch in zip(run.logical.mine, shares, strict=True):
         run.logical.take(rank)
         if run.streams is None:
@@ -182,7 +182,7 @@ def loss_of(
 
 @contextmanager
 def lone_sample_told(batch: Batch) -> Iterator[None]:
-    """Explain what to do if BatchNorm refuses a share of one sample."""
+    """Convert BatchNorm's error about a share of one sample into InvalidDefinition with advice."""
     try:
         yield
     except ValueError as error:
@@ -206,9 +206,9 @@ def control_flags(run: Training) -> ControlFlags:
 
 @contextmanager
 def drawing_alike(run: Training, objective: Objective) -> Iterator[None]:
-    """Seed equally on every rank, so that an optimizer that draws does so equally on all.
+    """Seed every rank equally in the block, so that optimizers that draw random numbers stay in sync.
 
-    Examples are Langevin noise and stochastic rounding.
+    Examples of such optimizers are Langevin noise and stochastic rounding.
     """
     if run.streams is None:
         reseed(run, "update", run.step, *run.draws_for(objective))
@@ -231,7 +231,7 @@ def update(run: Training, objective: Objective) -> None:
 
 
 def complete_step(run: Training) -> None:
-    """Change what a step changes besides weights: schedules, buffers, the average."""
+    """Finish a step: advance per-step schedules, load the first logical rank's buffers, update averaged weights."""
     if run.config.schedule_per == "step":
         for each in run.objectives:
             each.step_schedules()
@@ -249,7 +249,7 @@ def report(run: Training, result: StepResult) -> None:
 
 
 def end_epoch(run: Training) -> bool:
-    """Step a per-epoch schedule, and validate; return True if this is the best model so far."""
+    """Advance per-epoch schedules and validate; return True if this is the best model so far."""
     run.validated = True
     if run.config.schedule_per == "epoch":
         for each in run.objectives:
@@ -260,7 +260,7 @@ def end_epoch(run: Training) -> bool:
 def check(run: Training, between: bool = False) -> bool:
     """Validate and report; return True if this is the best model so far.
 
-    A validation that a target requires `between` epochs leaves no trace in the training.
+    A validation `between` epochs, which a target requires, leaves buffers, random states and schedules unchanged.
     """
     if run.validation is None:
         return False
@@ -282,9 +282,9 @@ def report_again(run: Training) -> None:
 
 
 def judge(run: Training, between: bool) -> bool:
-    """Compare this validation with the best one, and step a schedule that goes by a metric.
+    """Compare this validation with the best one, and step ReduceLROnPlateau schedules.
 
-    Returns True if it is the best so far. Raises InvalidDefinition if a search lacks its metric.
+    Returns True if it is the best so far. Raises InvalidDefinition if the metric of a search is missing.
     """
     metric = run.config.metric
     if metric.name not in run.validation_metrics:

@@ -1,4 +1,4 @@
-"""Hold what one loss of a step trains: optimizers, schedules, gradient sum and scaler, and the parts left alone."""
+"""Hold the optimizers, schedules, gradient sum and scaler of one loss of a step, and the parts it does not train."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Schedules = Mapping[str, LRScheduler]
 
 @dataclass(frozen=True)
 class Objective:
-    """Loss that a step minimises, with what it trains; a step of a GAN has two, one after the other."""
+    """Loss that a step minimises, with its optimizers and schedules; a step of a GAN has two, one after the other."""
 
     role: str  # `loss`, or the training step
     function: Callable[..., Any] | None  # the training step; None: the `loss` of the model's output
@@ -38,13 +38,13 @@ class Objective:
 
     @property
     def label(self) -> str:
-        """Return the name of its loss in reports: `loss`, or `gen_loss` of `step_gen`."""
+        """Return the name of the objective's loss in reports: `loss`, or `gen_loss` for `step_gen`."""
         key = self.role.removeprefix("step_")
         return "loss" if key in ("loss", "step") else f"{key}_loss"
 
     @contextmanager
     def trained_alone(self) -> Iterator[None]:
-        """Let the other parts of the model require no gradients within the block: they get none and cost none."""
+        """Set `requires_grad` to False for the model's other parts in the block, to compute no gradients there."""
         paused = [each for each in self.others if each.requires_grad]
         for each in paused:
             each.requires_grad_(False)
@@ -55,7 +55,7 @@ class Objective:
                 each.requires_grad_(True)
 
     def step_schedules(self) -> None:
-        """Step the schedules, except those that go by a metric."""
+        """Advance the schedules, except those that a metric drives (ReduceLROnPlateau)."""
         for schedule in self.schedules:
             if not isinstance(schedule, ReduceLROnPlateau):
                 schedule.step()
@@ -104,7 +104,7 @@ def build_objectives(
 ) -> list[Objective]:
     """Build the objectives of a step, in written order.
 
-    Without a second one, an objective has all parameters of the model, else those of its optimizers. The last three
+    A single objective has all parameters of the model; each of several has those of its optimizers. The last three
     arguments make a scaler, the gradient sum of some parameters, and the check of a role's losses.
     """
     own = assigned(tuple(steps), optimizers)

@@ -22,11 +22,11 @@ class Target:
         self._instructions, self._progress = instructions, progress
 
     def reached(self, units: int) -> bool:
-        """Return True if the target is within this many units."""
+        """Return True if a training of this many units has reached the target."""
         return self._until is not None and units >= self._until
 
     def moves_on(self, units: int, step: int) -> bool:
-        """Wait for a target beyond these units and take it; return True if one came. Called by all ranks."""
+        """Wait some time for a target beyond `units` and adopt it; return True if one came. Called by all ranks."""
         self._progress.tick("waiting", step)
         told = self._instructions.beyond(units, ANSWER_S) if self._ranks.rank == 0 else None
         further: int | None = self._ranks.broadcast_object(told)

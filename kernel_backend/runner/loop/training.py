@@ -66,7 +66,7 @@ class Training:
     validation_metrics: dict[str, float] = field(default_factory=dict)  # metrics of the validation at this step
 
     def draws_for(self, objective: Objective) -> tuple[str, ...]:
-        """Return what separates an objective's random draws from those of the others of a step."""
+        """Return seed parts that give each of several objectives of a step its own random draws; empty for one."""
         return (objective.role,) if len(self.objectives) > 1 else ()
 
     @property
@@ -90,12 +90,12 @@ class Training:
 
     @property
     def epochs(self) -> int | None:
-        """Return the passes over the data; None if steps are counted instead."""
+        """Return the configured number of epochs; None if the training's length is given in steps."""
         return self.config.epochs if self.config.steps is None else None
 
     @property
     def units(self) -> int:
-        """Return the completed units of the kind that targets count."""
+        """Return the number of completed units of the search: epochs, or steps if the length is given in steps."""
         return self.passes if self.config.steps is None else self.step
 
     @property

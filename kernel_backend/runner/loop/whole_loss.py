@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Whole(NamedTuple):
-    """Global batch on this rank: the loss function's arguments, and the rows of each share."""
+    """Global batch gathered on this rank: the loss function's arguments, and the rows of each share."""
 
     values: dict[str, Any]
     leaves: list[Tensor]  # the outputs, of which the loss has gradients
@@ -85,7 +85,7 @@ def validation_loss(run: Training, number: int, given: Iterable[MetricPart], sum
 
 
 def asked(run: Training) -> frozenset[str]:
-    """Return the loop values that are gathered."""
+    """Return the loop values that are gathered from all ranks: the arguments of `loss`, and `output`."""
     return run.loss_asks | {"output"}
 
 

@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 
 class _Report(NamedTuple):
-    """Rank's view of a batch."""
+    """Message of a rank about a batch: kind of metric values, row shapes, and its refusal, if any."""
 
     kind: Kind
     numbers: list[str]  # names of values that are no value per sample
@@ -29,7 +29,7 @@ class _Found(NamedTuple):
 
 
 class Agreement:
-    """Compare row shapes, kinds of values and refusals of all batches on all ranks, so that all ranks end alike."""
+    """Comparison of each batch's row shapes, value kinds and errors over all ranks, so that all raise or none does."""
 
     def __init__(self, ranks: Ranks) -> None:
         self.joins = True  # no rank has found values per sample
@@ -46,15 +46,15 @@ class Agreement:
         return self._refusal is not None
 
     def refuse(self, error: InvalidDefinition) -> None:
-        """Raise the error on all ranks when this batch ends."""
+        """Register an error of this rank, which `compare` raises on all ranks at the end of the batch."""
         self._refusal = error
 
     def add(self, values: Mapping[str, Any], samples: int) -> None:
-        """Add the row shapes of a share."""
+        """Add the row shapes of a share's values."""
         self._shapes.append({k: shape for name in values for k, shape in row_shapes(values[name], samples, name)})
 
     def compare(self, batch: int, kind: Kind, numbers: list[str]) -> set[Kind]:
-        """Return the kinds that the ranks have seen; called by all of them. Raises the same refusal on all."""
+        """Exchange the reports of all ranks and return the kinds of values seen; raise a rank's refusal on all."""
         refusal = self._refusal.message if self._refusal is not None else None
         reports = self._ranks.all_gather_object(_Report(kind, numbers, self._shapes, refusal))
         self._shapes = []

@@ -32,7 +32,7 @@ class NotJoined:
 
 
 def host_copy(value: Any) -> Any:
-    """Return a copy of a batch's value whose tensors are on the host and share memory with nothing."""
+    """Return a copy of a batch's value whose tensors are on the host, in memory of their own."""
     return mapped(lambda each: each.detach().cpu().clone(memory_format=torch.contiguous_format), value)
 
 
@@ -55,7 +55,7 @@ def floating(value: Any) -> list[Tensor]:
 
 
 def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """Return the value with each of its tensors changed."""
+    """Return a copy of the nested value with `change` applied to each tensor."""
     if isinstance(value, Tensor):
         return change(value)
     if _is_array(value):
@@ -166,7 +166,7 @@ def _fields(value: Any) -> dict[Any, Any]:
 
 
 def _rebuilt(value: Any, fields: dict[Any, Any]) -> Any:
-    """Return the fields as an object of the value's class; a mapping becomes a dict."""
+    """Return a dataclass of the value's class with these fields; for a mapping, the fields as a dict."""
     return type(value)(**fields) if _is_dataclass(value) else fields
 
 

@@ -66,7 +66,7 @@ def evaluating(*models: nn.Module) -> Iterator[None]:
 
 
 def share(tensors: Sequence[Tensor], ranks: Ranks) -> None:
-    """Overwrite tensors of any dtype with those of rank 0, in one broadcast."""
+    """Broadcast rank 0's tensors, of any dtype, into those of the other ranks, in one operation."""
     if ranks.size == 1 or not tensors:
         return
     with torch.no_grad():

@@ -41,7 +41,7 @@ _INSTEAD = (
 
 
 class MetricPart(NamedTuple):
-    """Share of a validation: its position, sample count, and the values that `metrics` takes."""
+    """Share of a validation batch: batch number, logical rank, sample count, and values for loss and metrics."""
 
     number: int  # of the batch
     logical: int
@@ -161,7 +161,7 @@ class WholeSet:
             self._agreement.add(values, part.samples)
 
     def end_batch(self, number: int) -> None:
-        """Raise on all ranks what any rank refuses about the batch, including differing rows that must be joined."""
+        """Raise a rank's error about the batch on all ranks, also if rows to be joined differ in shape."""
         if self._agreement.joins:
             kinds = self._agreement.compare(number, self._kind, self._numbers)
             if "whole" in kinds and self._agreement.difference is not None:
@@ -187,7 +187,7 @@ class WholeSet:
         return dict(found)
 
     def _try(self, part: MetricPart, values: dict[str, Any]) -> None:
-        """Call `metrics` on one share and learn the kind of its values."""
+        """Call `metrics` on one share, find out whether its values are per sample, and sum them if so."""
         try:
             found = self._function(**values)
         except Exception as error:
@@ -308,7 +308,7 @@ def _kind(value: Any, samples: int) -> Literal["per sample", "number"]:
 
 
 def _of_all(name: str, value: Any, samples: int, values: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers for a value of the one call with all samples."""
+    """Convert one value of the call with all samples into named numbers."""
     if is_metric(value):
         if getattr(value, "_update_count", 1) == 0:  # torchmetrics: it was created, but never updated
             value.update(values["output"], values["target"])
