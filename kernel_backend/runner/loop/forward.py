@@ -29,7 +29,7 @@ def forward(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict[s
 
 
 def evaluated(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict[str, Any]:
-    """Return the loop values of a validation batch for `loss` and `metrics`; run the model only if they use `output`."""
+    """Return the loop values of a validation batch for `loss` and `metrics`; run the model only for `output`."""
     if run.uses_output:
         return forward(run, model, batch, epoch)
     data = to_device(batch.data, run.device)
