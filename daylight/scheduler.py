@@ -1,4 +1,4 @@
-"""Simulate the scheduler: what quotas would make of a workload."""
+"""Simulate the scheduler, to see how a workload would be served under given quotas."""
 
 from __future__ import annotations
 

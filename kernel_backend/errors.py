@@ -46,7 +46,7 @@ class DaylightError(Exception):
         return {"error": type(self).__name__, "message": self.message, "details": self.details}
 
     def _render_traceback_(self) -> list[str]:
-        """Return what IPython shows instead of a traceback, which would lead through our files, not the user's."""
+        """Return the message that IPython shows instead of a traceback through Daylight's own files."""
         return harmless(f"{type(self).__name__}: {self.message}").splitlines()
 
 

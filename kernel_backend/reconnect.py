@@ -18,7 +18,7 @@ Say = Callable[[str], None]
 
 
 def remedy() -> str:
-    """Return what to do about a missing service: start one's own, or contact a hub's admins."""
+    """Return advice on a missing service: start one's own, or contact a hub's admins."""
     url = os.environ.get("DAYLIGHT_URL")
     return f"the hub runs it, at {url}: try again later, or tell its admins" if url else "start it with: daylight serve"
 

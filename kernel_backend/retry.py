@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Pauses between tries, as data.
+    """Retry policy: pauses between tries, number of tries and time limit.
 
     `pauses` are the seconds before the second try, the third and so on; the last one repeats. `tries` counts the first
     one as well. Once `limit` seconds have passed, no further try begins.

@@ -272,5 +272,5 @@ def leaks_on_the_line(given: Mapping[str, Value], known: Sequence[str]) -> Itera
 
 
 def leak_text(place: str, kind: str, otherwise: str) -> str:
-    """Format where a secret is, and what to do; `otherwise` is what to do if it is none."""
+    """Format a message with a secret's location and advice; `otherwise` is the advice if it is no secret."""
     return f"{place} holds what looks like {kind}. {_WAY_OUT}. If it is none, {otherwise}."

@@ -58,7 +58,7 @@ class ServiceLog(logging.StreamHandler[TextIO]):
         self.addFilter(Seldom())
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line."""
+        """Write a log line; if the file has become too large, copy it to `.1` and truncate it."""
         super().emit(record)
         try:
             self._rotate()

@@ -52,7 +52,7 @@ class Executed:
                 self._cell.append(index)
 
     def _fail(self, statement: Statement, index: int) -> None:
-        """Add a failing statement for its changes before it failed; what it binds at its end did not happen."""
+        """Add a failed statement, whose changes before the failure count; names that it binds at its end do not."""
         blocks = all(isinstance(node, _BLOCKS) for node in statement.nodes)
         alone = statement.after is None and statement.before is None
         if alone and can_be_tried(self.parsed[index].plain[statement.start - 1 : statement.end]):

@@ -1,4 +1,4 @@
-"""Compute the GPU profiles of a notebook server: what the user's quotas leave, as entries of the hub's form."""
+"""Compute the GPU profiles that the hub's form offers for a notebook server, within the user's quotas."""
 
 from __future__ import annotations
 

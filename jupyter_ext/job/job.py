@@ -215,7 +215,7 @@ class Job:
         return self._client.diff(self.number, other.number if isinstance(other, Job) else other)
 
     def rerun(self, *, trust: bool = False, **params: Value) -> Job:
-        """Submit its snapshot again, and print what differs from the original.
+        """Submit the experiment's snapshot again, and print the differences from the original.
 
         Parameters
         ----------
@@ -240,7 +240,7 @@ class Job:
         return Job(self._client.rerun(self.number, planned.asked).experiment.number, self._client)
 
     def verify(self, *, trust: bool = False) -> Results:
-        """Rerun its first steps, from its first checkpoint to the next, wait, and compare the bits.
+        """Rerun the steps between the experiment's first two checkpoints, wait, and compare the bits.
 
         Parameters
         ----------
@@ -411,7 +411,7 @@ class Job:
         Raises
         ------
         ExperimentFailed
-            It failed, or is paused until the user mends what is named.
+            The experiment failed, or is paused until the user fixes the cause that the message names.
         """
         for look in follow(self._client, self.overview, timeout):
             overview = look.overview

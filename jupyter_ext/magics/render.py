@@ -60,7 +60,7 @@ class Cell:
         return Waited(wait(client, overview, captured, plain=headless(this_shell()), quiet=quiet))
 
     def table(self, found: Table) -> None:
-        """Show a table."""
+        """Display a table as HTML and plain text."""
         _display(table(found.head, found.rows, found.empty))
 
     def text(self, text: Text) -> None:

@@ -201,7 +201,7 @@ class QuickstartHandler(Api):
     @authenticated
     @authorized
     async def get(self) -> None:
-        """Return the notebook as in its file."""
+        """Return the notebook file unchanged."""
         notebook = (files("jupyter_ext") / "quickstart.ipynb").read_bytes()
         self.pass_on(Answer(200, "application/json", notebook))
 

@@ -25,7 +25,7 @@ _ALWAYS = {"TZ", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"}  # 
 
 
 def notebook_process(capture: Capture, files: Mapping[str, bytes]) -> Process:
-    """Return settings of this process that differ from their defaults and that the submission does not set itself.
+    """Return the process settings that differ from their defaults, except those that the submission sets itself.
 
     Settings of libraries that the submission does not import are left out. So are environment variables that neither
     its code nor the `files` next to it name, and secrets.

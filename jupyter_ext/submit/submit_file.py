@@ -14,7 +14,7 @@ from kernel_backend.text import same_text
 
 
 def submit(call: Call) -> Answer:
-    """Submit the file in the arguments, or show what would be sent; wait for the experiment on request."""
+    """Submit the file in the arguments, or with `--dry-run` show it; wait for the experiment on request."""
     options = call.arguments
     path = _file(options.words)
     asked = read(options)

@@ -11,7 +11,7 @@ from kernel_backend.api.base import ApiHandler
 
 
 class HealthHandler(ApiHandler):
-    """Health endpoint of the service."""
+    """Handler of the health check: version, process and warnings of the service."""
 
     async def get(self) -> None:
         """Return the service's version and process, and warnings for admins."""

@@ -12,15 +12,15 @@ HARMLESS = PICTURES | {"text/plain", "text/csv", "application/json", "applicatio
 
 
 class ArtifactsHandler(ApiHandler):
-    """Artifacts of an experiment."""
+    """Handler that lists an experiment's artifacts."""
 
     async def get(self, number: str) -> None:
-        """List the artifacts that the trials of an experiment have kept."""
+        """List the artifacts that the trials of an experiment have saved."""
         self.reply({"artifacts": await self.service.artifacts.listed(self.user, int(number))})
 
 
 class ArtifactHandler(ApiHandler):
-    """A single artifact."""
+    """Handler that serves the bytes of an artifact."""
 
     async def get(self, number: str, trial: str, name: str) -> None:
         """Read the bytes of an artifact: images are displayed, everything else is downloaded."""

@@ -11,7 +11,7 @@ from kernel_backend.model.reports import Delivery
 
 
 class RecordsHandler(ApiHandler):
-    """Endpoint to which an attempt's launcher delivers its spooled records."""
+    """Handler to which an attempt's launcher delivers the spooled records."""
 
     async def authenticate(self) -> None:
         """Check the attempt's own token, and return no user; raises Unauthenticated."""

@@ -9,7 +9,7 @@ from kernel_backend.model.checkpoints import GarbageRequest
 
 
 class CheckpointsHandler(ApiHandler):
-    """Committed checkpoints of an experiment."""
+    """Handler that lists an experiment's committed checkpoints."""
 
     async def get(self, number: str) -> None:
         """List the committed checkpoints of an experiment, and why each is retained."""
@@ -17,7 +17,7 @@ class CheckpointsHandler(ApiHandler):
 
 
 class CheckpointHandler(ApiHandler):
-    """A single checkpoint."""
+    """Handler that reads and deletes a checkpoint."""
 
     async def get(self, number: str, trial: str, checkpoint: str) -> None:
         """Read a checkpoint's manifest: its parts with sizes and digests, and its metadata."""
@@ -32,7 +32,7 @@ class CheckpointHandler(ApiHandler):
 
 
 class PartHandler(ApiHandler):
-    """A file of a checkpoint."""
+    """Handler that serves the bytes of a checkpoint's part."""
 
     async def get(self, number: str, trial: str, checkpoint: str, part: str) -> None:
         """Read the bytes of a part from an offset on; the manifest has their digest."""
@@ -46,7 +46,7 @@ class PartHandler(ApiHandler):
 
 
 class VerifyHandler(ApiHandler):
-    """Verification of every byte of a checkpoint."""
+    """Handler that verifies every byte of a checkpoint."""
 
     async def post(self, number: str, trial: str, checkpoint: str) -> None:
         """Read every byte of a checkpoint and return the findings."""
@@ -54,15 +54,15 @@ class VerifyHandler(ApiHandler):
 
 
 class PinHandler(ApiHandler):
-    """Endpoint that pins a checkpoint."""
+    """Handler that pins a checkpoint."""
 
     async def post(self, number: str, trial: str, checkpoint: str) -> None:
-        """Pin a checkpoint: keep it whatever the retention rules say."""
+        """Pin a checkpoint, so that the retention rules do not delete it."""
         self.reply(await self.service.checkpoints.pin(self.user, int(number), int(trial), checkpoint, True))
 
 
 class UnpinHandler(ApiHandler):
-    """Endpoint that unpins a checkpoint."""
+    """Handler that unpins a checkpoint."""
 
     async def post(self, number: str, trial: str, checkpoint: str) -> None:
         """Unpin a checkpoint: let the retention rules decide again."""
@@ -70,7 +70,7 @@ class UnpinHandler(ApiHandler):
 
 
 class CollectHandler(ApiHandler):
-    """Garbage collection by the retention rules."""
+    """Handler that deletes checkpoints by the retention rules."""
 
     async def post(self) -> None:
         """Delete checkpoints that the rules no longer retain, of one experiment or all.

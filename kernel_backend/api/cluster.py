@@ -17,7 +17,7 @@ ENTRIES, MOST_ENTRIES = 100, 1000
 
 
 class MeHandler(ApiHandler):
-    """The current user."""
+    """Handler that describes the calling user."""
 
     async def get(self) -> None:
         """Return the current user, and the quotas and usage of them and their groups."""
@@ -25,7 +25,7 @@ class MeHandler(ApiHandler):
 
 
 class AccountsHandler(ApiHandler):
-    """Accounts: users and groups."""
+    """Handler that lists accounts: users and groups."""
 
     async def get(self) -> None:
         """List accounts with quotas and usage: all for admins, their own for other users."""
@@ -33,7 +33,7 @@ class AccountsHandler(ApiHandler):
 
 
 class AccountQuotaHandler(ApiHandler):
-    """Quota of an account."""
+    """Handler that changes and resets an account's quota."""
 
     async def put(self, kind: str, name: str) -> None:
         """Set numbers of a quota; null restores the hub's value. For admins."""
@@ -46,7 +46,7 @@ class AccountQuotaHandler(ApiHandler):
 
 
 class AccountUseHandler(ApiHandler):
-    """Usage of an account over time."""
+    """Handler that reports an account's usage over time."""
 
     async def get(self, kind: str, name: str) -> None:
         """Return the number of slots held over time, by default of the last week."""
@@ -56,7 +56,7 @@ class AccountUseHandler(ApiHandler):
 
 
 class QueueHandler(ApiHandler):
-    """Queued requests."""
+    """Handler that lists the queued requests."""
 
     async def get(self) -> None:
         """List queued requests of each pool in scheduling order. Those of other users are anonymous."""
@@ -65,7 +65,7 @@ class QueueHandler(ApiHandler):
 
 
 class QueuePriorityHandler(ApiHandler):
-    """Priority of an experiment."""
+    """Handler that sets an experiment's priority."""
 
     async def post(self, number: str) -> None:
         """Set the priority of an experiment. An admin may set any, its owner one that quotas allow."""
@@ -74,7 +74,7 @@ class QueuePriorityHandler(ApiHandler):
 
 
 class QueueFirstHandler(ApiHandler):
-    """Endpoint that moves an experiment to the head of the queue."""
+    """Handler that moves an experiment to the head of the queue."""
 
     async def post(self, number: str) -> None:
         """Move an experiment ahead of all queued requests. For admins."""
@@ -82,7 +82,7 @@ class QueueFirstHandler(ApiHandler):
 
 
 class DiskHandler(ApiHandler):
-    """Disk usage of users and experiments."""
+    """Handler that reports the disk usage of users and experiments."""
 
     async def get(self) -> None:
         """Return the disk usage of the user's experiments, or with `everyone=1` of all users' (admins)."""
@@ -91,15 +91,15 @@ class DiskHandler(ApiHandler):
 
 
 class NodesHandler(ApiHandler):
-    """Nodes on which gangs run."""
+    """Handler that lists the nodes."""
 
     async def get(self) -> None:
-        """List the nodes and what holds their slots."""
+        """List the nodes, and the gangs and notebook servers on their slots."""
         self.reply({"nodes": await self.service.cluster.nodes(self.user)})
 
 
 class DrainHandler(ApiHandler):
-    """Endpoint that drains a node."""
+    """Handler that drains a node."""
 
     async def post(self, name: str) -> None:
         """Drain a node: start no new gangs on it. Running gangs continue. For admins."""
@@ -107,7 +107,7 @@ class DrainHandler(ApiHandler):
 
 
 class UndrainHandler(ApiHandler):
-    """Endpoint that undrains a node."""
+    """Handler that undrains a node."""
 
     async def post(self, name: str) -> None:
         """Undrain a node: start gangs on it again. For admins."""
@@ -115,7 +115,7 @@ class UndrainHandler(ApiHandler):
 
 
 class PoolsHandler(ApiHandler):
-    """Pools: nodes with a queue of their own."""
+    """Handler that lists the pools: groups of nodes with a queue of their own."""
 
     async def get(self) -> None:
         """List the pools with their slots, the slots in use, and the number of queued requests."""
@@ -123,7 +123,7 @@ class PoolsHandler(ApiHandler):
 
 
 class AuditHandler(ApiHandler):
-    """Audit log."""
+    """Handler that lists the audit log."""
 
     async def get(self) -> None:
         """List actions on shared settings and on other users' objects, newest first. For admins."""

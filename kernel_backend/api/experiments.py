@@ -26,7 +26,7 @@ LARGEST_TAIL = 2**20  # bytes of a log
 
 
 class ExperimentsHandler(ApiHandler):
-    """Experiments that the user may see."""
+    """Handler that lists and creates experiments."""
 
     async def get(self) -> None:
         """List experiments, newest first: the user's own, or an owner's or a group's.
@@ -51,7 +51,7 @@ class ExperimentsHandler(ApiHandler):
 
 
 class ExperimentHandler(ApiHandler):
-    """A single experiment."""
+    """Handler that shows an experiment."""
 
     async def get(self, number: str) -> None:
         """Show an experiment: its record, trials, newest attempts, and why it waits."""
@@ -59,7 +59,7 @@ class ExperimentHandler(ApiHandler):
 
 
 class UsageHandler(ApiHandler):
-    """Disk usage of an experiment."""
+    """Handler that reports an experiment's disk usage."""
 
     async def get(self, number: str) -> None:
         """Return the disk usage of an experiment, and the bytes that deleting it would not free."""
@@ -67,7 +67,7 @@ class UsageHandler(ApiHandler):
 
 
 class ResumeHandler(ApiHandler):
-    """Resume of an experiment."""
+    """Handler that resumes a paused experiment."""
 
     async def post(self, number: str) -> None:
         """Resume a paused experiment, with another number of slots if the body names one."""
@@ -76,7 +76,7 @@ class ResumeHandler(ApiHandler):
 
 
 class RerunHandler(ApiHandler):
-    """Rerun of an experiment."""
+    """Handler that reruns an experiment's snapshot."""
 
     async def post(self, number: str) -> None:
         """Train an experiment's snapshot again, with the changes in the body."""
@@ -87,7 +87,7 @@ class RerunHandler(ApiHandler):
 
 
 class VerifyHandler(ApiHandler):
-    """Rerun of the steps between an experiment's first two checkpoints."""
+    """Handler that reruns the steps between an experiment's first two checkpoints."""
 
     async def post(self, number: str) -> None:
         """Train the steps between an experiment's first two checkpoints again; `diff` then compares the two."""
@@ -98,7 +98,7 @@ class VerifyHandler(ApiHandler):
 
 
 class DiffHandler(ApiHandler):
-    """Comparison of two experiments."""
+    """Handler that compares two experiments."""
 
     async def get(self, number: str) -> None:
         """Compare an experiment with another: differences, the likeliest cause first, and their results."""
@@ -109,7 +109,7 @@ class DiffHandler(ApiHandler):
 
 
 class HistoryHandler(ApiHandler):
-    """History of changes between experiments."""
+    """Handler that lists the changes from experiment to experiment."""
 
     async def get(self) -> None:
         """List experiments, newest first, each with its changes since the previous one."""
@@ -119,7 +119,7 @@ class HistoryHandler(ApiHandler):
 
 
 class ReportsHandler(ApiHandler):
-    """Reports of rank 0."""
+    """Handler that lists the reports (metrics) of a trial."""
 
     async def get(self, number: str) -> None:
         """List a trial's reports after a sequence number."""
@@ -131,7 +131,7 @@ class ReportsHandler(ApiHandler):
 
 
 class ExportHandler(ApiHandler):
-    """Export of an experiment's reports or trials as CSV."""
+    """Handler that exports an experiment's reports or trials as CSV."""
 
     async def get(self, number: str) -> None:
         """Read the reports of a trial as CSV, or the trials of a search where none is named."""
@@ -143,7 +143,7 @@ class ExportHandler(ApiHandler):
 
 
 class FactsHandler(ApiHandler):
-    """Facts: inputs of a result that only the training itself can record."""
+    """Handler that lists a trial's facts: inputs of a result that only the training itself can record."""
 
     async def get(self, number: str) -> None:
         """List a trial's facts: samples delivered, files read, weights at step 0, the runtime."""
@@ -152,7 +152,7 @@ class FactsHandler(ApiHandler):
 
 
 class CurvesHandler(ApiHandler):
-    """Reports, downsampled for display."""
+    """Handler that serves a trial's reports as curves, downsampled for display."""
 
     async def get(self, number: str) -> None:
         """Read a trial's curves, of at most the given number of points each."""
@@ -161,7 +161,7 @@ class CurvesHandler(ApiHandler):
 
 
 class LogsHandler(ApiHandler):
-    """Logs of the ranks."""
+    """Handler that serves chunks of a rank's log."""
 
     async def get(self, number: str) -> None:
         """Read a rank's log from a byte offset on, or its last bytes from the start of a line."""
@@ -174,7 +174,7 @@ class LogsHandler(ApiHandler):
 
 
 class SourceHandler(ApiHandler):
-    """Submitted source code."""
+    """Handler that serves the submitted definition."""
 
     async def get(self, number: str) -> None:
         """Read the definition and the description of its snapshot."""
@@ -183,7 +183,7 @@ class SourceHandler(ApiHandler):
 
 
 class EnvironmentHandler(ApiHandler):
-    """Environment that an experiment ran with."""
+    """Handler that describes an experiment's environment."""
 
     async def get(self, number: str) -> None:
         """Read the recorded environment, its lock, and the packages that could not be locked."""
@@ -191,7 +191,7 @@ class EnvironmentHandler(ApiHandler):
 
 
 class ArchiveHandler(ApiHandler):
-    """Archive of a submission."""
+    """Handler that serves a snapshot's archive."""
 
     async def get(self, number: str) -> None:
         """Read the snapshot's archive: definition, project files, description."""
@@ -201,7 +201,7 @@ class ArchiveHandler(ApiHandler):
 
 
 class PictureHandler(ApiHandler):
-    """Curves as an image."""
+    """Handler that draws an experiment's curves as a PNG."""
 
     async def get(self, number: str) -> None:
         """Draw an experiment's curves as a PNG; for a search, its best over time and its rungs."""

@@ -37,7 +37,7 @@ _ERROR = {
 
 
 class OpenApiHandler(ApiHandler):
-    """OpenAPI document of the service."""
+    """Handler that serves the OpenAPI document of the service."""
 
     async def get(self) -> None:
         """Return the OpenAPI document of every route."""

@@ -12,7 +12,7 @@ POINTS, MOST_POINTS = 60, 100_000  # of each
 
 
 class Methods(ApiHandler):
-    """Available search methods."""
+    """Handler that lists the available search methods."""
 
     async def get(self) -> None:
         """List the search methods, including those of other packages, and errors of packages that provide them."""
@@ -20,7 +20,7 @@ class Methods(ApiHandler):
 
 
 class SearchHandler(ApiHandler):
-    """Search of an experiment."""
+    """Handler that shows the status of a search."""
 
     async def get(self, number: str) -> None:
         """Show the state of a search: its rungs, its best over time, and a page of its trials."""
@@ -30,7 +30,7 @@ class SearchHandler(ApiHandler):
 
 
 class CurvesHandler(ApiHandler):
-    """Learning curves of a search's trials."""
+    """Handler that serves the learning curves of a search's trials."""
 
     async def get(self, number: str) -> None:
         """Read the learning curves (metric by unit) of many trials, the best first."""
@@ -40,7 +40,7 @@ class CurvesHandler(ApiHandler):
 
 
 class ImportanceHandler(ApiHandler):
-    """Importance of hyperparameters."""
+    """Handler that computes the importance of a search's hyperparameters."""
 
     async def get(self, number: str) -> None:
         """Return each hyperparameter's share of the difference between good and poor trials."""

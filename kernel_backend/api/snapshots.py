@@ -9,7 +9,7 @@ from kernel_backend.errors import NotFound
 
 
 class SnapshotsHandler(ApiHandler):
-    """A snapshot's archive."""
+    """Handler that stores a snapshot's archive, or tells whether it is stored."""
 
     body_limit = SNAPSHOT_LIMIT
 

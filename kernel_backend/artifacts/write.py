@@ -23,7 +23,7 @@ _PIECE = 2**20
 
 
 class ArtifactSource(NamedTuple):
-    """Source path of an artifact and the name to store it by; for a folder, `files` maps names in the zip to paths."""
+    """Source path and stored name of an artifact; for a folder, `files` maps names in the zip to paths."""
 
     path: Path
     name: str
@@ -41,7 +41,7 @@ class ArtifactSource(NamedTuple):
 
     @property
     def media(self) -> str:
-        """Return the media type."""
+        """Return the media type for downloads, such as `image/png`."""
         return media_of(self.file)
 
 

@@ -42,7 +42,7 @@ class Part(Record):
 
 
 class Manifest(Record):
-    """Describe a committed checkpoint: when it was saved, of what, and the files that it is made of.
+    """Describe a committed checkpoint: the trial and step, the time of the save, metrics, and the checkpoint's files.
 
     Parameters
     ----------
@@ -67,19 +67,19 @@ class Manifest(Record):
     snapshot : str
         Identity of the code and environment.
     numerics : dict of str to str
-        What the bits depend on besides: torch version, device, threads, kind of CPU.
+        Other facts that the bits depend on: torch version, device, threads, kind of CPU.
     metrics : dict of str to float
         Validation metrics at this step; empty if there were none.
     parts : tuple of Part
         Files with tensors: name, size in bytes and digest of each.
     state : dict
-        What the writer needs besides the tensors, as plain JSON.
+        State besides the tensors, as plain JSON.
     folder : str
-        Where it lies; filled in by listings and never written.
+        Folder or URL of the checkpoint; filled in by listings and never written.
     pinned : bool
         A user wants it kept; filled in by listings and never written.
     files : str
-        What its files are known by; filled in by listings and never written.
+        Identity of the files, see `files_of`; filled in by listings and never written.
 
     Examples
     --------

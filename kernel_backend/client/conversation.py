@@ -267,7 +267,7 @@ def _looked_at(address: Address) -> type[ClientConnection]:
 
 
 def _versions(theirs: str, detail: str) -> str:
-    """Return a message that client and service are of different versions, and what to do."""
+    """Return an error message that client and service are of incompatible versions, with a remedy."""
     who = f"Daylight {theirs}" if theirs else "an older Daylight"
     if os.environ.get("DAYLIGHT_URL"):
         way_out = "install the hub's version here, or ask the hub's admins for this one"

@@ -48,7 +48,7 @@ def nearly_full(free: int, size: int) -> str:
 
 
 class WorkspaceUsage(Record):
-    """What a workspace holds on disk, and the room on its file system."""
+    """Disk usage of a workspace in bytes, and size and free space of its file system."""
 
     experiments: dict[int, dict[str, Bytes]]  # by number and folder of the home
     environments: Bytes
@@ -57,7 +57,7 @@ class WorkspaceUsage(Record):
 
 
 class UserDisk(Record):
-    """What all experiments of a user hold on disk."""
+    """Disk usage of all experiments of a user, in bytes."""
 
     name: str
     bytes: dict[str, int]  # by folder of the home
@@ -69,7 +69,7 @@ class UserDisk(Record):
 
 
 class DiskReport(Record):
-    """What takes disk: users and experiments, the largest first, and what belongs to none of them."""
+    """Disk usage by user and by experiment, the largest first, and of shared files."""
 
     users: tuple[UserDisk, ...]
     experiments: tuple[DiskUsage, ...]  # without what stays after a deletion
@@ -80,7 +80,7 @@ class DiskReport(Record):
 
 
 def delete(before: Experiment, now: float) -> dict[str, Any]:
-    """Return the fields that differ once it is deleted; raises Conflict unless it has ended."""
+    """Return the changed fields of an experiment that is deleted now; raises Conflict unless it has ended."""
     if before.state not in EXPERIMENT_ENDED:
         number = before.number
         raise Conflict(
@@ -90,7 +90,7 @@ def delete(before: Experiment, now: float) -> dict[str, Any]:
 
 
 def undelete(before: Experiment, now: float) -> dict[str, Any]:
-    """Return the fields that differ once it is back; raises Conflict where its day is over."""
+    """Return the changed fields of an experiment that is restored now; raises Conflict after a day."""
     if before.deleted_at is None:
         return {}
     if may_purge(before, now):
@@ -102,7 +102,7 @@ def undelete(before: Experiment, now: float) -> dict[str, Any]:
 
 
 def may_purge(experiment: Experiment, now: float) -> bool:
-    """Return whether the files of a deleted experiment may go."""
+    """Return whether an ended experiment was deleted so long ago that its files may be purged."""
     deleted = experiment.deleted_at is not None and experiment.deleted_at + UNDO_S < now
     return deleted and experiment.state in EXPERIMENT_ENDED
 

@@ -58,17 +58,17 @@ class Released(Event):
 
 @dataclass(frozen=True)
 class Held(Event):
-    """A hold was set."""
+    """A hold was set on a queued trial, which pauses it."""
 
 
 @dataclass(frozen=True)
 class Lifted(Event):
-    """The last hold was lifted."""
+    """The last hold on the trial was lifted."""
 
 
 @dataclass(frozen=True)
 class Stop(Event):
-    """It is to be stopped for good."""
+    """The trial or experiment is to be stopped for good."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class LogicalRanks:
         self._now = rank
 
     def share(self, ranks: Ranks) -> None:
-        """Copy the buffers of logical rank 0 to all; every rank must call it at the same steps, so never by a clock."""
+        """Copy the buffers of logical rank 0 to all; called by every rank at the same steps, never by a clock."""
         self.take(self.mine.start)
         share(list(self.live().values()), ranks)
         self._agree()

@@ -82,7 +82,7 @@ def value_text(value: Value) -> str:
 
 
 def search_text(overview: Overview) -> str:
-    """Return the progress of a search; empty where it is none.
+    """Return the progress of a search; empty for an experiment without a search.
 
     `12 of 64 trials: 3 running, 9 paused; best error 0.034 (12.7: lr=0.003 width=64)`. Only searched hyperparameters
     are shown, in short form.
@@ -101,7 +101,7 @@ def search_text(overview: Overview) -> str:
 
 
 def trials_text(overview: Overview) -> str:
-    """Return `12 of 64 trials`, `12 trials` without a limit; empty where it is no search."""
+    """Return `12 of 64 trials`, `12 trials` without a limit; empty without a search."""
     search, total = overview.experiment.config.search, sum(overview.counts.values())
     if search is None:
         return ""

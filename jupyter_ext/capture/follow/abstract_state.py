@@ -183,7 +183,7 @@ class AbstractState:
         return visit(self, node) if visit else self.visit_parts(node)
 
     def visit_all(self, nodes: Iterable[ast.AST]) -> None:
-        """Interpret nodes in order."""
+        """Interpret several nodes in order, discarding their values."""
         for node in nodes:
             self.visit(node)
 

@@ -16,7 +16,7 @@ class Follower:
     """Interpreter of all executed statements in order."""
 
     def __init__(self, *, counts_subclasses: bool = False) -> None:
-        """Start with an empty state.
+        """Start with an empty abstract state.
 
         `counts_subclasses`: some code reads `__subclasses__`, so that each class changes its bases.
         """

@@ -130,7 +130,7 @@ def _origin(package: str | None, name: str, node: ast.Call, first: Value) -> str
 
 
 def _called_back(world: AbstractState, value: Value, given: Value, node: ast.AST, *, anything: bool) -> None:
-    """Call what a library object was given, and methods of its subclass: the library may call them back."""
+    """Call the functions that a library object holds, and methods of notebook subclasses: it may call them back."""
     known = frozenset(thing for thing in value if thing.opaque and thing.package is None)
     given |= parts_of(known) - known
     for each in reach(known):

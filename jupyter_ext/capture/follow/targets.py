@@ -68,14 +68,14 @@ def _store_part(world: AbstractState, target: ast.Attribute | ast.Subscript, val
 
 
 def _store_by_name(world: AbstractState, target: ast.Subscript, value: Value) -> None:
-    """Store to `globals()["x"] = 1`."""
+    """Bind the name that `globals()["x"] = 1` assigns."""
     key = target.slice
     if is_globals(target.value) and isinstance(key, ast.Constant) and isinstance(key.value, str):
         world.bind_weakly(key.value, value)
 
 
 def bind_globals(world: AbstractState, node: ast.Call) -> None:
-    """Bind the names of `globals().update(x=1)`."""
+    """Bind the names that `globals().update(x=1)` assigns."""
     pairs = [(each.arg, each.value) for each in node.keywords]
     for literal in node.args:
         if isinstance(literal, ast.Dict):

@@ -1,4 +1,4 @@
-"""Describe a user and what they may see."""
+"""Describe a user, and decide which experiments they may see."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class MethodOption(Record):
         return self
 
     def refuse(self, value: Value) -> str:
-        """Return what is wrong with a value.
+        """Return why a value is invalid for this option.
 
         Parameters
         ----------

@@ -68,7 +68,7 @@ class Parameter(Record):
 
 
 class Space(Record):
-    """Describe what is searched: hyperparameters in their written order.
+    """Describe a search space: the searched hyperparameters in their written order.
 
     A parameter with a single choice is given. It is part of the space because others depend on it.
 

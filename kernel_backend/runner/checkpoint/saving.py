@@ -141,7 +141,7 @@ class Background:
         self._newest = self._pool.submit(work)
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait for all work; raise what the newest work raised, or TimeoutError."""
+        """Wait for all queued work; raise the error of the newest, or TimeoutError."""
         if self._newest is not None:
             self._newest.result(seconds)
 

@@ -48,7 +48,7 @@ class Source(NamedTuple):
             return None
 
     def workers(self, asked: int | None) -> int:
-        """Return the number of loader processes: as requested, else what suits the data.
+        """Return the number of loader processes: as requested, else chosen to suit the data.
 
         A stream is read by at most one process, as it has a single order.
         """

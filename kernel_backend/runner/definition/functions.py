@@ -184,7 +184,7 @@ class BatchRule:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        """Set up the rule; of several models, the inputs in a dict go by any name."""
+        """Set up the rule; with several models, all items of a dict except the target are inputs."""
         several = isinstance(model, nn.ModuleDict)
         self._names = None if several else frozenset(inspect.signature(model.forward).parameters)
 
@@ -207,7 +207,7 @@ class BatchRule:
 
 
 def module_of(made: Any) -> nn.Module | None:
-    """Return what `model()` returned as one module: a dict of modules as an `nn.ModuleDict`; None for anything else."""
+    """Convert the result of `model()` to one module, a dict of modules to an `nn.ModuleDict`; None for others."""
     if isinstance(made, Mapping) and made and all(isinstance(each, nn.Module) for each in made.values()):
         try:
             return nn.ModuleDict(dict(made))

@@ -35,7 +35,7 @@ class RandomStates:
         return states
 
     def load_state_dict(self, states: dict[str, Any]) -> None:
-        """Restore these states."""
+        """Restore the states that `state_dict` returned."""
         random.setstate(states["python"])
         torch.set_rng_state(states["torch"])
         if np is not None and "numpy" in states:

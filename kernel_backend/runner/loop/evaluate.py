@@ -61,7 +61,7 @@ def _given(
 
 
 def _add_losses(run: Training, model: nn.Module, part: MetricPart, sums: Sums) -> None:
-    """Add the loss of a share; without a `loss` function those of the training steps, with what they log."""
+    """Add the loss of a share; without a `loss` function, the training steps' losses and logged values."""
     if run.loss is not None:
         loss, _ = loss_and_logged(run.loss(**part.values))
         sums.add("loss", loss, part.samples, part.logical)

@@ -30,7 +30,7 @@ def nan_origin(run: Training, objective: Objective, shares: list[Batch]) -> str:
 
 
 def _bad_batch(run: Training, rank: int, batch: Batch) -> str:
-    """Describe a batch that is not finite; a training step is not called again, as it may change what it likes."""
+    """Describe a batch that is not finite; a training step is not called again, since it may have side effects."""
     data = batch.data
     named = data.items() if isinstance(data, Mapping) else [("data", data)]
     return next(filter(None, (bad_value(str(name), value) for name, value in named)), "")

@@ -50,7 +50,7 @@ class MetricPart(NamedTuple):
 
 
 class Evaluation(Protocol):
-    """Metrics of one validation."""
+    """Accumulator of the metrics over one validation."""
 
     def add(self, part: MetricPart) -> None:
         """Add a share; raise InvalidDefinition, and whatever the user's function raises."""
@@ -63,7 +63,7 @@ class Evaluation(Protocol):
 
 
 class Metrics:
-    """Runner for the `metrics` role."""
+    """Caller of the `metrics` role, which makes an Evaluation for each validation."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Collected:
         self._bytes += size_of(part.values)
 
     def clear(self) -> None:
-        """Discard the parts."""
+        """Discard the collected parts."""
         self.parts, self._bytes = [], 0
 
 

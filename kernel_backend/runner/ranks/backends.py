@@ -30,7 +30,7 @@ class Ranks(Protocol):
     local_rank: int
 
     def allreduce_async(self, tensor: Tensor, name: str) -> Handle:
-        """Begin to sum a tensor over all ranks, in place; the name is unused and the same on every rank."""
+        """Begin to sum a tensor over all ranks in place, under a `name` that is unused and the same on every rank."""
 
     def allreduce_sum(self, tensor: Tensor, name: str) -> Tensor:
         """Sum a tensor over all ranks, in place."""
