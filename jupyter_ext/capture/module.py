@@ -106,12 +106,12 @@ def capture_cell(
     captured: Sequence[str] = (),
     draws_anew: bool = False,
 ) -> Capture:
-    """Return `target` and all that it needs of the executed cells in `history` (oldest first), as one module.
+    """Return `target` and the statements in `history` (executed cells, oldest first) that it depends on, as one module.
 
     `number` is the target's execution count and `line` where its text begins in its cell (2 below a cell magic).
     The values of `captured` names travel in files, which the module reads where the names were last bound.
     So do values that are drawn without a seed, unless the job `draws_anew`.
-    Raises nothing: all that prevents the capture is in `problems`.
+    Raises nothing: reasons that prevent the capture are listed in `problems`.
     """
     cells = [_numbered(each, index) for index, each in enumerate(history)]
     number = number if number is not None else (cells[-1].number or 0) + 1 if cells else 1

@@ -68,7 +68,7 @@ def _secrets(name: str, data: bytes, known: Sequence[str]) -> Iterator[tuple[int
 
 
 def _fitting(files: Mapping[str, bytes], warnings: list[str], budget: ArchiveBudget) -> ImplicitContext:
-    """Return the members that fit, smallest first; an editable distribution travels whole or not at all."""
+    """Return the files that fit into the budget, smallest first; an editable distribution travels as a whole or not."""
     groups: dict[str, dict[str, bytes]] = {}
     for name, data in files.items():
         parts = name.split("/")

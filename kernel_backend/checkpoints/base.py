@@ -125,7 +125,7 @@ class Manifest(Record):
 
     @property
     def info(self) -> CheckpointInfo:
-        """Return the record that the API lists."""
+        """Return the record by which the API lists this checkpoint."""
         return CheckpointInfo(
             id=self.id, trial=self.trial, step=self.step, epoch=self.epoch, bytes=self.bytes, at=self.at
         )

@@ -40,7 +40,7 @@ class CheckpointStorage:
         return largest_of(open_storage(self._root).names())
 
     def uid(self, experiment: int, trial: int) -> str:
-        """Return the uid that a trial's checkpoints store; empty without `identity`. Raise NotFound."""
+        """Return the uid in a trial's checkpoints; empty without `identity`. Raise NotFound for no such trial."""
         return "" if self._identity is None else self._identity(experiment, trial)
 
     def open(self, experiment: int, trial: int) -> Checkpoints:

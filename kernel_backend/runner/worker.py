@@ -271,7 +271,7 @@ def gradients(
 
 
 def precision(config: Config, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
-    """Return a factory of contexts in which a batch goes through the model."""
+    """Return a factory of contexts for forward passes: `torch.autocast` with `--amp`, else contexts without effect."""
     if config.amp is None:
         return nullcontext
     return partial(torch.autocast, device.type, _TYPES[config.amp])
@@ -316,7 +316,7 @@ def begin(training: Training, numerics: dict[str, str]) -> str | None:
 def started(
     training: Training, choice: Choice, resumed: str | None, numerics: dict[str, str], guarantee: str
 ) -> Started:
-    """Return the record that describes the ranks for users."""
+    """Return the `Started` report: backend, number of ranks, steps, parameters and reproducibility guarantee."""
     alone = training.ranks.size == 1
     return Started(
         backend=choice.name,

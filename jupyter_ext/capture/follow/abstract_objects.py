@@ -44,7 +44,7 @@ class AbstractObject:
     )
 
     def hold(self, value: Iterable[AbstractObject], under: str = ELEMENTS) -> None:
-        """Add whatever `value` may be as a part of this object."""
+        """Add the objects in `value` to the possible values of the attribute `under`, by default of the elements."""
         new = frozenset(value).difference(self.fields.get(under, ()))
         if new:
             self.fields.setdefault(under, set()).update(new)

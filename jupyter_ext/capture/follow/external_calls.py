@@ -120,7 +120,7 @@ def _run_layers(world: AbstractState, called: Value) -> None:
 
 
 def _origin(package: str | None, name: str, node: ast.Call, first: Value) -> str | None:
-    """Return the package that an object belongs to: for `mock.patch("os.getlogin")` it is `os`."""
+    """Return the package to which the result of a call belongs: for `mock.patch("os.getlogin")` it is `os`."""
     named = node.args[0] if node.args else None
     if name == "patch" and isinstance(named, ast.Constant) and isinstance(named.value, str):
         return named.value.partition(".")[0]

@@ -155,7 +155,7 @@ class SearchMethod(Record):
         return self.own_class or bool(self.package)
 
     def may_use(self, field: str) -> bool:
-        """Return whether a setting means something to this method.
+        """Return whether this method supports a setting.
 
         Parameters
         ----------
@@ -170,7 +170,7 @@ class SearchMethod(Record):
         return field in self.uses or (field in COMMON and self.space != "none")
 
     def own_options(self, given: dict[str, Value]) -> dict[str, Value]:
-        """Return the values of all its options, with defaults for those that are not given.
+        """Return the values of all options of the method, with defaults for options that are not given.
 
         Parameters
         ----------

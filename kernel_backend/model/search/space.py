@@ -58,7 +58,7 @@ class Parameter(Record):
 
     @property
     def label(self) -> str:
-        """Return its name on the line of `%%dlsubmit`: `lr`, `block.kind`."""
+        """Return the parameter's name as written on the line of `%%dlsubmit`: `lr`, `block.kind`."""
         return f"{self.each.removesuffix('s')}.{self.name}" if self.each else self.name
 
     def __str__(self) -> str:

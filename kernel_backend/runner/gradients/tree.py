@@ -27,7 +27,7 @@ class Node(NamedTuple):
 
     @property
     def children(self) -> tuple[Node, Node]:
-        """Return both halves; the left one has a power of two of leaves."""
+        """Return the node's two children; the number of leaves under the left one is a power of two."""
         middle = self.start + (1 << ((self.stop - self.start - 1).bit_length() - 1))
         return Node(self.start, middle), Node(middle, self.stop)
 

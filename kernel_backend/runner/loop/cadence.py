@@ -17,7 +17,7 @@ SOONEST_S, LATEST_S = 5.0, 60.0
 
 
 def interval(cost: Cost) -> float:
-    """Return the seconds between checkpoints of this cost, from 5 to 60, where the user set no interval."""
+    """Return the default seconds between checkpoints, 5 to 60, such that their cost stays a small share of the time."""
     return min(LATEST_S, max(SOONEST_S, cost.stall / STALLED, cost.write / BUSY))
 
 

@@ -37,7 +37,7 @@ def host_copy(value: Any) -> Any:
 
 
 def moved(value: Any, device: torch.device) -> Any:
-    """Return the value with its tensors on the device."""
+    """Return a copy of the nested value with its tensors on the device."""
     return mapped(lambda each: each.to(device), value)
 
 
