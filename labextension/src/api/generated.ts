@@ -309,7 +309,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Return what an experiment holds on disk, and what of it would stay if it were deleted. */
+        /** Return the disk usage of an experiment, and the bytes that deleting it would not free. */
         get: {
             parameters: {
                 query?: never;
@@ -1026,7 +1026,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read the metric of many trials over their units, the best first. */
+        /** Read the learning curves (metric by unit) of many trials, the best first. */
         get: {
             parameters: {
                 query?: {
@@ -1529,7 +1529,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Pin a checkpoint: keep it whatever the retention rules say. */
+        /** Pin a checkpoint, so that the retention rules do not delete it. */
         post: {
             parameters: {
                 query?: never;
@@ -1688,7 +1688,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** List the artifacts that the trials of an experiment have kept. */
+        /** List the artifacts that the trials of an experiment have saved. */
         get: {
             parameters: {
                 query?: never;
@@ -1841,7 +1841,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read the recorded environment, its lock, and what could not be locked. */
+        /** Read the recorded environment, its lock, and the packages that could not be locked. */
         get: {
             parameters: {
                 query?: never;
@@ -2603,7 +2603,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return what takes disk: of the user's, or with `everyone=1` of all users' (admins). */
+        /** Return the disk usage of the user's experiments, or with `everyone=1` of all users' (admins). */
         get: {
             parameters: {
                 query?: {
@@ -2650,7 +2650,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the nodes and what holds their slots. */
+        /** List the nodes, and the gangs and notebook servers on their slots. */
         get: {
             parameters: {
                 query?: never;
@@ -3003,7 +3003,7 @@ export interface components {
         };
         /**
          * Artifact
-         * @description A file that a trial has kept under a name; a later one of the same name replaces it.
+         * @description A file that a trial has stored under a name; a later artifact of the same name replaces it.
          */
         Artifact: {
             trial: number;
@@ -3052,7 +3052,7 @@ export interface components {
         AttemptState: "pending" | "placed" | "running" | "ending" | "ended";
         /**
          * AuditEntry
-         * @description An audit entry: an action on another user's object, or on what all share.
+         * @description An audit entry: an action on another user's experiment, a quota, the queue or a node.
          */
         AuditEntry: {
             /** @default 0 */
@@ -3082,7 +3082,7 @@ export interface components {
         };
         /**
          * Cadence
-         * @description A cadence: exactly one of the three fields is set.
+         * @description Interval of checkpoints or validations in seconds, epochs or steps; exactly one field is set.
          */
         Cadence: {
             /** @default null */
@@ -3146,7 +3146,7 @@ export interface components {
         };
         /**
          * Closed
-         * @description The search's limits are used up: it wants no more trials.
+         * @description The search has used up a limit (trials, budget or time) and creates no more trials.
          */
         Closed: {
             /**
@@ -3387,7 +3387,7 @@ export interface components {
         };
         /**
          * DiskReport
-         * @description What takes disk: users and experiments, the largest first, and what belongs to none of them.
+         * @description Disk usage by user and by experiment, the largest first, and of shared files.
          */
         DiskReport: {
             users: components["schemas"]["UserDisk"][];
@@ -3404,7 +3404,7 @@ export interface components {
         };
         /**
          * DiskUsage
-         * @description What an experiment holds on disk, and what of it stays when it is deleted.
+         * @description Disk usage of an experiment in bytes, and the part that deleting it would not free.
          */
         DiskUsage: {
             experiment: number;
@@ -3490,7 +3490,7 @@ export interface components {
         };
         /**
          * Experiment
-         * @description An experiment: all that one submission created.
+         * @description An experiment: the trials and configuration that one submission created.
          */
         Experiment: {
             number: number;
@@ -3613,7 +3613,7 @@ export interface components {
         };
         /**
          * HistoryEntry
-         * @description An experiment, and its changes since the previous one of the same notebook or name.
+         * @description An experiment, with its differences from the one it reruns, else the previous one of its notebook or name.
          */
         HistoryEntry: {
             number: number;
@@ -3653,7 +3653,7 @@ export interface components {
         };
         /**
          * IncumbentPoint
-         * @description A point from which on this trial was the best.
+         * @description A time from which on a trial had the best value of the search.
          */
         IncumbentPoint: {
             at: number;
@@ -3664,7 +3664,7 @@ export interface components {
         };
         /**
          * Instruction
-         * @description Answer to a delivery: the last accepted record, and an instruction for the ranks.
+         * @description Answer to a delivery: the number of the last accepted record, and whether the ranks continue, release or stop.
          */
         Instruction: {
             accepted: number;
@@ -3760,7 +3760,7 @@ export interface components {
          * NodeRun
          * @description A gang or server on a node's slots.
          *
-         *     If the user may not see it, it shows only its group; none for a group of a single user.
+         *     If the user may not see it, only its group is shown, which is empty for a group of a single user.
          */
         NodeRun: {
             slots: number;
@@ -3982,7 +3982,7 @@ export interface components {
         };
         /**
          * Results
-         * @description Agreement of two trainings: how far they went the same way.
+         * @description Comparison of the results of two trainings: the last equal step, the first different one, and final metrics.
          */
         Results: {
             identical: boolean | null;
@@ -4014,7 +4014,7 @@ export interface components {
         };
         /**
          * RungStatus
-         * @description All results at the end of one unit of a bracket.
+         * @description Results of the trials at one rung of a bracket, that is at the end of one unit.
          */
         RungStatus: {
             unit: number;
@@ -4140,7 +4140,7 @@ export interface components {
         };
         /**
          * SearchMethods
-         * @description Search methods that the service can use, and the errors of those that it cannot.
+         * @description The service's usable search methods, and the problems of packages whose methods are unusable.
          */
         SearchMethods: {
             methods: components["schemas"]["SearchMethod"][];
@@ -4177,7 +4177,7 @@ export interface components {
         };
         /**
          * Self
-         * @description The current user, with their accounts.
+         * @description The calling user, with their accounts and notebook servers.
          */
         Self: {
             person: components["schemas"]["Person"];
@@ -4214,7 +4214,7 @@ export interface components {
         };
         /**
          * SlotHours
-         * @description A budget of hours of one slot within every window of so many seconds.
+         * @description A budget of slot-hours in any window of `window` seconds.
          */
         SlotHours: {
             hours: number;
@@ -4222,7 +4222,7 @@ export interface components {
         };
         /**
          * Space
-         * @description Describe what is searched: hyperparameters in their written order.
+         * @description Describe a search space: the searched hyperparameters in their written order.
          *
          *     A parameter with a single choice is given. It is part of the space because others depend on it.
          */
@@ -4232,7 +4232,7 @@ export interface components {
         };
         /**
          * StoredFact
-         * @description A fact as it is read from the store.
+         * @description A fact as stored: the attempt that reported it, its name, time and value.
          */
         StoredFact: {
             attempt: number;
@@ -4336,7 +4336,7 @@ export interface components {
         };
         /**
          * TrialRow
-         * @description A table row of a search's trial. Values are the metric's, as reported.
+         * @description A trial as a row of the search's table. `value` and `best` are values of the metric as reported.
          */
         TrialRow: {
             trial: number;
@@ -4375,7 +4375,7 @@ export interface components {
         TrialState: "queued" | "starting" | "running" | "releasing" | "paused" | "stopping" | "completed" | "stopped" | "pruned" | "failed";
         /**
          * Use
-         * @description Slots that a user or a group holds and has held.
+         * @description Current slots of a user or a group, and their decayed usage.
          */
         Use: {
             held: number;
@@ -4394,7 +4394,7 @@ export interface components {
         };
         /**
          * UserDisk
-         * @description What all experiments of a user hold on disk.
+         * @description Disk usage of all experiments of a user, in bytes.
          */
         UserDisk: {
             name: string;
@@ -4404,7 +4404,7 @@ export interface components {
         };
         /**
          * Vacancy
-         * @description A gang was granted; the decision, if there is one, assigns it to a trial.
+         * @description The scheduler granted a gang to the search, whose decision may assign it to a trial.
          */
         Vacancy: {
             /**
@@ -4454,7 +4454,7 @@ export interface components {
         };
         /**
          * When
-         * @description Condition of a parameter: it is active only if another one has one of these values.
+         * @description Condition of a parameter: it is active only if parameter `name` has one of these values.
          */
         When: {
             name: string;
@@ -4485,7 +4485,7 @@ export interface components {
         };
         /**
          * Cadence
-         * @description A cadence: exactly one of the three fields is set.
+         * @description Interval of checkpoints or validations in seconds, epochs or steps; exactly one field is set.
          */
         CadenceInput: {
             /** @default null */
@@ -4667,7 +4667,7 @@ export interface components {
         };
         /**
          * Extension
-         * @description Extension of a search; at least one field is given. Each is the new total, since the submission.
+         * @description New totals of a search, counted from the submission; at least one must be given.
          */
         ExtensionInput: {
             /** @default null */
@@ -4945,7 +4945,7 @@ export interface components {
         };
         /**
          * Space
-         * @description Describe what is searched: hyperparameters in their written order.
+         * @description Describe a search space: the searched hyperparameters in their written order.
          *
          *     A parameter with a single choice is given. It is part of the space because others depend on it.
          */
@@ -5069,7 +5069,7 @@ export interface components {
         };
         /**
          * When
-         * @description Condition of a parameter: it is active only if another one has one of these values.
+         * @description Condition of a parameter: it is active only if parameter `name` has one of these values.
          */
         WhenInput: {
             name: string;
