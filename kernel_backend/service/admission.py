@@ -19,7 +19,10 @@ from kernel_backend.service.state.requests import draft_request, pool_of
 
 
 def check_searcher(search: Search, space: Space) -> None:
-    """Refuse what would only fail when the searcher is created or first used."""
+    """Raise InvalidRequest for a search whose searcher could not be created or would fail at its first proposal.
+
+    Too large a grid is refused, and a method or sampler whose package is missing.
+    """
     method = method_of(search.method)
     if method.space == "counted":
         grid.count(space)  # too many combinations are refused here
@@ -28,10 +31,10 @@ def check_searcher(search: Search, space: Space) -> None:
 
 
 def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:
-    """Return the group for which slots are requested; raises Forbidden for a group that the user is not in.
+    """Return the group for which slots are requested: the one that `config` names, else the user's default group.
 
-    The error names the nearest group that they are in. `taken` are names of groups: users get nothing of a group by
-    merely having its name.
+    Raises Forbidden for a group that the user is not in, naming the most similar of their groups. A user without groups
+    is a group of one; that is Forbidden, too, if their name is in `taken`, the names of real groups.
     """
     if not who.groups and who.name in taken:
         raise Forbidden(

@@ -20,6 +20,6 @@ def audit_entry(who: Person, experiment: Experiment, act: str, detail: str = "",
 
 
 async def keep_audit_entry(store: Store, entry: AuditEntry | None) -> None:
-    """Store the entry if there is one."""
+    """Store an audit entry; do nothing for None."""
     if entry is not None:
         await asyncio.to_thread(store.write_down, entry)

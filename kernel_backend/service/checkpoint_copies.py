@@ -19,7 +19,10 @@ _log = logging.getLogger(__name__)
 
 
 class CheckpointCopies:
-    """Track the copies. Users' files are accessed only in threads, which end with the service."""
+    """Copy warm-start checkpoints into the trials that begin from them, and remember which copies failed.
+
+    Users' files are accessed only in daemon threads, which end with the service.
+    """
 
     def __init__(self, places: CheckpointStorage, wake: Callable[[], None]) -> None:
         self._places = places
@@ -27,9 +30,11 @@ class CheckpointCopies:
         self.lookups = Lookups(wake)
 
     def wait(self, owner: str, trial: ScheduledTrial, source: str | None, *, or_newer: bool = False) -> str:
-        """Return why a trial waits for its warm-start checkpoint `source`; "" if it does not, or if none will come.
+        """Return the reason that a trial waits for the copy of its warm-start checkpoint `source`.
 
-        `or_newer`: if it has been deleted, a newer one of the same trial will do. Returns at once.
+        "" if the trial need not wait, or if there will never be a copy (see `missing`). With `or_newer` a newer
+        checkpoint of the same source trial is copied where `source` was deleted. Does not block: a thread makes the
+        copy.
         """
         key = trial.experiment, trial.index
         if source is None or trial.attempt or self.missing(*key) is not None:
@@ -38,17 +43,17 @@ class CheckpointCopies:
         return f"checkpoint {source}, from which it begins, is being copied" if found is None else found
 
     def missing(self, experiment: int, trial: int) -> NotFound | CheckpointDamaged | None:
-        """Return the error if there is no checkpoint for a trial to begin from, and never will be."""
+        """Return the error that makes a trial's warm start impossible (checkpoint gone or damaged), else None."""
         _, error = self._failed.get((experiment, trial), (0.0, None))
         return error if isinstance(error, NotFound | CheckpointDamaged) else None
 
     def forget(self, experiment: int, trial: int) -> None:
-        """Forget a trial that has begun."""
+        """Drop the copy status of a trial whose first attempt has been created."""
         self.lookups.forget((experiment, trial))
         self._failed.pop((experiment, trial), None)
 
     def _find(self, source: str, experiment: int, trial: int, or_newer: bool) -> str:
-        """Copy a checkpoint that is not there yet; return why there is none, "" where there is."""
+        """Copy the checkpoint unless the trial has one already; return why it could not be copied, "" on success."""
         key = experiment, trial
         try:
             if self._places.open(*key).committed():

@@ -28,14 +28,18 @@ _Rule = Callable[[Experiment, float], dict[str, Any]]
 
 
 class Needed(NamedTuple):
-    """What other experiments need of one: checkpoints as `1/500-2` by who begins from them, and its results."""
+    """Parts of an experiment that others still need, and that deleting it keeps.
+
+    `checkpoints` maps a checkpoint (`1/500-2`) to the experiments that begin from it; `results` are searches that
+    warm-start from its results.
+    """
 
     checkpoints: dict[str, list[int]]
     results: list[int]
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Return a sentence for each thing that stays."""
+        """Return a sentence for each checkpoint that stays on disk, and one if the results stay."""
         begun = [
             f"checkpoint {name} stays: {_named(numbers)} begins from it" for name, numbers in self.checkpoints.items()
         ]
@@ -44,14 +48,14 @@ class Needed(NamedTuple):
 
 
 class Deletion:
-    """The verbs delete and undelete, disk usage, and the purge."""
+    """Delete and undelete experiments, report their disk usage, and purge them from disk."""
 
     def __init__(self, context: Context) -> None:
         self._store, self._places, self._areas = context.store, context.places, context.areas
         self._archive, self._bus = context.archive, context.bus
 
     async def usage(self, who: Person, number: int) -> DiskUsage:
-        """Return what an experiment holds on disk; raises NotFound, PlaceUnavailable."""
+        """Return the bytes that an experiment holds on disk, by kind; raises NotFound, PlaceUnavailable."""
         return await asyncio.to_thread(self._usage, await visible(self._store, who, number))
 
     async def delete(self, who: Person, number: int) -> None:
@@ -62,12 +66,12 @@ class Deletion:
         await self._change(who, number, "delete", disk.delete)
 
     async def undelete(self, who: Person, number: int) -> None:
-        """Bring a deleted experiment back; raises Conflict where its day is over."""
+        """Restore a deleted experiment; raises Conflict once the day in which that is possible has passed."""
         await changeable(self._store, who, number, deleted=True)
         await self._change(who, number, "undelete", disk.undelete)
 
     async def run(self) -> None:
-        """Free what may be freed, again and again, until cancelled."""
+        """Purge deleted experiments every ten minutes until cancelled."""
         while True:
             try:
                 await self.purge(time.time())
@@ -94,7 +98,7 @@ class Deletion:
         self._bus.ring()
 
     def _check_pins(self, experiment: Experiment) -> None:
-        """Raise Conflict for a pinned checkpoint that no other experiment needs: its user wanted to keep it."""
+        """Raise Conflict if a pinned checkpoint would be deleted: those that other experiments begin from are kept."""
         needed = self._needed(experiment.number).checkpoints
         for trial, _, manifest in self._checkpoints(experiment):
             if manifest.pinned and _name(trial, manifest) not in needed:
@@ -139,7 +143,7 @@ class Deletion:
             _log.info("experiment #%d is freed", number)
 
     def _needed(self, number: int) -> Needed:
-        """Return what experiments that are not deleted need of this one."""
+        """Return the checkpoints and results of this experiment that other, undeleted experiments still need."""
         checkpoints: dict[str, list[int]] = {}
         for source, other in self._store.beginnings_from(number):
             checkpoints.setdefault(source.partition(".")[2].removesuffix(WEIGHTS), []).append(other)

@@ -25,7 +25,10 @@ class DiskMeter:
         self._archive, self._home = context.archive, context.home
 
     async def report(self, who: Person, everyone: bool) -> DiskReport:
-        """Return what takes disk of the user's, or of all users'; raises Forbidden for users who are no admins."""
+        """Return the disk usage of the user's files, or with `everyone` of all users' files.
+
+        Raises Forbidden for `everyone` unless the user is an admin.
+        """
         if everyone and not who.admin:
             raise Forbidden("what others have on disk is for admins: daylight du shows yours")
         return await asyncio.to_thread(self._report, None if everyone else who.name, who.admin)

@@ -19,14 +19,20 @@ _log = logging.getLogger(__name__)
 
 
 class DuplicateFinder:
-    """Finder of duplicates; the meaning of a snapshot is computed once, for an archive never changes."""
+    """Find the active experiment that a submission duplicates.
+
+    Normalised code, environment and data of a snapshot are computed once and cached: an archive never changes.
+    """
 
     def __init__(self, store: Store, archive: Archive, confined: Confined) -> None:
         self._store, self._archive, self._confined = store, archive, confined
         self._known: dict[str, str] = {}  # what a snapshot means, by its id
 
     async def learn(self, draft: NewExperiment) -> None:
-        """Compute the meaning of the snapshots that `find` will compare; one that cannot be read equals no other."""
+        """Parse the snapshots that `find` will compare with the draft's, and cache their normalised content.
+
+        A snapshot that cannot be read equals no other.
+        """
         repeated = await asyncio.to_thread(self._store.repeated_by, draft)
         others = {each.snapshot for each in repeated} - {draft.snapshot}
         for id in sorted(others | {draft.snapshot}) if others else ():
@@ -46,7 +52,7 @@ class DuplicateFinder:
     def find(self, draft: NewExperiment) -> int | None:
         """Return the number of the newest active or paused experiment that `draft` duplicates; None if there is none.
 
-        Its name does not count.
+        Experiments are equal if code, parameters and configuration are, whatever their names.
         """
         for experiment in self._store.repeated_by(draft):
             if self._same(experiment.snapshot, draft.snapshot) and self._same_config(experiment, draft.config):
@@ -60,7 +66,7 @@ class DuplicateFinder:
         return experiment.config == config or self._submitted(experiment) == config
 
     def _submitted(self, experiment: Experiment) -> Config:
-        """Return the configuration that it was submitted with: priority and slots may have been changed since."""
+        """Return an experiment's configuration at submission: priority and slots may have been changed since."""
         first = self._store.messages(0, experiment.number, limit=1)
         return Experiment.model_validate(first[0].data).config if first else experiment.config
 

@@ -23,21 +23,24 @@ class EffectiveQuotas(Protocol):
 
     @property
     def users(self) -> Mapping[str, Quota]:
-        """Return quotas in force; users not named have no limit and no guarantee."""
+        """Return the quotas in force by user; users not named have no limit and no guarantee."""
 
     @property
     def groups(self) -> Mapping[str, Quota]:
-        """Return the same of groups."""
+        """Return the quotas in force by group; groups not named have no limit and no guarantee."""
 
     @property
     def drained(self) -> frozenset[str]:
-        """Return names of nodes on which nothing new is started."""
+        """Return the names of drained nodes, on which nothing new is started."""
 
     servers: Sequence[Server]  # notebook servers that hold slots next to the gangs; set by `Notebooks`
 
 
 class StoredQuotas:
-    """Merge the hub's quotas with numbers set here, which take precedence. The store is read only when those change."""
+    """Merge the hub's quotas with those that admins set here, which take precedence.
+
+    The store is read at creation and by `reload` alone.
+    """
 
     def __init__(self, store: QuotaStore) -> None:
         self._store = store
@@ -63,25 +66,25 @@ class StoredQuotas:
         self._settle()
 
     def give(self, directory: Directory) -> None:
-        """Update from the hub: its users with their groups, and the quotas of its groups."""
+        """Replace the hub's users, their groups, and the quotas of groups, as read from the hub."""
         if directory != self._directory:
             self._directory = directory
             self._settle()
 
     def given(self, kind: AccountKind, name: str) -> Quota | None:
-        """Return the hub's quota; None where it has none."""
+        """Return the quota that the hub has for a group; None where it has none, as for every user."""
         return self._directory.groups.get(name) if kind == "group" else None
 
     def changed(self, kind: AccountKind, name: str) -> dict[str, Any]:
-        """Return the numbers that are set here."""
+        """Return the numbers of an account's quota that admins set here."""
         return dict(self._changed.get((kind, name), {}))
 
     def quota(self, kind: AccountKind, name: str) -> Quota:
-        """Return the quota in force."""
+        """Return the quota in force for an account."""
         return (self.users if kind == "user" else self.groups).get(name, Quota())
 
     def complaints(self, kind: AccountKind, name: str) -> tuple[str, ...]:
-        """Return warnings about invalid numbers of the hub, or of both sources together."""
+        """Return warnings about an account's quota: invalid numbers from the hub, or a guarantee above the limit."""
         from_hub = self._directory.complaints.get(name, ()) if kind == "group" else ()
         return (*from_hub, *self._clashes.get((kind, name), ()))
 
@@ -97,7 +100,7 @@ class StoredQuotas:
 
     @property
     def named(self) -> set[Key]:
-        """Return all accounts that the hub names, or for which something is set here."""
+        """Return all accounts that the hub names, or for which admins have set a quota here."""
         return self.people | set(self._changed)
 
     def _settle(self) -> None:
@@ -121,7 +124,10 @@ class StoredQuotas:
 
 
 def _both(given: Quota | None, changed: Mapping[str, Any]) -> tuple[Quota, str]:
-    """Merge both sources; where they conflict since the hub changed, the limit wins over the guarantee."""
+    """Return the hub's quota with the numbers set here, and a warning if both conflict.
+
+    Where the guarantee exceeds the limit, it is lowered to the limit.
+    """
     numbers = {**(given or Quota()).model_dump(), **changed}
     guarantee, limit = numbers["guarantee"], numbers["limit"]
     if limit is None or guarantee <= limit:

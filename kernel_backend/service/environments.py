@@ -75,9 +75,9 @@ class Preparation:
         )
 
     def wait(self, experiment: ScheduledExperiment) -> str:
-        """Return why an experiment with `--env locked` waits while its environment is built; "" when it need not.
+        """Return why an experiment with `--env locked` waits while its environment is built; "" if it can start.
 
-        Returns at once: the environments are their owner's files, which are read in a thread.
+        Does not block: the environments are the owner's files, which are read in a thread.
         """
         if experiment.config.env != "locked":
             return ""
@@ -93,7 +93,7 @@ class Preparation:
         return "its locked environment is being looked for" if found is None else found
 
     def python(self, experiment: Experiment) -> str:
-        """Return the interpreter of its ranks; raises NoEnvironment where one that was built has been removed."""
+        """Return the interpreter that an experiment's ranks use; raises NoEnvironment if a locked one was removed."""
         if experiment.config.env != "locked":
             return experiment.python
         environment = self.recorded(experiment.snapshot)
@@ -147,7 +147,7 @@ class Preparation:
                 self._locking.discard((owner, environment.id))
 
     def _find(self, owner: str, environment: Environment, python: Path) -> str:
-        """Build a missing environment; return why there is none, "" where there is."""
+        """Build a locked environment unless it exists; return why that failed, "" if the environment exists."""
         try:
             if self._kept(owner).python(environment) is not None:
                 return ""
@@ -159,7 +159,7 @@ class Preparation:
         return why and f"{why}; this is tried again"
 
     def _build(self, owner: str, environment: Environment, python: Path) -> str:
-        """Build an environment; return why it failed, or ""."""
+        """Build a locked environment; return the reason of a failure, "" on success."""
         whose = owner, environment.id
         began = self._building[whose] = time.monotonic()
         try:
@@ -184,8 +184,8 @@ def _some(named: Sequence[str]) -> str:
 def _in_thread(
     work: Callable[[str, Environment, Path], None], owner: str, environment: Environment, python: Path
 ) -> None:
-    """Run work in a daemon thread.
+    """Run `work` in a daemon thread.
 
-    Not in a pool: on exit a service waits for pools, and a download may take long.
+    The thread is not from a pool: a process waits for its pools at exit, and a download may take long.
     """
     threading.Thread(target=work, args=(owner, environment, python), daemon=True).start()

@@ -20,7 +20,7 @@ Damaged = Callable[[Checkpoints, Manifest], bool]
 
 
 class TrialCheckpoints(NamedTuple):
-    """Checkpoints of a trial, oldest first; `line` are the ids in the lineage of its state."""
+    """Checkpoints of a trial, oldest first; `line` has the ids of those in the trial's lineage (`resume.lineage`)."""
 
     trial: Trial
     place: Checkpoints
@@ -42,10 +42,10 @@ def shelves(store: Store, places: CheckpointStorage, experiment: int) -> list[Tr
 def reasons(
     experiment: Experiment, found: Sequence[TrialCheckpoints], damaged: Damaged
 ) -> Mapping[tuple[int, str], tuple[str, ...]]:
-    """Return why each checkpoint is retained, by trial and id; empty where the rules let it go.
+    """Return the reasons for which each checkpoint is retained, by trial and id; empty for those to delete.
 
-    One that is damaged counts for no rule, nor does one that the trial went back from: they must not push out an
-    intact one.
+    Damaged checkpoints, and those outside the lineage (the trial resumed from an older one), are not counted by the
+    rules: a `latest:2` must retain two usable ones.
     """
     bad = {shelf.trial.index: {each.id for each in shelf.manifests if damaged(shelf.place, each)} for shelf in found}
     whole = {
@@ -78,10 +78,10 @@ def collect(
     dry_run: bool = False,
     damaged: Damaged = lambda place, manifest: False,
 ) -> GarbageReport:
-    """Delete the checkpoints that no rule retains, or only report them.
+    """Delete the checkpoints that no rule retains; with `dry_run` only report them.
 
-    Also deletes damaged ones that were set aside a week ago, and saves that were begun and never committed. Running
-    trials are left alone: their ranks apply the rules themselves, and read what they find.
+    Also deletes damaged checkpoints that were quarantined a week ago, and saves that were never committed. Running
+    trials are skipped: their ranks apply the rules themselves, and may be reading checkpoints.
     """
     found = shelves(store, places, experiment.number)
     why = reasons(experiment, found, damaged)
@@ -123,7 +123,7 @@ def _decision(manifest: Manifest, reasons: tuple[str, ...]) -> CheckpointDecisio
 
 
 def _set_aside(shelf: TrialCheckpoints, now: float) -> list[CheckpointDecision]:
-    """Return damaged checkpoints that were set aside more than a week ago."""
+    """Return damaged checkpoints that were quarantined more than a week ago."""
     return [
         CheckpointDecision(
             experiment=shelf.trial.experiment,

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class IsolatedTasks:
-    """Run work per experiment.
+    """Run asynchronous work per experiment, one batch at a time for each.
 
     `wake` is called when work ends that a round did not wait for, `failed` after each error.
     """
@@ -32,18 +32,21 @@ class IsolatedTasks:
         self._failures: dict[str, tuple[float, int]] = {}  # when each may be tried again, and how often it has failed
 
     def under_way(self, number: int) -> bool:
-        """Return whether work on this experiment is under way that no round waits for."""
+        """Return whether work on this experiment is still running."""
         return number in self._under_way
 
     async def patiently(self, number: int, what: str, work: Work) -> None:
-        """Run work that needs an experiment's files or gang; if it is slow, rounds continue without it.
+        """Run work on an experiment, and wait for it up to `MOMENT_S`; slow work continues in the background.
 
-        Until it is done no other work on that experiment begins.
+        While earlier work on that experiment runs, the call does nothing. `what` names the work in the log.
         """
         await self.together({number: [(what, work)]})
 
     async def together(self, work: Mapping[int, Sequence[tuple[str, Work]]]) -> None:
-        """Run work for several experiments concurrently; the wait is as long as for one alone."""
+        """Run work for several experiments concurrently, and wait up to `MOMENT_S` in all.
+
+        Experiments whose earlier work still runs are skipped.
+        """
         tasks = [self._begin(number, things) for number, things in work.items() if number not in self._under_way]
         if not tasks:
             return
@@ -59,17 +62,17 @@ class IsolatedTasks:
 
     @property
     def troubled(self) -> bool:
-        """Return whether any failed work is to be tried again."""
+        """Return whether any work has failed and not succeeded since."""
         return bool(self._failures)
 
     def due(self, what: str) -> bool:
-        """Return whether it has not failed, or its retry is due."""
+        """Return whether the work named `what` may run: it has not failed, or its backoff is over."""
         again, _ = self._failures.get(what, (0.0, 0))
         return time.monotonic() >= again
 
     @contextlib.contextmanager
     def errors(self, what: str) -> Iterator[None]:
-        """Contain an error to the work that raised it: it is logged, and retried with growing pauses."""
+        """Catch errors of the work named `what`: they are logged, and `due` delays the next try, longer each time."""
         try:
             yield
         except Exception as error:

@@ -32,7 +32,10 @@ class _Question(NamedTuple):
 
 
 class Lookups:
-    """Cache of answers about users' files; `wake` is called in the event loop when an answer has changed."""
+    """Cache answers of slow lookups in users' files, made in threads.
+
+    `wake` is called in the event loop when an answer has changed.
+    """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -50,11 +53,14 @@ class Lookups:
 
     @property
     def unsettled(self) -> bool:
-        """Return whether anything was looked up for the first time since `settle`."""
+        """Return whether any key was looked up for the first time since the last `settle`."""
         return bool(self._first)
 
     def answer(self, owner: str, key: Hashable, find: Find) -> str | None:
-        """Return the newest answer of `find`, None before the first; look it up again where it is not fresh."""
+        """Return the cached answer for a key, None before the first; start a lookup by `find` if it is stale.
+
+        Does not block. `owner` is the user whose files are read, with at most `AT_ONCE` threads.
+        """
         with self._guard:
             known = self._answers.get(key)
             if key not in self._under_way and (known is None or time.monotonic() - known.at > FRESH_S):
@@ -65,12 +71,12 @@ class Lookups:
         return None if known is None else known.text
 
     def forget(self, key: Hashable) -> None:
-        """Drop an answer: it is looked up again the next time."""
+        """Drop the cached answer for a key: the next `answer` starts a lookup."""
         with self._guard:
             self._answers.pop(key, None)
 
     async def settle(self) -> None:
-        """Wait up to `MOMENT_S` for first answers: a healthy disk gives them in time."""
+        """Wait up to `MOMENT_S` for the answers of first lookups: a healthy disk answers in time."""
         with self._guard:
             first, self._first = self._first, []
         waited = [asyncio.wrap_future(each) for each in first if not each.done()]

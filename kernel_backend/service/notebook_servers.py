@@ -19,32 +19,32 @@ OURSELVES = "daylight"  # the actor in the audit log
 
 
 class Servers(Protocol):
-    """Hub on which notebook servers run. Both methods raise ServiceUnreachable if it does not answer."""
+    """Interface to the hub's notebook servers. Both methods raise ServiceUnreachable if the hub does not answer."""
 
     async def read(self) -> tuple[Server, ...]:
-        """Return those that hold slots."""
+        """Return the notebook servers that hold slots."""
 
     async def stop(self, server: Server) -> None:
-        """Request that a server be stopped; it may take a while to be gone."""
+        """Request the hub to stop a server; returns before the server is gone."""
 
 
 class Notebooks:
-    """Keep track of the servers; `changed` is called where slots have become free or taken."""
+    """Track the notebook servers that hold slots; `changed` is called where they hold other slots than before."""
 
     def __init__(
         self, store: QuotaStore, stored_quotas: EffectiveQuotas, servers: Servers | None, changed: Callable[[], None]
     ) -> None:
-        """Create the tracker; without `servers` none is ever stopped."""
+        """Create the tracker; without `servers` (no hub) no server is ever stopped."""
         self._store, self._stored_quotas, self._servers, self._changed = store, stored_quotas, servers, changed
 
     def give(self, present: Sequence[Server]) -> None:
-        """Replace the servers by those that are there now."""
+        """Replace the recorded servers by the present ones."""
         before, self._stored_quotas.servers = self._stored_quotas.servers, present
         if _held(before) != _held(present):
             self._changed()
 
     async def take_back(self, cluster: ClusterState, preempt: Preempt) -> None:
-        """Stop a server that is still idle, and write an audit entry."""
+        """Stop the notebook server of a preemption if it is still idle, and write an audit entry."""
         if self._servers is None:
             return
         self.give(await self._servers.read())
@@ -62,5 +62,5 @@ class Notebooks:
 
 
 def _held(servers: Sequence[Server]) -> set[Server]:
-    """Return the servers without their last activity, for comparison."""
+    """Return the servers without the times of their last activity, so that only changes of slots count."""
     return {server.model_copy(update={"last_activity": 0.0}) for server in servers}

@@ -17,10 +17,10 @@ _log = logging.getLogger(__name__)
 
 
 class Numbering:
-    """Find numbers in folders that the store may not have.
+    """Find the largest experiment number in folders: the store may lack some after a database loss.
 
-    Folders are read once: later ones are of its own numbers. `note` says how the store is older than the folders of
-    the service's home; "" where it is not.
+    The folders of an owner are read once, since later ones have numbers from here. `note` says how the store is older
+    than the folders of the service's home; "" if it is not.
     """
 
     def __init__(self, store: Store, places: CheckpointStorage, areas: Workspaces, home: Path) -> None:
@@ -29,7 +29,7 @@ class Numbering:
         self.note = ""
 
     def look(self) -> None:
-        """Compare the store with the home's folders, and log the note."""
+        """Compare the store's newest numbers with the home's folders; log and keep the `note` if the store is older."""
         attempts = self._store.newest_attempts()
         newest = max((each.number for each in self._store.experiments(limit=1)), default=0)
         self.note = forgotten(newest, largest_number(self._home), attempts, names_of_attempts(self._home))

@@ -32,7 +32,10 @@ def bound(root: Path, submission: Submission) -> Bound:
 
 
 def meaning(root: Path, id: str) -> str:
-    """Return what of a snapshot can change a result: normalised code, environment and declared data."""
+    """Return a text of all parts of a snapshot that can change a result: normalised code, environment and data.
+
+    Snapshots with equal texts count as duplicates.
+    """
     archive = Archive(root)
     snapshot = archive.snapshot(id)
     data = sorted((each.name, each.digest) for each in snapshot.data)
@@ -40,12 +43,12 @@ def meaning(root: Path, id: str) -> str:
 
 
 def causes_of(pairs: Sequence[Sequence[Side]]) -> list[tuple[Difference, ...]]:
-    """Return the differences between the two sides of each pair; none where there is only one side."""
+    """Return the differences between the two sides of each pair; none for a pair that lacks a side."""
     return [_causes(*sides) if len(sides) == 2 else () for sides in pairs]
 
 
 def unread(which: str, error: Exception) -> Difference:
-    """Return a difference that says that a snapshot is gone or damaged: other pairs can still be compared."""
+    """Return a `Difference` which says that a snapshot cannot be read, so that other pairs are still compared."""
     text = f"the snapshot of {which} cannot be read ({type(error).__name__}): not compared"
     return Difference(kind="code", name="snapshot", text=text)
 

@@ -14,10 +14,10 @@ from kernel_backend.model.trial import Trial
 
 
 def as_requested_by(who: Person, before: Experiment, asked: Rerun) -> Experiment:
-    """Return the experiment, moved to the user's first group if they are not in its own.
+    """Return the experiment to rerun; its group is removed if the user is not in it, which selects their default.
 
-    Another user's code runs with all permissions of the user who reruns it: raises Forbidden unless they name the
-    owner in `trust`.
+    Another user's code would run with the permissions of the user who reruns it: raises Forbidden unless `asked.trust`
+    names its owner.
     """
     if asked.trust != before.owner != who.name:
         raise Forbidden(
@@ -30,7 +30,7 @@ def as_requested_by(who: Person, before: Experiment, asked: Rerun) -> Experiment
 
 
 def single_trial(before: Experiment, trial: Trial, asked: Rerun) -> Submission:
-    """Return one trial of a search as a submission of its own, with its hyperparameters and no search."""
+    """Return the submission that reruns one trial of a search alone, with the trial's hyperparameters and no search."""
     if before.config.search is None:
         return rerun_submission(before, asked)
     if "search" in asked.config:
@@ -41,7 +41,7 @@ def single_trial(before: Experiment, trial: Trial, asked: Rerun) -> Submission:
 
 
 def rerun_submission(before: Experiment, asked: Rerun) -> Submission:
-    """Return the same snapshot with its configuration and the changes asked.
+    """Return the submission that reruns an experiment's snapshot and configuration with the changes in `asked`.
 
     Raises InvalidRequest for an unknown option.
     """

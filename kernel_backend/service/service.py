@@ -61,7 +61,10 @@ EVERY = 2**31 - 1  # trials of a search
 
 
 class Service:
-    """Implement everything behind the API. A verb changes the store and wakes the loop; only the loop touches gangs."""
+    """Implement the operations behind the API.
+
+    An operation changes the store and wakes the loop; only the loop starts and ends gangs.
+    """
 
     def __init__(self, context: Context, loop: Loop, preparation: Preparation) -> None:
         store, archive, engine = context.store, context.archive, context.engine
@@ -170,10 +173,10 @@ class Service:
         )
 
     async def verify(self, who: Person, number: int, asked: Rerun) -> Overview:
-        """Submit the steps from an experiment's first checkpoint to its next again, as another experiment, queued.
+        """Submit the steps between an experiment's first two checkpoints again, as another experiment, queued.
 
-        With a single checkpoint they are those from the beginning to it. `compare.diff` then tells whether bits
-        agree. Raises NotFound where there is no checkpoint, and what `rerun` raises.
+        With a single checkpoint they are those from the beginning to it. `compare.diff` then shows whether the results
+        are bit-identical. Raises NotFound where there is no checkpoint, and what `rerun` raises.
         """
         before = await self._before(who, number, asked)
         kept = sorted(await self.checkpoints.listed(who, number), key=lambda each: each.order)
@@ -191,7 +194,7 @@ class Service:
         return await self._add(who, await self._validator.draft(who, submission, begins_from))
 
     async def _before(self, who: Person, number: int, asked: Rerun) -> Experiment:
-        """Return the experiment to rerun, as the user may have it; raises NotFound and Forbidden."""
+        """Return the experiment to rerun, in a group that the user may use; raises NotFound, Conflict, Forbidden."""
         before = await self._visible(who, number)
         check_not_deleted(before)
         may_submit(who)
@@ -214,9 +217,9 @@ class Service:
         group: str | None = None,
         tags: Sequence[str] = (),
     ) -> list[Overview]:
-        """Return the user's experiments, newest first; or those of an owner or group that they may see.
+        """Return the user's experiments, newest first; or those of `owner` or `group` that the user may see.
 
-        The empty group selects all that they may see; with `tags` those that have all of these.
+        The empty group selects all experiments that they may see; `tags` those that have all of these.
         """
         mine = who.name if owner is None and group is None else owner
         known = await asyncio.to_thread(self._store.overviews, mine, state, search, limit, group or None, who, tags)
@@ -286,7 +289,7 @@ class Service:
         return await asyncio.to_thread(self._archive.get, experiment.snapshot)
 
     async def watch(self, who: Person, after: int, experiment: int | None) -> AsyncGenerator[str, None]:
-        """Yield the JSON of every message after number `after`, then of each new one, without end."""
+        """Yield the JSON of every message above number `after` that the user may see, then of new ones, without end."""
         if experiment is not None:
             await self._visible(who, experiment)
         reader, seen = NoteRedactor(self._store, who), {experiment: True}  # the watcher is the same user throughout
@@ -324,8 +327,8 @@ class Service:
         """Queue a paused experiment again; it resumes from its newest checkpoint, with `slots` from here on.
 
         Raises Conflict if `slots` differ for an experiment that is not paused, ImpossibleAsk as `submit_once` does,
-        and Forbidden for users who may no longer submit. What other slots mean for its result becomes a note of each
-        trial that has begun.
+        and Forbidden for users who may no longer submit. A note on each trial that has begun says how the changed slots
+        affect its result.
         """
         before = await changeable(self._store, who, number)
         may_submit(who)
@@ -374,10 +377,10 @@ class Service:
             raise Unauthenticated("this token is no attempt's")
 
     async def deliver(self, key: AttemptId, token: str, delivery: Delivery) -> Instruction:
-        """Store an attempt's records; return how many were accepted, and what its ranks shall do.
+        """Store an attempt's records; return how many were accepted, and the instruction for its ranks.
 
-        Raises Unauthenticated for a token that is not this attempt's, and Fenced when a newer attempt exists: its
-        records up to where that one resumed are stored all the same.
+        Raises Unauthenticated for a token that is not this attempt's, and Fenced when a newer attempt exists. Records
+        up to the step that the newer attempt resumed from are stored all the same.
         """
         await self.check_attempt(key, token)
         accepted = 0
@@ -396,7 +399,7 @@ class Service:
         return Instruction.model_validate({"accepted": accepted, "instruct": instruct, "until": trial.until})
 
     async def _decide(self, number: int) -> None:
-        """Let a search decide on a validation at once: the ranks of that trial may be waiting for the answer."""
+        """Let a search decide on a validation report at once: the ranks of that trial may be waiting for it."""
         experiment = await asyncio.to_thread(self._store.experiment, number)
         if experiment.config.search is not None and await asyncio.to_thread(self._loop.searches.hear, experiment):
             self._loop.wake()

@@ -24,7 +24,7 @@ from kernel_backend.store.base import NewExperiment
 
 
 class SubmissionValidator:
-    """Validate submissions. Nothing is stored yet, but warm-start checkpoints are pinned."""
+    """Validate submissions. Nothing is stored, except that warm-start checkpoints get pinned."""
 
     def __init__(
         self,
@@ -83,15 +83,15 @@ class SubmissionValidator:
         )
 
     def _source_bytes(self, submission: Submission) -> int:
-        """Return the bytes of all source that is parsed to bind the submission."""
+        """Return the size in bytes of all source that is parsed to bind the submission."""
         search = submission.config.search
         own = search.source if search is not None and search.source is not None else ""
         return len(own.encode()) + self._archive.size(submission.snapshot, DEFINITION.__eq__)
 
     async def _beginning(self, who: Person, config: Config, before: str | None) -> str | None:
-        """Return the checkpoint that trials begin from: `before`, unless a search is to begin with other weights.
+        """Return the checkpoint that trials begin from: the one that the search warm-starts from, else `before`.
 
-        Those are pinned: the last trial of a long search shall find what the first one found.
+        The search's is pinned, so that its last trial begins from the same weights as its first.
         """
         source = warm_start.weights(config.search)
         if source is None or source.trial is None:

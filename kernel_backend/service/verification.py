@@ -12,18 +12,18 @@ REMEMBERED = 10_000  # checkpoints
 
 
 class VerificationCache:
-    """Results by storage location and checkpoint: an empty text for an intact one, else what is damaged."""
+    """Cache of verification results by storage location and checkpoint: "" for an intact one, else the damage."""
 
     def __init__(self) -> None:
         self._found: OrderedDict[tuple[str, str], tuple[str, str]] = OrderedDict()
 
     def known(self, place: Checkpoints, manifest: Manifest) -> str | None:
-        """Return the cached result for the very same files; None where they have not been read."""
+        """Return the cached result for a checkpoint; None if not verified, or if its files have changed since."""
         found = self._found.get((place.where, manifest.id))
         return found[1] if found and found[0] == files_of(manifest) else None
 
     def read(self, place: Checkpoints, manifest: Manifest) -> str:
-        """Read every byte now; return what is damaged, or an empty text."""
+        """Verify every byte of a checkpoint now, and cache the result; return the damage, or ""."""
         files = files_of(manifest)  # before reading: what changes meanwhile is not what was read
         try:
             place.verify(manifest)
@@ -34,7 +34,7 @@ class VerificationCache:
         return problem
 
     def remember(self, place: Checkpoints, manifest: Manifest, problem: str) -> None:
-        """Record a result that another reader has just found."""
+        """Cache a result that another reader has found: `problem` is the damage, or ""."""
         self._remember(place, manifest, files_of(manifest), problem)
 
     def _remember(self, place: Checkpoints, manifest: Manifest, files: str, problem: str) -> None:

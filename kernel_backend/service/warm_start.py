@@ -17,13 +17,13 @@ from kernel_backend.store.base import Store
 
 
 def named(search: Search | None) -> list[int]:
-    """Return the experiments whose results it shall use, each once."""
+    """Return the experiments whose results a search warm-starts from, each once."""
     references = [parse_reference(each) for each in (search.warm if search else ())]
     return list(dict.fromkeys(each.experiment for each in references if each.trial is None))
 
 
 def weights(search: Search | None) -> Reference | None:
-    """Return the trial whose best weights all trials begin with; raises InvalidRequest where it names several."""
+    """Return the trial whose best weights all trials begin with; raises InvalidRequest if `search` names several."""
     references = dict.fromkeys(parse_reference(each) for each in (search.warm if search else ()))
     trials = [each for each in references if each.trial is not None]
     if len(trials) > 1:
@@ -33,9 +33,9 @@ def weights(search: Search | None) -> Reference | None:
 
 
 def prior_results(store: Store, config: Config, space: Space) -> list[PriorTrial]:
-    """Return the trials of earlier experiments that a search of this space can learn from, and their results so far.
+    """Return the results so far of trials of earlier experiments that a search warm-starts from.
 
-    Only trials whose hyperparameters lie in this space count.
+    Only trials whose hyperparameters lie in `space` are returned.
     """
     found = [
         trial for number in named(config.search) for trial in _trials(store, store.experiment(number), config.metric)
@@ -44,7 +44,7 @@ def prior_results(store: Store, config: Config, space: Space) -> list[PriorTrial
 
 
 def check(store: Store, number: int, config: Config, space: Space) -> None:
-    """Raise InvalidRequest where a search with this configuration can learn nothing from an experiment."""
+    """Raise InvalidRequest if a search with this configuration cannot use any result of an experiment."""
     other = store.experiment(number)
     if (other.config.steps is None) != (config.steps is None):
         theirs, ours = ("epochs", "--steps") if other.config.steps is None else ("steps", "--epochs")

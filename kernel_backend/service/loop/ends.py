@@ -1,7 +1,7 @@
 """End attempts: stop gangs, advance their trials, and free their slots whatever fails.
 
-Where slots are freed first, a trial counts as running though its attempt has ended: a later round, or service,
-continues there.
+If a trial cannot be advanced in time, its slots are freed first. It then counts as running though its attempt has
+ended, and a later round, or the next service, advances it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class AttemptEnder:
-    """End attempts; nothing else does."""
+    """End attempts: the one part of the service that kills gangs and records their end."""
 
     def __init__(self, context: Context, searches: Searches, spools: SpoolIntake) -> None:
         self._store, self._engine, self._places, self._spools = context.store, context.engine, context.places, spools
@@ -43,9 +43,9 @@ class AttemptEnder:
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave, by time.monotonic()
 
     async def see_off(self, trial: Trial, attempt: Attempt, since: float | None) -> None:
-        """Ask a gang to leave, and kill it when its grace period is over.
+        """Ask a gang to commit a checkpoint and leave; kill it when its grace period is over. Called every round.
 
-        `since` is when it was first asked, if recorded: perhaps by a service before this one.
+        `since` is the recorded time of the first request (seconds since the epoch), perhaps by an earlier service.
         """
         asked = self._asked.get(attempt.id)
         if asked is None:
@@ -59,10 +59,10 @@ class AttemptEnder:
                 await self._engine.kill(attempt.id)
 
     async def end(self, attempt: Attempt, outcome: Outcome, result: AttemptResult | None) -> None:
-        """Make sure that a gang is gone, advance its trial, and free its slots.
+        """Kill what is left of a gang, advance its trial, and free its slots.
 
         The trial has `PROMPT_S` to be requeued in its old position. After that the slots are freed, whatever the
-        state of its spool or checkpoints, and later rounds settle the rest.
+        state of its spool or checkpoints, and later rounds advance the trial.
         """
         try:
             await self._engine.kill(attempt.id)
@@ -78,11 +78,11 @@ class AttemptEnder:
             await self._engine.forget(attempt.id)
 
     async def settle(self, attempt: Attempt, result: AttemptResult | None) -> None:
-        """Continue to advance the trial of an ended attempt."""
+        """Advance the trial of an attempt that has ended before its trial was advanced."""
         self._check(attempt.id, self._begin(attempt, result))
 
     def cancel(self) -> None:
-        """Cancel all that is under way; the next service begins it anew."""
+        """Cancel all advances under way; the next service starts them anew."""
         for task in list(self._settling.values()):
             task.cancel()
 
@@ -100,7 +100,7 @@ class AttemptEnder:
         self._wake()
 
     def _check(self, key: AttemptId, task: asyncio.Task[None]) -> None:
-        """Raise the error that kept an end from being settled; the next call of `settle` tries again."""
+        """Raise the error with which advancing an attempt's trial has failed; the next `settle` tries again."""
         if task.done() and self._settling.pop(key, None) is not None:
             task.result()
 
@@ -136,9 +136,9 @@ class AttemptEnder:
         self._bus.ring()
 
     def _progressed(self, trial: Trial) -> bool:
-        """Return whether its newest attempt got further than the trial had ever been.
+        """Return whether a trial's newest attempt got further than every point that any attempt resumed from.
 
-        Where storage, which is the truth about checkpoints, cannot be read, reported checkpoints are used.
+        Checkpoints in storage decide. If storage cannot be read, the reported checkpoints are used.
         """
         try:
             return progressed(*self.history(trial.experiment, trial.index))
@@ -148,7 +148,7 @@ class AttemptEnder:
         return checkpoint_step(trial.checkpoint) > max(map(checkpoint_step, begun), default=0)
 
     async def _hear(self, number: int) -> None:
-        """Let a search decide on its trials' reports before one of them advances."""
+        """Let the experiment's search, if it is one, process all reports before a trial advances."""
         experiment = await asyncio.to_thread(self._store.experiment, number)
         if experiment.config.search is not None:
             await asyncio.to_thread(self._searches.hear, experiment)
@@ -159,7 +159,7 @@ class AttemptEnder:
         await self._engine.forget(attempt.id)
 
     async def _ended(self, attempt: Attempt, outcome: Outcome, failure: Failure | None) -> None:
-        """Record the end of an attempt: from here on it holds no slots."""
+        """Record the end of an attempt, which frees its slots."""
         await asyncio.to_thread(
             self._store.advance_attempt, attempt.id, e.Ended(), time.time(), outcome=outcome, failure=failure
         )
@@ -167,13 +167,13 @@ class AttemptEnder:
         self._bus.ring()
 
     async def remove_unknown(self, key: AttemptId) -> None:
-        """Kill a gang that the store does not have, or has as ended: it must hold no slot."""
+        """Kill and forget a gang whose attempt is not in the store, or has ended there: it must hold no slots."""
         with contextlib.suppress(Unconfirmed):
             await self._engine.kill(key)
             await self._engine.forget(key)
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Set aside a gang of another attempt with the same key, from a database that was lost."""
+        """Kill a gang and rename its folder: it belongs to another attempt of the same key, from a lost database."""
         _log.warning("the folder of attempt %s is another attempt's: it is set aside", key)
         with contextlib.suppress(Unconfirmed):
             await self._engine.set_aside(key)
@@ -183,7 +183,10 @@ class AttemptEnder:
         return newest_attempt(self._places.open(experiment, trial).names())
 
     def history(self, experiment: int, trial: int) -> tuple[list[Attempt], list[str]]:
-        """Return a trial's attempts and the committed checkpoints that count; storage is the truth about these."""
+        """Return a trial's attempts and the ids of its committed checkpoints in storage.
+
+        For a search, checkpoints of unrecorded attempts are left out (see `resume.remembered`).
+        """
         attempts = self._store.attempts(experiment, trial)
         committed = [manifest.id for manifest in self._places.open(experiment, trial).committed()]
         searches = self._store.experiment(experiment).config.search is not None

@@ -21,7 +21,10 @@ def job_of(
     home: Path,
     url: str | None,
 ) -> LaunchSpec:
-    """Return the launch spec. `url` is where a launcher reaches a service whose home it cannot read."""
+    """Return the launch spec of an attempt.
+
+    `url` is set for launchers that cannot read the service's home: there they reach the service.
+    """
     return LaunchSpec(
         experiment=experiment.number,
         trial=trial.index,

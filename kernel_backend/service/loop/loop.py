@@ -63,7 +63,7 @@ class Loop:
         self._own: set[AttemptId] = set()  # gangs that are verified to be of the open attempts of their keys
 
     async def run(self) -> None:
-        """Run rounds until cancelled. An error is logged and tried again: the next round sees the same."""
+        """Run rounds until cancelled. An error in a round is logged, and the next round tries again."""
         self._checkpoint_copies.lookups.start()
         try:
             while True:
@@ -90,7 +90,10 @@ class Loop:
     # What runs
 
     async def _look_at_gangs(self, statuses: dict[AttemptId, GangStatus]) -> bool:
-        """End the attempts whose gangs have ended, and settle ended ones; return whether there are any."""
+        """End the attempts whose gangs have ended, and advance the trials of ended attempts.
+
+        Returns True if any attempt is open, or has a trial to advance.
+        """
         attempts, unsettled = self.cluster_state.cache.open_attempts, list(self.cluster_state.cache.unsettled.values())
         work: defaultdict[int, list[tuple[str, Work]]] = defaultdict(list)
         self._own &= {attempt.id for attempt in attempts}
@@ -115,7 +118,7 @@ class Loop:
         return wanted and known and status is not None and status.phase != "ended"
 
     async def _is_own(self, attempt: Attempt, status: GangStatus) -> bool:
-        """Return whether a gang was started for this attempt: after a lost database, numbers may repeat."""
+        """Return whether a gang was started for this attempt, and not for one of the same key from a lost database."""
         if not status.token_digest or attempt.id in self._own:
             return True
         if status.token_digest != await asyncio.to_thread(self._store.token_digest, attempt.id):
@@ -144,7 +147,7 @@ class Loop:
             await self._ends.see_off(trial, attempt, self.cluster_state.asked_to_go(attempt.id))
 
     async def _end_times(self) -> None:
-        """Pause trainings that have held their slots for their `--max-time`; a checkpoint is committed as ever."""
+        """Pause experiments that have held their slots for their `--max-time`: their gangs save a checkpoint first."""
         cluster = await self.cluster_state.now()
         for run in [run for run in cluster.runs.values() if run.ends is not None and run.ends <= cluster.at]:
             trial = self.cluster_state.cache.trial(run.key.experiment, run.key.trial)
@@ -184,7 +187,10 @@ class Loop:
         return any(experiment.state != "paused" for experiment in cache.experiments.values())
 
     def _is_reconciled(self, experiment: ScheduledExperiment, cluster: ClusterState) -> bool:
-        """Return whether the cache alone shows that nothing is to be done: after a start there may be 100,000."""
+        """Return whether the cached trials show that an experiment needs no action, without reading the store.
+
+        This keeps rounds quick with 100,000 experiments, as after a restart. False for searches.
+        """
         trials = self.cluster_state.cache.trials.get(experiment.number)
         if experiment.config.search is not None or not trials:  # without any it may have ended
             return False
@@ -222,9 +228,9 @@ class Loop:
         await asyncio.to_thread(collect, self._store, self._places, ended, time.time())
 
     async def _search_over(self, experiment: Experiment) -> bool | None:
-        """Update a search and return whether it is over; None if it is no search.
+        """Process the reports of a search and return whether it is over; None if the experiment is no search.
 
-        It is closed when a limit is used up.
+        The search is closed when its budget or time limit is used up.
         """
         search, now = experiment.config.search, time.time()
         if search is None:

@@ -64,7 +64,7 @@ class SpoolIntake:
     async def _patiently(
         self, key: AttemptId, owner: str, after: int, begin: SpoolPosition
     ) -> tuple[SpoolPage, list[Refused]]:
-        """Store a page as soon as it can be read; raises _Unreadable after the retries."""
+        """Read a page of a spool and store it; raises _Unreadable if it cannot be read after some retries."""
         waits = RETRY.waits()
         while True:
             try:
@@ -97,8 +97,8 @@ class SpoolIntake:
 
 
 class _Unreadable(Exception):
-    """Report a spool that cannot be read."""
+    """Error: a spool cannot be read."""
 
 
 class _Unstorable(Exception):
-    """Report a record that the store refuses, and always will."""
+    """Error: the store refuses a record, and always will."""

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Begins(NamedTuple):
-    """Result of looking up in the owner's files what an attempt begins from."""
+    """Interpreter and resume checkpoint of a coming attempt, looked up in the owner's files."""
 
     python: str
     resume: Resume
@@ -47,7 +47,7 @@ class _Begins(NamedTuple):
 
 
 class AttemptStarter:
-    """Start attempts; nothing else does."""
+    """Start attempts: the one part of the service that creates attempts and submits gangs."""
 
     def __init__(
         self,
@@ -75,9 +75,10 @@ class AttemptStarter:
         self._patience = MOMENT_S  # that this round still has for the lookups of searches' trials
 
     async def look(self, starts: Sequence[Start]) -> list[Start]:
-        """Look up what trials begin from, all at once; return the starts whose lookup is ready within `MOMENT_S`.
+        """Look up the resume checkpoints of these starts concurrently; return the starts that are ready in time.
 
-        The owner's files, or their agent, may be slow: the others are started by the round after the answer.
+        The limit is `MOMENT_S`. The owner's files, or their agent, may be slow: the remaining starts are made by a
+        round after their lookup ends.
         """
         self._patience = MOMENT_S
         # A trial that was stopped before it began does not look again.
@@ -93,7 +94,10 @@ class AttemptStarter:
         return [start for start in starts if start.request.key not in known or known[start.request.key].done()]
 
     async def start(self, start: Start) -> Launch | None:
-        """Create an attempt; return how its gang is launched. An error becomes part of why its trial waits."""
+        """Create an attempt; return the call that launches its gang, None where there is no gang to launch.
+
+        An error is raised, and shown as the reason for which the trial waits.
+        """
         trial = start.request.experiment, start.request.trial
         try:
             begun = await (
@@ -109,12 +113,12 @@ class AttemptStarter:
         return begun
 
     def cancel(self) -> None:
-        """Cancel all lookups."""
+        """Cancel all lookups of resume checkpoints."""
         for task in self._looks.values():
             task.cancel()
 
     def _begin_look(self, key: RequestKey) -> asyncio.Task[_Begins]:
-        """Look up once per coming attempt, and again where the result was not used for a while."""
+        """Return the lookup of a trial's resume checkpoint, started once per attempt, and again where it is stale."""
         trial = self._cluster_state.cache.trial(key.experiment, key.trial)
         about = key.experiment, key.trial, trial.attempt if trial is not None else 0
         task = self._looks.get(about)
@@ -131,7 +135,10 @@ class AttemptStarter:
         return _Begins(python, resume, beyond, time.monotonic())
 
     async def _grant(self, start: Start) -> Launch | None:
-        """Let a search choose the trial for a gang; a trial that cannot use it yet is queued by itself."""
+        """Let a search choose the trial that gets a granted gang, and start it.
+
+        Returns None if the trial cannot start at once: it is queued by its own request then.
+        """
         experiment = await asyncio.to_thread(self._store.experiment, start.request.experiment)
         if experiment.state is not ExperimentState.ACTIVE:  # it has been paused since
             return None
@@ -150,7 +157,10 @@ class AttemptStarter:
         return await self._begin(start, request.key)
 
     async def _begin(self, start: Start, key: RequestKey) -> Launch | None:
-        """Create the attempt first: it fences the older ones and pins where this one resumes. Then launch its gang."""
+        """Store the new attempt, then return the launch of its gang.
+
+        The attempt is stored first: this fences older attempts and fixes the checkpoint that the new one resumes from.
+        """
         number, index = key.experiment, key.trial
         looked = self._begin_look(key)
         self._looks = {about: task for about, task in self._looks.items() if task is not looked}
@@ -203,7 +213,7 @@ class AttemptStarter:
             await self._ends.end(attempt, Outcome.FAILED, result)
 
     async def _refuse(self, attempt: Attempt, missing: DaylightError) -> None:
-        """Fail a trial that has no checkpoint to begin from, and never will have."""
+        """Fail a trial whose warm-start checkpoint is gone for good, and end its attempt."""
         failure = Failure(rank=0, type=type(missing).__name__, message=missing.message)
         event = e.Errored(retries_left=False)
         await asyncio.to_thread(
@@ -213,14 +223,14 @@ class AttemptStarter:
 
 
 def _stale(look: asyncio.Task[_Begins]) -> bool:
-    """Return whether a lookup has failed, or is too old."""
+    """Return whether the lookup of a resume checkpoint has failed, or was made too long ago."""
     if not look.done():
         return False
     return look.cancelled() or look.exception() is not None or look.result().at < time.monotonic() - FRESH_S
 
 
 def _said(error: Exception) -> str:
-    """Return an error in few words; a file error without its number, but with its file name."""
+    """Return the text of an error; of an OSError its message and file name, without the errno."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
     return str(error)

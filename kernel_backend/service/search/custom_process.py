@@ -22,22 +22,22 @@ class ClosableProcess(SearchProcess, Protocol):
 
 
 class ExperimentSearchProcess:
-    """Process of one experiment's class; nothing is unpacked or started before the first call."""
+    """Process of one experiment's search class; its code is unpacked and the process started at the first call."""
 
     def __init__(self, experiment: Experiment, archive: Archive, preparation: Preparation, areas: Workspaces) -> None:
         self._experiment, self._archive, self._preparation, self._areas = experiment, archive, preparation, areas
         self._child: SearchClassProcess | None = None
 
     def interval(self) -> Any:
-        """Return its attribute of this name."""
+        """Return the class's `interval` attribute."""
         return self._asked().interval()
 
     def ask(self, trial: int) -> Any:
-        """Return the answer of its `ask`."""
+        """Return the result of the class's `ask`."""
         return self._asked().ask(trial)
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Return the answer of its `tell`."""
+        """Return the result of the class's `tell`."""
         return self._asked().tell(trial, params, unit, value)
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class ExperimentSearchProcess:
 
 
 class FailedSearchProcess:
-    """Stand in for the process of a failed search: its class is called no more."""
+    """Process of a search that has failed: every call raises SearchFailed, without calling the class."""
 
     def __init__(self, message: str) -> None:
         self._message = message

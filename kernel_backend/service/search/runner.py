@@ -62,7 +62,7 @@ _log = logging.getLogger(__name__)
 
 
 class StoredFailure(NamedTuple):
-    """Error that keeps a search from going on, with the time of the next try."""
+    """Error that keeps a search from proceeding, with the time of the next try."""
 
     message: str
     pause: float  # seconds before that
@@ -87,10 +87,10 @@ class Searches:
         return self._answer(experiment, lambda known: known.searcher.wants(), 0)
 
     def on_slot(self, experiment: Experiment) -> Trial | None:
-        """Return the trial, queued, that gets a granted gang; None where none needs it any more.
+        """Return the queued trial that gets a granted gang; None if no trial can use it now.
 
-        A trial that has still to leave its last gang, or to get a checkpoint to begin from, is queued a little later.
-        The same holds for the decision of a slow searcher.
+        A trial that must first leave its last gang, or first get a copy of a checkpoint, is queued later. A slow
+        searcher decides in a thread: None is returned, and its trial is queued when it has decided.
         """
         if is_slow(experiment):
             self._isolated(experiment, self._on_slot)
@@ -108,11 +108,11 @@ class Searches:
             return self._hear_all(experiment, known) if known else False
 
     def over(self, experiment: Experiment) -> bool:
-        """Return whether the search is at its end: none of its trials trains, and none will."""
+        """Return whether a search has ended: none of its trials is training, and none will be."""
         return self._answer(experiment, lambda known: known.failure is None and known.searcher.over(), False)
 
     def failed(self, experiment: Experiment) -> str | None:
-        """Return the failure of its class or of `prepare` that ended it; None where neither failed. Does not block."""
+        """Return the failure of the search class or of `prepare` that ended a search, else None. Does not block."""
         number, known = experiment.number, self._known.get(experiment.number)
         if known is not None:
             return known.failed
@@ -123,21 +123,21 @@ class Searches:
         return self._failures[number]
 
     def notice(self, experiment: Experiment) -> str | None:
-        """Return what ended it, or keeps it from going on; None where nothing does. Does not block."""
+        """Return the failure that ended a search, or the error that delays it; None without either. Does not block."""
         failure = self._errors.get(experiment.number)
         return self.failed(experiment) or (failure.message if failure is not None else None)
 
     def close(self, experiment: Experiment, limit: Limit) -> None:
-        """Close a search: it wants nothing more, and its active trials pause. Closing twice changes nothing."""
+        """Close a search: it starts nothing more, and its active trials are paused. Idempotent."""
         with self._locked(experiment) as known:
             if known and not known.closed:
                 paused = self._paused(experiment)
                 self._happen(experiment, known, Closed(limit=limit), lambda _: paused)
 
     def unprepared(self, experiment: Experiment, trial: int, failure: Failure) -> None:
-        """End the search, for `prepare` has failed for good in a trial, as it would in all; other trials pause.
+        """End a search after `prepare` failed for good in one trial, as it would in all; the other trials are paused.
 
-        A slow searcher that is busy just then learns it from the next trial that fails so.
+        If a slow searcher is busy at that time, its search ends with the next trial that fails in this way.
         """
         with self._locked(experiment) as known:
             if known and known.failed is None:
@@ -176,7 +176,10 @@ class Searches:
 
     @contextlib.contextmanager
     def _locked(self, experiment: Experiment, patient: bool = False) -> Iterator[SearchState | None]:
-        """Yield the search state; None where it has ended or a slow searcher is busy; `patient` waits for both."""
+        """Yield the search's state under its lock; None if the search has ended, or a slow searcher holds the lock.
+
+        With `patient`, wait also for a slow searcher, and load the state of an ended search.
+        """
         waits = patient or not is_slow(experiment)
         lock = self._lock(experiment.number)
         if not lock.acquire(blocking=waits):
@@ -191,7 +194,7 @@ class Searches:
         return self._locks.setdefault(number, threading.Lock())
 
     def _answer(self, experiment: Experiment, question: Callable[[SearchState], T], otherwise: T) -> T:
-        """Return the answer of a search; `otherwise` where it has ended, is busy, or its code fails."""
+        """Return `question` of the search's state; `otherwise` if it has ended, is busy, or a slow searcher raises."""
         with self._locked(experiment) as known:
             if known is None:
                 return otherwise
@@ -204,7 +207,7 @@ class Searches:
                 return otherwise
 
     def _isolated(self, experiment: Experiment, verb: Callable[[Experiment, SearchState], object]) -> None:
-        """Run what may take long in a separate thread, unless one is running or it has just failed."""
+        """Run `verb` on a slow search in a thread; do nothing while one runs, or during the pause after an error."""
         failure = self._errors.get(experiment.number)
         if failure is not None and time.monotonic() < failure.until:
             return
@@ -232,7 +235,7 @@ class Searches:
             return bool(heard) or known.failure is not None or self._ended(experiment) != known.looked
 
     def _fails(self, experiment: Experiment, error: Exception) -> None:
-        """Record why a search does not go on, log it, and schedule a retry after a pause."""
+        """Record and log the error that keeps a search from proceeding, and schedule a retry."""
         number, expected = experiment.number, isinstance(error, DaylightError)
         before = self._errors.get(number)
         pause = min(PAUSES_S[1], 2 * before.pause) if before is not None else PAUSES_S[0]
@@ -270,7 +273,10 @@ class Searches:
         return known.entries > before
 
     def _of(self, experiment: Experiment, ended: bool = False) -> SearchState | None:
-        """Return the search, loading it from its log; None where the experiment has ended, unless `ended`."""
+        """Return the state of a search, replayed from its log where not cached.
+
+        None if the experiment has ended, unless `ended` is set.
+        """
         known = self._known.get(experiment.number)
         if known is None:
             experiment = self._store.experiment(experiment.number)  # it may have been extended since, or have ended
@@ -317,7 +323,7 @@ class Searches:
             known.process.close()
 
     def _paused(self, experiment: Experiment, besides: int | None = None) -> list[Effect]:
-        """Return the effects that pause all active trials in their present state."""
+        """Return the effects that pause all active trials of a search, except trial `besides`."""
         trials = (trial for trial in self._store.restless_trials(experiment.number) if trial.index != besides)
         return [paused for trial in trials if (paused := held(trial)) is not None]
 
@@ -353,7 +359,10 @@ class Searches:
         event: Happening,
         effects: Callable[[Decision | None], Sequence[Effect]] = lambda decision: (),
     ) -> list[Trial]:
-        """Decide and store the decision, and only then update the search."""
+        """Apply an event to the searcher, store the decision with its effects, then update the search state.
+
+        Returns the trials that the effects have changed.
+        """
         with self._believing(experiment):
             decision = apply_event(known.searcher, event)
             entry = LogEntry(number=known.entries + 1, at=time.time(), event=event, decision=decision)
@@ -363,7 +372,7 @@ class Searches:
 
     @contextlib.contextmanager
     def _believing(self, experiment: Experiment) -> Iterator[None]:
-        """Drop a searcher whose decision cannot be stored, so that it is read again from the log."""
+        """Drop the cached searcher if its decision cannot be stored: the next use replays it from the stored log."""
         try:
             yield
         except Exception:

@@ -13,7 +13,7 @@ from kernel_backend.service.search.custom_process import ClosableProcess
 
 @dataclass
 class SearchState:
-    """State of a search after `entries` entries of its log and the report number `heard`."""
+    """State of a search after `entries` entries of its log; `heard` is the number of the last report among them."""
 
     searcher: Searcher
     entries: int = 0
@@ -25,7 +25,7 @@ class SearchState:
     process: ClosableProcess | None = None
 
     def take(self, entry: LogEntry) -> None:
-        """Advance to this log entry."""
+        """Update the state with a log entry that the searcher has applied."""
         self.entries = entry.number
         if isinstance(entry.event, Reported):
             self.heard = max(self.heard, entry.event.seq)
@@ -40,12 +40,15 @@ class SearchState:
 
     @property
     def failure(self) -> str | None:
-        """Return the failure of the class that is not in the log yet."""
+        """Return the failure of the search class if it is not recorded in the log yet."""
         found = self.searcher.failure if isinstance(self.searcher, Custom) and self.failed is None else None
         return found.message if found is not None else None
 
 
 def failure_in(log: Sequence[LogEntry]) -> str | None:
-    """Return the failure of a search; None where it has not failed, or was extended since."""
+    """Return the message of the failure that ended a search, read from its log.
+
+    None if it did not fail, or was extended since.
+    """
     last = next((each.event for each in reversed(log) if isinstance(each.event, Failed | Extended)), None)
     return last.message if isinstance(last, Failed) else None

@@ -14,7 +14,7 @@ from kernel_backend.search.samplers.optuna import NEEDED
 
 
 def method_of(experiment: Experiment) -> SearchMethod | None:
-    """Return its method; None where it is no search, or its method's package is gone."""
+    """Return the search method of an experiment; None if it is no search, or the method's package is not installed."""
     search = experiment.config.search
     return registry.find(search.method) if search is not None else None
 
@@ -26,7 +26,7 @@ def is_custom(experiment: Experiment) -> bool:
 
 
 def is_slow(experiment: Experiment) -> bool:
-    """Return whether its searcher may be slow or fail: code that is not ours, or code that is gone."""
+    """Return whether a searcher may be slow or raise: it is from a package or user, or its sampler uses a library."""
     search, method = experiment.config.search, method_of(experiment)
     return search is not None and (method is None or method.slow or search.samples_by in NEEDED)
 
@@ -39,13 +39,13 @@ def settings_of(experiment: Experiment) -> Settings:
 
 
 def unprepared_text(failure: Failure) -> str:
-    """Return why no trial of a search can begin: its `prepare()` fails."""
+    """Return the message for a search that cannot start any trial since its `prepare()` fails."""
     where = f" ({failure.frames[-1].where})" if failure.frames else ""
     return f"prepare() fails, so that no trial can begin: {failure.type}: {failure.message}{where}"
 
 
 def exit_reason(trial: Trial) -> Reason:
-    """Return how a trial ended, as its searcher is told."""
+    """Return the reason of a trial's end that is passed to `Searcher.on_exit`."""
     if trial.state is TrialState.FAILED:
         return "invalid" if trial.failure is not None and trial.failure.invalid else "failed"
     if trial.state is TrialState.COMPLETED:  # without the report at its end that every trial of a search has

@@ -39,10 +39,10 @@ SET_BACK_S = 5.0  # by which a clock may go back and only be treated as standing
 
 
 class ClusterStateManager:
-    """Manage one cluster state, which only the event loop changes, one task at a time.
+    """Manage the cluster state, which only tasks on the event loop change, one at a time.
 
-    Code on the event loop that reads it up to the next `await` needs no more than `now`. In a thread it is read
-    within `looking`, while it does not change.
+    To read it on the event loop without an `await` in between, use `now`. To read it in a thread, use `looking`, during
+    which it does not change.
     """
 
     def __init__(
@@ -93,10 +93,10 @@ class ClusterStateManager:
 
     @asynccontextmanager
     async def settled(self) -> AsyncIterator[ClusterState]:
-        """Yield the state for a decision, after a short wait for first answers about users' files.
+        """Yield the cluster state for a decision, after a short wait for first lookups in users' files.
 
-        Users whose files answer in time keep their position, also after a restart; a slow disk or agent delays no
-        other user.
+        So users whose files answer in time keep their queue positions after a restart, and a slow disk or agent delays
+        no other user.
         """
         async with self.looking() as picture:
             if not self._request_builder.unsettled:
@@ -148,9 +148,9 @@ class ClusterStateManager:
 
     @asynccontextmanager
     async def starting(self, key: RequestKey, start: Start) -> AsyncIterator[None]:
-        """Create a trial's attempt within this context: its reservation outlives this service.
+        """Hold a request's reservation, also across a restart, while the block creates its trial's attempt.
 
-        If it cannot be created, the reservation is restored.
+        If the block fails, the reservation is restored to the request.
         """
         before, kept = self._cluster, start.reservation
         if before is not None and kept is not None:
@@ -168,16 +168,16 @@ class ClusterStateManager:
             raise
 
     async def keep(self) -> None:
-        """Store what has been committed."""
+        """Store the current reservations and queue positions."""
         if self._cluster is not None:
             await self._reservations.keep(self._cluster, self._starting)
 
     def reconcile_all(self) -> None:
-        """Mark all experiments for reconciliation: something has failed, or could change what any of them may have."""
+        """Mark all experiments for reconciliation, after an error or a change that may affect any of them."""
         self.unaligned |= self.cache.experiments.keys()
 
     def look_again(self, key: RequestKey) -> None:
-        """Update a request for a reason that is not in the store."""
+        """Mark a request for an update in the next round, for a reason that is not in the store."""
         self._touched.add(key)
 
     # Rebuilding
@@ -214,20 +214,23 @@ class ClusterStateManager:
         return cluster
 
     def _ended(self, number: int) -> Experiment | None:
-        """Return an ended experiment whose attempts still hold slots; None where it cannot be read."""
+        """Return an ended experiment whose attempts still hold slots; None if its record cannot be read."""
         try:
             return self._store.experiment(number)
         except (ValueError, TypeError):
             return None  # the slots of its gangs are taken all the same
 
     def _horizon(self, cluster: ClusterState) -> float:
-        """Return the time from which on past use matters."""
+        """Return the earliest time (seconds since the epoch) whose slot use still affects shares or slot-hours."""
         quotas = [*cluster.users.quotas.values(), *cluster.groups.quotas.values()]
         longest = max((each.slot_hours.window for each in quotas if each.slot_hours is not None), default=0.0)
         return cluster.at - max(FADED * self._rules.half_life, longest)
 
     def _lasting(self, cluster: ClusterState, intervals: Iterable[UsageInterval]) -> Iterator[UsageInterval]:
-        """Yield the intervals as the cluster state has them: those that hold slots in it have no end yet."""
+        """Yield usage intervals without an end for gangs that hold slots in the cluster state, and the ended ones.
+
+        The store may have the end of an interval already, or lack it for a gang that holds no slots here.
+        """
         for interval in intervals:
             holds = (
                 self._numbers.get(RequestKey(interval.attempt.experiment, interval.attempt.trial))
@@ -340,7 +343,7 @@ class ClusterStateManager:
         self._watch(cluster, run, trial, self._clock())
 
     def _watch(self, cluster: ClusterState, run: Allocation, trial: ScheduledTrial | None, at: float) -> None:
-        """Record a gang's first checkpoint, and that it was asked to leave."""
+        """Set the time of a gang's first checkpoint, and the time when it was asked to leave, in the cluster state."""
         own = trial is not None and trial.checkpoint and checkpoint_order(trial.checkpoint)[1] == self._numbers[run.key]
         if own and run.committed is None:
             cluster.change(run.key, committed=at)
@@ -348,7 +351,7 @@ class ClusterStateManager:
             cluster.change(run.key, leaving=at)
 
     def asked_to_go(self, attempt: AttemptId) -> float | None:
-        """Return when its gang was asked to leave, by this service or one before it."""
+        """Return when an attempt's gang was asked to leave, by this service or an earlier one; None if it was not."""
         key = RequestKey(attempt.experiment, attempt.trial)
         run = self._cluster.runs.get(key) if self._cluster is not None else None
         return run.leaving if run is not None and self._numbers.get(key) == attempt.number else None
@@ -356,7 +359,10 @@ class ClusterStateManager:
     # Requests
 
     async def _renew(self, cluster: ClusterState, keys: Iterable[RequestKey]) -> None:
-        """Update requests that may have changed, and those of searches, which change without a record in the store."""
+        """Update the requests of these keys in the cluster state, and those of all active searches.
+
+        Those of searches change without a record in the store.
+        """
         searches = [each for each in self.cache.searches.values() if each.state is ExperimentState.ACTIVE]
         requests, anonymous = await asyncio.to_thread(self._asked, cluster, keys, searches)
         self._unsteady = {key for key, (_, unsteady) in requests.items() if unsteady}
@@ -375,7 +381,10 @@ class ClusterStateManager:
     def _asked(
         self, cluster: ClusterState, keys: Iterable[RequestKey], searches: Iterable[Experiment]
     ) -> tuple[dict[RequestKey, tuple[SlotRequest | None, bool]], dict[int, list[SlotRequest]]]:
-        """Return each key's current request and whether it may change by itself, and those of searches. Blocks."""
+        """Return the current requests of these keys and of searches. Blocks.
+
+        A key has its request (None if it requests nothing) and whether that may change without a change in the store.
+        """
         requests: dict[RequestKey, tuple[SlotRequest | None, bool]] = {}
         for key in keys:
             experiment, trial = (
@@ -422,13 +431,13 @@ def _no_collection() -> Iterator[None]:
 
 
 def _pool(cluster: ClusterState, placement: Placement) -> str:
-    """Return the pool of a gang; nodes that are gone are taken to be local."""
+    """Return the pool of a gang; the local one if none of its nodes is left."""
     pools = (cluster.nodes[share.node].pool for share in placement if share.node in cluster.nodes)
     return next(pools, LOCAL)
 
 
 def _differences(accounts: UsageByName, wanted: Mapping[str, Quota]) -> dict[str, Quota]:
-    """Return the quotas that have changed; accounts that are no longer named get the free one."""
+    """Return the quotas that have changed by name; accounts that are no longer named get the default quota."""
     known = accounts.quotas
     changed = {name: quota for name, quota in wanted.items() if known.get(name, FREE) != quota}
     gone = (name for name in known if isinstance(name, str) and name not in wanted and known[name] != FREE)
@@ -436,6 +445,6 @@ def _differences(accounts: UsageByName, wanted: Mapping[str, Quota]) -> dict[str
 
 
 def _windows(accounts: UsageByName) -> set[tuple[object, float]]:
-    """Return how far back the meter of each account must look."""
+    """Return the window in seconds of each account with slot-hours: how far back its meter must reach."""
     quotas = accounts.quotas.items()
     return {(name, quota.slot_hours.window) for name, quota in quotas if quota.slot_hours is not None}

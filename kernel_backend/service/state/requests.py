@@ -22,7 +22,7 @@ from kernel_backend.store.base import Store
 
 
 class StartError(NamedTuple):
-    """Error of a start, with the time of the next try: until then the trial blocks no others."""
+    """Error of a trial's start, with the time of the next try; until then its request blocks no others."""
 
     text: str
     failures: int  # in a row
@@ -36,7 +36,7 @@ class StartError(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Return why it waits; "" once it may be tried again."""
+        """Return the text for which the trial waits; "" once the start may be tried again."""
         return f"cannot be started just now, and is tried again: {self.text}" if time.monotonic() < self.again else ""
 
 
@@ -78,9 +78,10 @@ class RequestBuilder:
         return replace(request, failed_at=attempts[-1].ended_at or 0.0, rest=rest(trial, attempts))
 
     def for_search(self, experiment: Experiment, in_hand: int, nodes: Iterable[Node], pool: str) -> list[SlotRequest]:
-        """Return a search's requests: the trial is chosen when a gang is granted, so that no promotion goes stale.
+        """Return as many requests as a search can use gangs. Its searcher chooses the trial when a gang is granted.
 
-        A search whose gangs fit no node makes one request, so that this is reported.
+        So a promotion is never decided on old results. A search whose gangs fit no node makes one request, so that this
+        is reported.
         """
         search, slots = experiment.config.search, experiment.config.slots
         free = max(1, sum(node.slots for node in nodes if node.pool == pool) // slots)
@@ -96,11 +97,14 @@ class RequestBuilder:
         return [first, *(replace(first, nth=nth) for nth in range(1, wanted))] if wanted else []
 
     def got(self, experiment: int, at: float) -> None:
-        """Record that a gang was granted to one of its trials: the search requests the next from then on."""
+        """Record the time at which a search was granted a gang: its next request is queued from then on."""
         self._granted[experiment] = max(at, self._granted.get(experiment, at))
 
     def may_change(self, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:
-        """Return whether a request may change by itself, without a change in the store."""
+        """Return whether a trial's request may change without a change in the store.
+
+        It may if it waits for an environment, for a copy of a checkpoint, or after a start error.
+        """
         return (
             experiment.config.env == "locked"
             or (trial.begins_from is not None and trial.attempt == 0)
@@ -109,12 +113,12 @@ class RequestBuilder:
 
 
 def plain_request(experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest:
-    """Return a trial's request, whether it is eligible at present or not."""
+    """Return a trial's request without the reasons (preparation, backoff) for which it may not be eligible yet."""
     return _request(experiment, trial.index, trial.queued_at, pool, trial.excluded)
 
 
 def draft_request(config: Config, owner: str, group: str, pool: str) -> SlotRequest:
-    """Return the request of an experiment that has no number yet."""
+    """Return the request that a submission would make, before it has a number."""
     return SlotRequest(0, 1, config.slots, 0.0, owner=owner, group=group, pool=pool, one_node=config.one_node)
 
 

@@ -17,18 +17,18 @@ BRIEF_S = 60.0  # a request that has been first of its user queue for less has n
 
 
 class StoredReservations:
-    """Reservations in the store, updated by their differences."""
+    """Store the reservations of the cluster state, writing only those that have changed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._kept: dict[RequestKey, ReservationRecord] = {}
 
     def read(self) -> None:
-        """Read what an earlier service has stored. Blocks."""
+        """Load the stored reservation records. Blocks."""
         self._kept = {RequestKey(*record.key): record for record in self._store.reservations()}
 
     def of(self, key: RequestKey) -> ReservationRecord | None:
-        """Return the stored record of one request or gang."""
+        """Return the stored record of a request or gang; None without one."""
         return self._kept.get(key)
 
     def restore(self, cluster: ClusterState) -> None:
@@ -53,7 +53,7 @@ class StoredReservations:
 
 
 def reservation(record: ReservationRecord) -> Reservation | None:
-    """Return the scheduler's reservation of a record."""
+    """Convert a stored record to the scheduler's reservation; None if the record has only a queue position."""
     if record.kept_since is None or record.kind is None:
         return None
     return Reservation(RequestKey(*record.key), record.kind, record.node, record.kept_since, record.kept_priority)

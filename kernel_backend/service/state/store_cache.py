@@ -46,7 +46,7 @@ class StoreCache:
         return [*self.older.values(), *self.attempts.values()]
 
     def trial(self, experiment: int, index: int) -> ScheduledTrial | None:
-        """Return an active trial; None where it is held by its search alone, or has ended."""
+        """Return an active trial; None if it has ended, or is paused by its search alone."""
         return self.trials.get(experiment, {}).get(index)
 
     def live(self, experiment: int) -> int:
@@ -54,9 +54,9 @@ class StoreCache:
         return sum(trial.state in LIVE for trial in self.trials.get(experiment, {}).values())
 
     def read(self) -> list[RecordChange]:
-        """Return the store's changes since the last call, for `take_in`; the first time all records.
+        """Return the records changed in the store since the last call, for `take_in`; at the first call all records.
 
-        Blocks; the records do not change.
+        Blocks. The cache itself is changed by `take_in` alone, so this may run in a thread.
         """
         store = self._store
         if self._seq is None:
@@ -108,7 +108,7 @@ class StoreCache:
 
 
 def _is_of(trial: ScheduledTrial, attempt: Attempt) -> bool:
-    """Return whether a trial still holds this attempt as its newest."""
+    """Return whether an attempt is the newest of a trial that still holds its slots."""
     return trial.attempt == attempt.number and trial.state in HOLDING_SLOTS
 
 

@@ -37,7 +37,7 @@ class ArtifactVerbs:
         return await asyncio.to_thread(self._store.artifacts, number)
 
     async def read(self, who: Person, number: int, trial: int, name: str) -> Opened:
-        """Return one of them; raises NotFound, also where its file is not the recorded one."""
+        """Return a trial's artifact with its content; raises NotFound, also if the file does not match its record."""
         experiment = await visible(self._store, who, number)
         artifact = await asyncio.to_thread(self._store.artifact, number, trial, name)
         area = self._areas.of(experiment.owner)
@@ -45,7 +45,10 @@ class ArtifactVerbs:
         return Opened(artifact, contents.size, _passed(contents.pieces))
 
     def _contents(self, area: Workspace, artifact: Artifact, number: int) -> Contents:
-        """Compare the file with its record: a restored database may have an older one of the same name."""
+        """Return the content of an artifact's file; raises NotFound if its size and digest do not match the record.
+
+        A restored database may record another file of the same name. Artifacts of running trials are not compared.
+        """
         read = partial(area.artifact, number, artifact.trial, artifact.name)
         if self._store.trial(number, artifact.trial).state in HOLDING_SLOTS:
             return read()  # it may just have been saved again, and not been reported yet

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class CheckpointVerbs:
-    """Operations on checkpoints. Storage is the truth about checkpoints, so each of them reads it first."""
+    """Operations on checkpoints. Each reads the storage first, since storage alone knows which checkpoints exist."""
 
     def __init__(self, store: Store, places: CheckpointStorage) -> None:
         self._store, self._places = store, places
@@ -59,7 +59,7 @@ class CheckpointVerbs:
     async def part(
         self, who: Person, number: int, trial: int, checkpoint: str, name: str, offset: int = 0
     ) -> tuple[int, AsyncIterator[bytes]]:
-        """Return a part's number of bytes from an offset on, and these in pieces, once all of it was verified.
+        """Return the number and the bytes of a checkpoint's part from an offset on, after verifying the whole part.
 
         Raises NotFound and CheckpointDamaged.
         """
@@ -77,7 +77,7 @@ class CheckpointVerbs:
         return max(0, part.size - offset), _pieces(stream)
 
     async def verify(self, who: Person, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
-        """Read every byte of a checkpoint, and return what was found. Nothing is set aside."""
+        """Read every byte of a checkpoint and return its state; a damaged one is not quarantined."""
         experiment = await visible(self._store, who, number)
         async with self._reading.setdefault(experiment.owner, asyncio.Lock()):
             place, manifest = await _asked(self._find, number, trial, checkpoint)
@@ -93,13 +93,13 @@ class CheckpointVerbs:
         return await _asked(self._info, experiment, trial, checkpoint)
 
     async def delete(self, who: Person, number: int, trial: int, checkpoint: str) -> None:
-        """Delete one for good; raises Conflict for one that is pinned, or that its trial may still need."""
+        """Delete a checkpoint for good; raises Conflict if it is pinned, or its trial may still need it."""
         experiment = await changeable(self._store, who, number)
         await _asked(self._delete, experiment, trial, checkpoint)
         await self._written(who, experiment, "delete", trial, checkpoint)
 
     async def collect(self, who: Person, asked: GarbageRequest) -> GarbageReport:
-        """Apply the rules to one experiment of the user's, or to all of them."""
+        """Apply retention rules to one experiment of the user's, or to all of them."""
         if asked.experiment is not None:
             chosen = [await changeable(self._store, who, asked.experiment)]
         else:
@@ -174,7 +174,7 @@ class CheckpointVerbs:
         place.discard(checkpoint)
 
     def _resumed(self, number: int, trial: int, checkpoint: str) -> bool:
-        """Return whether an attempt that has not ended began from it: its ranks may be reading it."""
+        """Return whether an open attempt resumed from a checkpoint: its ranks may still be reading it."""
         attempts = [each for each in self._store.open_attempts() if (each.experiment, each.trial) == (number, trial)]
         return any(each.resume_from == checkpoint for each in attempts)
 
@@ -192,7 +192,7 @@ async def _pieces(stream: Iterator[bytes | memoryview]) -> AsyncIterator[bytes]:
 
 
 async def _asked(ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function that reads storage, off the event loop; raises PlaceUnavailable."""
+    """Call a function that reads storage in a thread; raises PlaceUnavailable for an OSError."""
     try:
         return await asyncio.to_thread(ask, *args, **kwargs)
     except OSError as error:

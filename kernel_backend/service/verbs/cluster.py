@@ -68,10 +68,10 @@ class ClusterVerbs:
         return [_named(each, names) for each in found]
 
     async def priority(self, who: Person, number: int, priority: int | None) -> Overview:
-        """Set the priority of an experiment: an admin any, its owner one that quotas allow.
+        """Set the priority of an experiment: an admin may set any, its owner one that quotas allow.
 
-        Its owner may lower a priority that an admin has set; None removes it. Raises NotFound, Forbidden,
-        InvalidRequest, and Conflict where the experiment has ended.
+        An owner may lower a priority that an admin has set. None, for admins, restores the owner's. Raises NotFound,
+        Forbidden, InvalidRequest, and Conflict where the experiment has ended.
         """
         await visible(self._store, who, number)
         if priority is None:
@@ -84,13 +84,13 @@ class ClusterVerbs:
         return await self._reorder(who, number, lambda before: self._prioritised(who, before, priority))
 
     async def first(self, who: Person, number: int) -> Overview:
-        """Put an experiment ahead of all that wait; for admins. `priority` undoes it."""
+        """Put an experiment ahead of all requests in the queue; for admins. `priority` undoes it."""
         await visible(self._store, who, number)
         check_admin(who, "the head of the queue is given by admins")
         return await self._first(who, number)
 
     async def _first(self, who: Person, number: int, had: int | None = None) -> Overview:
-        """Put it ahead of all, or back to the priority at the head that it `had`."""
+        """Give an experiment a priority above all others; or restore `had`, its earlier priority at the head."""
         async with self._ordering:
             await self._cluster_state.now()  # with what was changed a moment ago
             unfinished = self._cluster_state.cache.experiments.values()
@@ -130,15 +130,15 @@ class ClusterVerbs:
     # Nodes and pools
 
     async def nodes(self, who: Person) -> list[NodeUse]:
-        """Return the nodes, and what holds how many of their slots."""
+        """Return the nodes, each with the gangs and notebook servers on it and their slots."""
         async with self._cluster_state.looking() as cluster:
             runs = _runs(cluster, who)
             return [self._node(cluster, name, runs.get(name, [])) for name in cluster.nodes]
 
     async def drain(self, who: Person, name: str, drained: bool = True) -> NodeUse:
-        """Start nothing more on a node, or do so again; what runs there continues.
+        """Drain a node, so that nothing new starts on it, or undrain it; running gangs continue.
 
-        For admins. Raises Forbidden, and NotFound with the nearest name.
+        For admins. Raises Forbidden, and NotFound with the most similar name.
         """
         check_admin(who, "nodes are drained by admins")
         async with self._cluster_state.looking() as picture:
@@ -190,7 +190,7 @@ class ClusterVerbs:
 
 
 def _given(who: Person, before: Experiment, priority: int, act: str) -> tuple[Mapping[str, Any], AuditEntry]:
-    """Return an admin's priority as a change, with the audit entry."""
+    """Return the change that sets an admin's priority on an experiment, with its audit entry."""
     _check_open(before)
     was = before.config.priority if before.priority is None else before.priority
     detail = f"priority {_spelled(was)} -> {_spelled(priority)}, of {before.owner}"
@@ -200,7 +200,7 @@ def _given(who: Person, before: Experiment, priority: int, act: str) -> tuple[Ma
 
 
 def _taken_back(who: Person, before: Experiment) -> tuple[Mapping[str, Any], AuditEntry | None]:
-    """Restore the owner's priority, where an admin has set another."""
+    """Return the change that restores the owner's priority, with its audit entry; no change if no admin has set one."""
     _check_open(before)
     if before.priority is None:
         return {}, None
@@ -220,7 +220,7 @@ def _check_open(experiment: Experiment) -> None:
 
 @dataclass(frozen=True)
 class _Look:
-    """Read of the queue for one user, up to a limit."""
+    """Builder of the queue as one user sees it, up to a limit of rows per pool."""
 
     cluster: ClusterState
     lengths: Mapping[str, Lengths]
@@ -232,9 +232,10 @@ class _Look:
         return [row for pool in sorted(self.cluster.pools) for row in self._of_pool(pool)]
 
     def _of_pool(self, pool: str) -> Iterator[Waiting]:
-        """Yield the first in order, then those not eligible; beyond the limit only the user's own.
+        """Yield the first `limit` eligible requests in scheduling order, then requests that are not eligible.
 
-        A search that wants several gangs is listed once, at its first position.
+        Beyond the limit only the user's own requests are listed. A search that requests several gangs is listed once,
+        at its first position.
         """
         in_turn = list(islice(in_order(self.cluster, pool), self.limit))
         ordered = {request.key for request in in_turn}
@@ -281,7 +282,7 @@ def _named(row: Waiting, names: Mapping[int, str]) -> Waiting:
 
 
 def _runs(cluster: ClusterState, who: Person) -> dict[str, list[NodeRun]]:
-    """Return the allocations by node."""
+    """Return the allocations by node, without owner and number where the user may not see them."""
     found: dict[str, list[NodeRun]] = {}
     for key, run in sorted(cluster.runs.items()):
         for share in run.placement:
@@ -293,7 +294,7 @@ def _runs(cluster: ClusterState, who: Person) -> dict[str, list[NodeRun]]:
 
 
 def _group(who: Person, owner: str, group: str) -> str:
-    """Return its group; a group of one, which is a user's name, only for readers who may see it."""
+    """Return the group of an allocation; "" for a group of one (a user's name) that the reader may not see."""
     return "" if group == owner and not who.sees(owner, group) else group
 
 
@@ -302,6 +303,6 @@ def _of_gang(key: RequestKey) -> dict[str, Any]:
 
 
 def _of_server(cluster: ClusterState, run: Allocation) -> dict[str, Any]:
-    """Return a notebook server, and when it is reclaimed if it stays idle."""
+    """Return the fields of a notebook server: its name, last activity, and the time of its reclaim if it stays idle."""
     back = preemptible_at(run, cluster.rules)
     return {"server": run.key.server, "last_activity": run.last_activity, "take_back_at": back}

@@ -54,7 +54,7 @@ class CompareVerbs:
         ]
 
     def _with_tensor(self, found: Diff, a: Side, b: Side) -> Diff:
-        """Add the first tensor that differs, where checkpoints show it."""
+        """Add the name of the first tensor that differs to a diff, if checkpoints of both experiments show it."""
         parted = found.results.parted_at
         if parted is None:
             return found
@@ -64,7 +64,7 @@ class CompareVerbs:
         return found.model_copy(update={"results": found.results.model_copy(update={"text": text})})
 
     def _entry(self, who: Person, experiment: Experiment) -> tuple[HistoryEntry, list[Side]]:
-        """Return an entry without its differences, and the sides to compare for them."""
+        """Return an experiment's history entry without differences, and the two sides whose comparison gives them."""
         origin = experiment.rerun_of
         before = self._store.experiment_before(experiment) if origin is None else self._store.experiment(origin)
         if before is not None and not sees(who, before):  # any more: they have left that group
@@ -83,7 +83,7 @@ class CompareVerbs:
         return entry, sides
 
     def _sides(self, before: Experiment | None, after: Experiment) -> tuple[list[Side], tuple[Difference, ...]]:
-        """Return both sides; or none and why, where a snapshot is gone: it must not hide all other rows."""
+        """Return both sides of a comparison; if a snapshot cannot be read, none and a difference that says so."""
         found: list[Side] = []
         for each in (before, after):
             if before is None or each is None:

@@ -36,7 +36,7 @@ class QuotaVerbs:
         self._setting = asyncio.Lock()  # of two changes the second one is checked against the first
 
     def learn(self, directory: Directory) -> None:
-        """Update the users and groups from a hub."""
+        """Replace the users and groups by those read from the hub."""
         self._stored_quotas.give(directory)
         self._changed()
 
@@ -89,9 +89,9 @@ class QuotaVerbs:
     async def use(
         self, who: Person, kind: AccountKind, name: str, since: float | None, until: float | None, points: int
     ) -> UseOverTime:
-        """Return an account's slots over time, by default of the last week.
+        """Return an account's average slots over time at `points` intervals, by default of the last week.
 
-        Raises NotFound for one that is not theirs.
+        Raises NotFound for an account that the user may not see.
         """
         if not who.admin and (kind, name) not in _own(who):
             raise NotFound(f"there is no {kind} {name} among those that you may see")
@@ -130,7 +130,7 @@ class AccountsSnapshot:
 
     @property
     def all(self) -> set[Key]:
-        """Return accounts that the hub names, that have settings, that request slots or have lately held some."""
+        """Return the accounts that the hub names, that have a quota here, or that request slots or lately held some."""
         found = self._known | self._stored_quotas.named
         # A user without a group requests slots in one of their own name: it need not be shown next to them.
         return {key for key in found if not self._shadow(key)}
@@ -173,7 +173,7 @@ class AccountsSnapshot:
 
     @cached_property
     def _guarantees(self) -> dict[Key, int]:
-        """Return all guarantees; those of users within a group that has one are a part of that."""
+        """Return the guarantees of all accounts, without users of a group that has one: theirs is part of it."""
         stored_quotas = self._stored_quotas
         groups = {name: quota.guarantee for name, quota in stored_quotas.groups.items() if quota.guarantee}
         within = {user for name in groups for user in stored_quotas.members("group", name)}

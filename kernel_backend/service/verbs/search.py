@@ -42,7 +42,7 @@ class SearchVerbs:
     # Looking
 
     async def methods(self) -> SearchMethods:
-        """Return all search methods, and what keeps packages from adding theirs."""
+        """Return all search methods, and the problems of packages whose methods could not be loaded."""
         problems = await asyncio.to_thread(registry.problems)
         return SearchMethods(methods=await asyncio.to_thread(registry.methods), problems=tuple(problems))
 
@@ -90,7 +90,7 @@ class SearchVerbs:
         )
 
     def _history(self, experiment: Experiment) -> SearchHistory:
-        """Return the history up to now: continued from the last read, or from the beginning after an extension."""
+        """Return the history of a search up to now: the cached one with new entries, rebuilt if settings changed."""
         settings = _settings(experiment)
         known = self._histories.pop(experiment.number, None)
         if known is None or known.settings != settings:
@@ -129,10 +129,10 @@ class SearchVerbs:
         self._changed()
 
     async def extend(self, who: Person, number: int, asked: Extension) -> None:
-        """Allow a search more trials, slot time or time; one that has completed is reopened.
+        """Raise a search's limit of trials, slot time or duration; a search that has completed is reopened.
 
-        Raises NotFound, InvalidRequest without any of them, and Conflict where it was stopped or has failed, where
-        there are more trials already, and where its budget or time is used up all the same.
+        Raises NotFound, InvalidRequest without any limit, and Conflict if the search was stopped or has failed, if it
+        has more trials already, or if its budget or time would still be used up.
         """
         if asked == Extension():
             raise InvalidRequest("extend by what? write --trials 100, --budget 20gpuh or --max-time 8h")

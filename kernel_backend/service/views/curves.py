@@ -11,7 +11,7 @@ KEPT = 1_000_000  # values of all cached trials together, 32 bytes each
 
 
 class CurveReader:
-    """Read and thin curves, one caller at a time: concurrent callers find what was read."""
+    """Read and downsample curves, one caller at a time: concurrent callers share what was read."""
 
     def __init__(self, store: Store, kept: int = KEPT) -> None:
         self._store, self._kept = store, kept
@@ -34,6 +34,6 @@ class CurveReader:
         return told, thin(trial, told, points)
 
     def _forget(self) -> None:
-        """Evict the least recently used, until the rest is small enough; the newest always stays."""
+        """Evict the least recently used curves until the cache is small enough; the newest always stays."""
         while len(self._told) > 1 and sum(told.values for told in self._told.values()) > self._kept:
             del self._told[next(iter(self._told))]

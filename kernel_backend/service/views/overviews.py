@@ -46,7 +46,7 @@ class Overviews:
         return completed
 
     async def complete(self, who: Person, known: Sequence[Overview]) -> list[Overview]:
-        """Return the overviews with waits and all warnings, redacted for `who`."""
+        """Return the overviews with wait reasons and snapshot warnings added, redacted for `who`."""
         waits: list[Wait | None] = [None] * len(known)
         if not all(each.ended for each in known):
             async with self._cluster_state.looking() as cluster:
@@ -57,9 +57,9 @@ class Overviews:
         )
 
     def _wait(self, who: Person, known: Overview, cluster: ClusterState) -> Wait | None:
-        """Return why an experiment does not run.
+        """Return why an experiment is waiting, and for how long; None if it is not.
 
-        This is read from the cluster state, which may be slightly newer than the trials.
+        This is read from the cluster state, which may be slightly newer than the trials of the overview.
         """
         requests = [] if known.ended else self._cluster_state.requests_of(known.experiment.number)
         states = {trial.state for trial in known.trials}

@@ -24,11 +24,11 @@ class NoteRedactor:
         self._sees: Callable[[int], bool] = cache(self._look)
 
     def note(self, text: str) -> str:
-        """Return the sentence without a number that the user may not see."""
+        """Return the text of a note, with "another's training" for an experiment's number that the user may not see."""
         return _PREEMPTED_FOR.sub(lambda found: found[0] if self._sees(int(found[1])) else "another's training", text)
 
     def note_message(self, json: str) -> str:
-        """Return the message of a note with its sentence rewritten."""
+        """Return the JSON of a note's message with its text redacted."""
         message = Message.model_validate_json(json)
         data = {**message.data, "text": self.note(str(message.data["text"]))}
         return message.model_copy(update={"data": data}).model_dump_json()

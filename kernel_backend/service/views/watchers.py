@@ -73,7 +73,7 @@ class WatcherFeed:
                 self._bells.clear()
 
     def _newest(self, after: int, experiment: int | None) -> _Page | None:
-        """Return what is cached beyond `after`; None where that is not all."""
+        """Return the cached messages above `after`; None if the cache does not reach back that far."""
         if after < self._floor:
             return None
         new = self._recent[bisect_right(self._recent, after, key=attrgetter("seq")) :]
@@ -81,7 +81,7 @@ class WatcherFeed:
         return _Page(wanted, max(after, self._read), last=True)
 
     async def _earlier(self, after: int, experiment: int | None) -> _Page:
-        """Return the next page of the store; concurrent readers of the same page share it."""
+        """Return the next page of messages from the store; concurrent readers of the same page share the read."""
         key = after, experiment
         if key not in self._pages:
             self._pages[key] = asyncio.create_task(asyncio.to_thread(self._page, after, experiment))
@@ -137,7 +137,7 @@ class WatcherFeed:
 
 
 class _Page(NamedTuple):
-    """Messages in order, and the number up to which they are all."""
+    """Page of messages in order; `upto` is the number up to which none is missing."""
 
     frames: list[EncodedMessage]
     upto: int
