@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 
 class AgentOperations:
-    """Operations by name.
+    """Operations of an agent by name, each called for one request.
 
-    Arguments are plain JSON, records as their own text; `body` is the bytes that follow. An answer is anything that
-    converts to JSON, or Contents.
+    Arguments are plain JSON, records as their own text; `body` is the bytes that follow the request. An operation
+    returns anything that converts to JSON, or Contents.
     """
 
     def __init__(self, home: Path, loop: asyncio.AbstractEventLoop) -> None:
@@ -43,7 +43,7 @@ class AgentOperations:
     # Gangs
 
     def submit(self, body: Iterator[bytes], job: str, token: str) -> None:
-        """Start a gang."""
+        """Start the gang of an attempt."""
         self._done(self._engine.submit(self._here(job), token))
 
     def statuses(self, body: Iterator[bytes], of: list[str]) -> Any:
@@ -51,7 +51,7 @@ class AgentOperations:
         return self._done(self._engine.statuses([parse_attempt(key) for key in of]))
 
     def release(self, body: Iterator[bytes], key: str) -> None:
-        """Ask a gang to leave."""
+        """Request a gang to commit a checkpoint and leave."""
         self._done(self._engine.release(parse_attempt(key)))
 
     def kill(self, body: Iterator[bytes], key: str) -> None:
@@ -59,7 +59,7 @@ class AgentOperations:
         self._done(self._engine.kill(parse_attempt(key)))
 
     def records(self, body: Iterator[bytes], key: str, after: int, begin: dict[str, int]) -> Any:
-        """Return a page of its spool."""
+        """Return a page of a gang's spool."""
         return self._done(self._engine.records(parse_attempt(key), after, SpoolPosition.model_validate(begin)))
 
     def logs(self, body: Iterator[bytes], key: str, rank: int, offset: int, tail: int | None) -> Any:
@@ -67,11 +67,11 @@ class AgentOperations:
         return self._done(self._engine.logs(parse_attempt(key), rank, offset, tail))
 
     def set_gang_aside(self, body: Iterator[bytes], key: str) -> None:
-        """End a gang, and move its folder away."""
+        """Kill a gang's processes, and rename its folder."""
         self._done(self._engine.set_aside(parse_attempt(key)))
 
     def forget(self, body: Iterator[bytes], key: str) -> None:
-        """Remove a gang from the list."""
+        """Stop listing a gang."""
         self._done(self._engine.forget(parse_attempt(key)))
 
     # Code, artifacts, searches, environments
@@ -81,23 +81,23 @@ class AgentOperations:
         return self._area.unpack(self._here(job), b"".join(body))
 
     def largest_number(self, body: Iterator[bytes]) -> int:
-        """Return the largest number of an experiment that a folder names."""
+        """Return the largest experiment number among the names of folders."""
         return self._area.largest_number()
 
     def last_attempt(self, body: Iterator[bytes], experiment: int, trial: int, since: int) -> int:
-        """Return the last of the consecutive attempts that have a folder."""
+        """Return the last attempt that follows `since` without a gap and has a folder; else `since`."""
         return self._area.last_attempt(experiment, trial, since)
 
     def usage(self, body: Iterator[bytes], experiment: int) -> dict[str, int]:
-        """Return the sizes of an experiment's folders."""
+        """Return the sizes of an experiment's folders in bytes, by kind."""
         return self._area.usage(experiment)
 
     def disk(self, body: Iterator[bytes]) -> Any:
-        """Return what all experiments and environments hold."""
+        """Return the sizes of all experiments' and environments' folders."""
         return self._area.disk()
 
     def remove(self, body: Iterator[bytes], experiment: int) -> None:
-        """Delete these folders."""
+        """Delete an experiment's folders."""
         self._area.remove(experiment)
 
     def artifact(self, body: Iterator[bytes], experiment: int, trial: int, name: str) -> Contents:
@@ -105,7 +105,7 @@ class AgentOperations:
         return self._area.artifact(experiment, trial, name)
 
     def asker(self, body: Iterator[bytes], asked: str) -> SearchClassProcess:
-        """Return a search class process; further requests come on the same socket."""
+        """Return a process of a search class; its requests come on the same socket."""
         return self._area.asker(SearchClass.model_validate_json(asked), b"".join(body))
 
     def lock(self, body: Iterator[bytes], environment: str) -> Any:
@@ -113,7 +113,7 @@ class AgentOperations:
         return self._area.environments.lock(Environment.model_validate_json(environment))
 
     def make_lock(self, body: Iterator[bytes], environment: str, python: str) -> Any:
-        """Lock an environment."""
+        """Return the lock of an environment, made if there is none."""
         return self._area.environments.make_lock(Environment.model_validate_json(environment), Path(python))
 
     def python(self, body: Iterator[bytes], environment: str) -> Any:
@@ -135,13 +135,13 @@ class AgentOperations:
     # Checkpoints
 
     def free(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> int | None:
-        """Return the free space in bytes."""
+        """Return the free bytes of the file system of a trial's checkpoints; None if unknown."""
         return self._place(experiment, trial, uid).free()
 
     def write(
         self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str, name: str, size: int
     ) -> Any:
-        """Store a part."""
+        """Store one part of a checkpoint from the request's body."""
         return self._place(experiment, trial, uid).write(checkpoint, name, Streamed(size, lambda: body))
 
     def commit(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> None:
@@ -155,7 +155,7 @@ class AgentOperations:
     def newest_verified(
         self, body: Iterator[bytes], experiment: int, trial: int, uid: str, fence: int | None, upto: list[int] | None
     ) -> Any:
-        """Return the newest intact checkpoint, and the problems of newer ones."""
+        """Return a trial's newest intact checkpoint, and the problems of newer ones."""
         limit = (upto[0], upto[1]) if upto else None
         found, problems = self._place(experiment, trial, uid).newest_verified(fence, limit)
         return (_listed(found) if found else None), problems
@@ -177,7 +177,7 @@ class AgentOperations:
         self._place(experiment, trial, uid).set_aside(checkpoint)
 
     def aside(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> Any:
-        """Return the quarantined checkpoints."""
+        """Return a trial's quarantined checkpoints."""
         return self._place(experiment, trial, uid).aside()
 
     def discard(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str) -> None:
@@ -185,11 +185,11 @@ class AgentOperations:
         self._place(experiment, trial, uid).discard(checkpoint)
 
     def sweep(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, attempt: int) -> None:
-        """Delete uncommitted checkpoints."""
+        """Delete a trial's uncommitted checkpoints."""
         self._place(experiment, trial, uid).sweep(attempt)
 
     def clear(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> None:
-        """Delete claims and the empty folder."""
+        """Delete a trial's fencing tokens, and its checkpoint folder if that is empty."""
         self._place(experiment, trial, uid).clear()
 
     def pin(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str, pinned: bool) -> None:
@@ -197,15 +197,15 @@ class AgentOperations:
         self._place(experiment, trial, uid).pin(checkpoint, pinned)
 
     def claim(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, attempt: int) -> None:
-        """Record that an attempt continues from here."""
+        """Write the fencing token of an attempt, which fences older attempts of its trial."""
         self._place(experiment, trial, uid).fence(attempt)
 
     def names(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> Any:
-        """Return the names of all entries."""
+        """Return the names of all entries in a trial's checkpoint folder."""
         return self._place(experiment, trial, uid).names()
 
     def claimed(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> int:
-        """Return the highest attempt that has claimed."""
+        """Return the highest attempt of a trial that has written a fencing token."""
         return self._place(experiment, trial, uid).claimed()
 
     # Small parts
@@ -214,7 +214,7 @@ class AgentOperations:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _here(self, text: str) -> LaunchSpec:
-        """Return a launch spec with the folders of this workspace, which the service cannot know."""
+        """Return a launch spec with this workspace's folders filled in: the service does not know them."""
         job = LaunchSpec.model_validate_json(text)
         here = {"home": str(self._home), "code": str(attempt_folder(self._home, job.id) / "code")}
         if "://" not in job.checkpoints:

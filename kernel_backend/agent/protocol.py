@@ -62,7 +62,7 @@ class Closed(Exception):
 
 
 class Question(Record):
-    """Request of the service."""
+    """Request from the service."""
 
     op: str
     arguments: dict[str, Any] = {}
@@ -70,7 +70,7 @@ class Question(Record):
 
 
 class ErrorReply(Record):
-    """Error of the agent: one of ours by name, or one of the operating system by its number."""
+    """Error from the agent: a Daylight error by name, or an OSError by its errno."""
 
     error: str
     message: str
@@ -80,14 +80,14 @@ class ErrorReply(Record):
 
 
 class AnswerHead(Record):
-    """Head of an answer."""
+    """First frame of an answer: the length of its body, or an error."""
 
     bytes: int = Field(0, ge=0)  # that follow the value
     error: ErrorReply | None = None
 
 
 class OperationFailed(PlaceUnavailable):
-    """Error: an agent answers, but the operation failed this time."""
+    """Error: an agent has answered that the operation failed this time."""
 
 
 def error_reply(error: Exception) -> ErrorReply:

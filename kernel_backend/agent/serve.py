@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 def serve() -> None:
-    """Answer until the service closes stdin, or dies; gangs go on, and the next agent finds them."""
+    """Answer requests until the service closes stdin, or dies; gangs continue, and the next agent finds them."""
     control = socket.socket(fileno=0)
     home = default_home() / AREA
     home.mkdir(exist_ok=True, mode=0o700)
@@ -96,7 +96,7 @@ def _answer(link: socket.socket, hands: AgentOperations) -> None:
 
 
 def _be_asked(link: socket.socket, asked: SearchClassProcess) -> None:
-    """Pass requests on to a search class until the service closes the socket."""
+    """Call a search class for each request on the socket, until the service closes it."""
     try:
         send(link, AnswerHead())
         send_frame(link, b"null")

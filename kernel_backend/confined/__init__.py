@@ -31,9 +31,9 @@ A = TypeVar("A")
 
 
 class Confined:
-    """Caller of plain functions in processes with limits on time and memory.
+    """Run plain functions in processes with limits on time and memory.
 
-    A user has one call at a time, so that others do not wait behind it.
+    Each user has one call at a time, so that one user's calls do not delay others'.
     """
 
     def __init__(self, cpu_s: float = CPU_S, memory: int = MEMORY, wall_s: float = WALL_S) -> None:
@@ -102,14 +102,14 @@ def shallow(function: Callable[..., A], *arguments: Any) -> A:
 
 
 class _Child:
-    """Process that answers one call after the other."""
+    """Process that answers calls, one at a time."""
 
     def __init__(self, cpu_s: float, memory: int) -> None:
         command = [sys.executable, "-P", "-m", "kernel_backend.confined", str(cpu_s), str(memory)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
 
     def left(self) -> bool:
-        """Return True if it has exited normally by itself; its pipes are closed already."""
+        """Return True if the process exits normally within a second; its pipes are closed already."""
         try:
             return self._process.wait(1.0) == 0
         except subprocess.TimeoutExpired:
@@ -135,7 +135,7 @@ class _Child:
             late.cancel()
 
     def kill(self) -> None:
-        """Kill it."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

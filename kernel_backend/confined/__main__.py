@@ -33,7 +33,7 @@ def main(cpu_s: float, memory: int) -> None:
 
 
 def _limit(what: int, most: int) -> None:
-    """Set a limit, at most the administrator's hard limit (`ulimit -H`), which no process may raise."""
+    """Set a resource limit, lowered to the administrator's hard limit (`ulimit -H`), which no process may exceed."""
     _, hard = resource.getrlimit(what)
     resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 

@@ -17,7 +17,7 @@ Say = Callable[[str], None]
 
 
 class File(NamedTuple):
-    """File or object."""
+    """File or object of declared data, with size and digest."""
 
     name: str  # relative to the declared path, and `printable`
     size: int  # bytes
@@ -26,14 +26,14 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """State of data at some time."""
+    """List of all files of declared data at some time."""
 
     files: tuple[File, ...]  # sorted
     read: int = field(default=0, compare=False)  # files whose content was read for it; the others were cached
 
     @cached_property
     def listed(self) -> bytes:
-        """Return the stored form of the list: a tab-separated line per file, with name, size and digest."""
+        """Return the list as it is stored: a tab-separated line per file, with name, size and digest."""
         return "".join(f"{file.name}\t{file.size}\t{file.digest}\n" for file in self.files).encode()
 
     @cached_property

@@ -30,7 +30,7 @@ class StatSignature(NamedTuple):
     device: int
 
     def settled(self, now: int) -> bool:
-        """Return True if a change after `now` (nanoseconds) would be visible."""
+        """Return True if any change of the file after `now` (nanoseconds) would change its metadata."""
         return max(self.mtime, self.ctime) < now - RACY_NS
 
 
@@ -42,7 +42,7 @@ class CacheEntry(NamedTuple):
 
 
 def looks(status: os.stat_result) -> StatSignature:
-    """Return the metadata that changes with a file's content; ctime cannot be reset, as mtime can."""
+    """Return the metadata by which a change of a file's content is noticed; ctime cannot be reset, as mtime can."""
     return StatSignature(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
 
 

@@ -18,7 +18,7 @@ CACHE = "fingerprints.db"  # in the home
 
 
 class Declared(NamedTuple):
-    """Declared data, for a snapshot."""
+    """Declared data of a submission: records, list files for the snapshot, and warnings."""
 
     data: tuple[Data, ...] = ()
     files: dict[str, bytes] = {}  # the lists, by their names in the archive

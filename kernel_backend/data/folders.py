@@ -74,7 +74,7 @@ def digest_of(path: bytes) -> CacheEntry | None:
 
 
 class _Memory(threading.local):
-    """Read buffer of a thread."""
+    """Buffer into which a thread reads files."""
 
     def __init__(self) -> None:
         self.piece = memoryview(bytearray(PIECE))

@@ -42,9 +42,10 @@ def installed_in(folders: Iterable[str]) -> list[str]:
 def observed(
     paths: Iterable[str], home: Path, hurry: Callable[[], bool] = lambda: False, likeness: str = ""
 ) -> Observed:
-    """Describe these files as they are now, without those that are gone; while `hurry()` no more content is read.
+    """Describe the files that were read, as they are now; those that are gone are left out.
 
-    Files below `likeness` are named as if that were the root of the file system.
+    While `hurry()` is true no more content is digested. `likeness` is an overlay's root folder: files below it get
+    their real names.
     """
     found = sorted(set(paths))
     cache = StatCache(home / CACHE)
@@ -55,12 +56,12 @@ def observed(
 
 
 def real_name(path: str, likeness: str) -> str:
-    """Translate a path below a stand-in for the root folder to the real path."""
+    """Return the real path of a file below an overlay's root folder `likeness`; any other path is unchanged."""
     return path[len(likeness) :] if likeness and path.startswith(f"{likeness}/") else path
 
 
 class _Reading:
-    """Reader that inspects one file after the other, and digests content within the budget."""
+    """Reader that describes one file after the other, and digests content within the budget."""
 
     def __init__(self, known: Mapping[bytes, CacheEntry], hurry: Callable[[], bool], likeness: str) -> None:
         self._known, self._hurry, self._likeness = known, hurry, likeness

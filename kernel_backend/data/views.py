@@ -17,17 +17,17 @@ from kernel_backend.overlay import can_be_led
 
 
 class View(NamedTuple):
-    """Recreated data, a folder or a file, and the names of files whose bytes no longer exist."""
+    """Recreated data, a folder or a file, and the names of files whose old bytes no longer exist."""
 
     place: Path
     missing: tuple[str, ...]
 
 
 def view(then: Data, listed: bytes, present: Fingerprint, root: Path, folders: Path) -> View:
-    """Create links in one of `folders`, named as in the old list, to files below `root` with the same bytes.
+    """Create links in one of `folders`, named as in the old list, to files below `root` that have the same bytes.
 
-    `present` is the current state of `root`. A file may have been renamed meanwhile. Nothing is created if bytes are
-    missing; a name that leaves the folder counts as missing.
+    `present` is the current fingerprint of `root`. A file may have been renamed since. If bytes are missing, no link is
+    created; a name that leaves the folder counts as missing.
     """
     alone = root.is_file()
     places = {(str(file.size), file.digest): root if alone else root / file.name for file in present.files}
@@ -47,7 +47,7 @@ def _leads_out(name: str) -> bool:
 
 
 def _free(folders: Path, digest: str, names: Collection[str]) -> Path:
-    """Return the first folder for this digest in which no training has left files of its own."""
+    """Return the first folder for this digest that holds no files besides `names`, such as a training's output."""
     for number in count(1):
         folder = folders / (digest if number == 1 else f"{digest}-{number}")
         found = (os.path.relpath(os.path.join(at, name), folder) for at, _, files in os.walk(folder) for name in files)
@@ -57,10 +57,10 @@ def _free(folders: Path, digest: str, names: Collection[str]) -> Path:
 
 
 def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: str) -> dict[str, Value] | None:
-    """Return hyperparameters that make a training in `cwd` read `place` instead of the data, earlier read at `before`.
+    """Return hyperparameters that make a training in `cwd` read its data from `place`.
 
-    A hyperparameter that is the data's path becomes the new path. Paths below a relative path are redirected by links
-    (`overlay`). None if the code must contain the path itself.
+    A hyperparameter that is the data's path, or the path `before` that an earlier run read it from, becomes the new
+    one. Relative paths are redirected by links (`overlay`). None if the path must be written in the code itself.
     """
     relative = can_be_led(data.name, place, cwd)
     paths = [data.path, before, *([] if relative else [data.name])]

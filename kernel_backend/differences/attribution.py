@@ -23,7 +23,7 @@ _UNDECLARED = {"delivered", "observed", "external"}
 
 
 class Step(NamedTuple):
-    """Training with some causes restored: `back` holds all of them so far."""
+    """Training of `b` with some groups of causes restored from `a`: `back` has all that are restored so far."""
 
     label: str
     back: frozenset[DifferenceKind]
@@ -54,7 +54,7 @@ def beyond(differences: Sequence[Difference]) -> list[str]:
 
 
 def _is_given(difference: Difference) -> bool:
-    """Return whether a difference is of a machine, a service's environment variable or a file: no lock restores it."""
+    """Return whether no lock restores a difference: of the machine, a service's environment variable, or a file."""
     if difference.kind == "hardware":
         return difference.name != "threads"
     variable = difference.kind == "environment" and difference.name.isupper()
@@ -62,14 +62,14 @@ def _is_given(difference: Difference) -> bool:
 
 
 def params(a: Experiment, b: Experiment, back: frozenset[DifferenceKind]) -> dict[str, Value]:
-    """Return the hyperparameters of a step: those of its code, with values from the chosen experiment."""
+    """Return the hyperparameters of a step: the names are those of its code, the values those of `a` if restored."""
     names = (a if "code" in back else b).params
     values = {**b.params, **a.params} if "hyperparameters" in back else {**a.params, **b.params}
     return {name: values[name] for name in names}
 
 
 def config(a: Experiment, b: Experiment, back: frozenset[DifferenceKind]) -> dict[str, Any]:
-    """Return the configuration of a step, as JSON."""
+    """Return the configuration of a step, as JSON, with the restored options taken from `a`."""
     theirs, ours = a.config.to_json(), b.config.to_json()
     kinds: dict[str, DifferenceKind] = {"seed": "seed", "threads": "hardware"}
     return {name: (theirs if kinds.get(name, "configuration") in back else ours)[name] for name in ours}

@@ -86,7 +86,7 @@ def _unified(before: bytes, after: bytes, then: Locate, now: Locate) -> tuple[st
 
 
 def _without_marks(text: bytes) -> tuple[list[str], list[int]]:
-    """Return the lines without those that name a cell, and the number of each, from 1."""
+    """Return the lines of a definition except marks that name a cell, and their line numbers, from 1."""
     lines = [(line, number) for number, line in enumerate(text.decode().splitlines(), 1) if not _MARK.fullmatch(line)]
     return [line for line, _ in lines], [number for _, number in lines]
 

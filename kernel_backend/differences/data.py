@@ -113,7 +113,7 @@ def _between(a: Side, b: Side, *, weights: bool) -> Changes:
 
 
 def _contents(side: Side, observed: Observed, weights: bool) -> dict[str, tuple[int, str | None]]:
-    """Return path -> size and digest; data read from another location has its declared paths."""
+    """Return the size and digest of each file read; redirected data has its declared paths."""
     places = {place: data.path for data in side.snapshot.data if (place := _led(side, data.path))}
     files = [each for each in observed.files if (PurePath(each.path).suffix in _PRETRAINED) == weights]
     return {_declared_path(each.path, places): (each.size, each.digest) for each in files}
@@ -127,13 +127,16 @@ def _declared_path(path: str, places: dict[str, str]) -> str:
 
 
 def _led(side: Side, path: str) -> str | None:
-    """Return the location from which declared data was read instead."""
+    """Return the location that declared data was redirected to; None if it was read from its declared path."""
     data_at = side.experiment.config.data_at
     return next((data_at.get(data.name) for data in side.snapshot.data if data.path == path), None)
 
 
 def _leave_out(path: str, *sides: dict[str, tuple[int, str | None]], compared: bool) -> None:
-    """Drop files of declared data, whose lists are compared, unless redirected data was seen on all sides."""
+    """Drop the files below a declared path, as data lists are compared instead.
+
+    If `compared` is set and all sides have files there, they are kept.
+    """
     below = [[name for name in side if PurePath(name).is_relative_to(path)] for side in sides]
     if compared and all(below):
         return
@@ -143,7 +146,7 @@ def _leave_out(path: str, *sides: dict[str, tuple[int, str | None]], compared: b
 
 
 def _fill(contents: dict[str, tuple[int, str | None]], names: Iterable[str], side: Side) -> None:
-    """Add files that the other side read and this snapshot holds: a rerun may read them from either location."""
+    """Add files of `names` that this side's snapshot holds: a rerun may read them from there or from the folder."""
     if side.snapshot.project is None:
         return
     folder = PurePosixPath(PROJECT) / side.snapshot.project.cwd

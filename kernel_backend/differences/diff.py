@@ -41,6 +41,6 @@ def _unknown(side: Side) -> list[str]:
 
 
 def causes(a: Side, b: Side) -> tuple[Difference, ...]:
-    """Return the differences without the results."""
+    """Return the differences that may cause other results: all but those of the results."""
     found = [difference for each in _CLASSES for difference in each(a, b)]
     return tuple(sorted(found, key=lambda each: (each.harmless, each.name in _FOLLOWS)))

@@ -26,7 +26,7 @@ def results(a: Side, b: Side) -> Results:
 def _parted(
     key: tuple[int, str], before: Mapping[str, float], after: Mapping[str, float], shared: Sequence[tuple[int, str]]
 ) -> Results | None:
-    """Return the difference of a report that both have; None where it is equal."""
+    """Return the difference between two reports of the same step; None if they are equal."""
     (step, kind), names = key, [name for name in before if name in after]
     name = next((name for name in names if repr(before[name]) != repr(after[name])), None)
     if name is None:
@@ -44,7 +44,7 @@ def _both(a: float, b: float) -> str:
 
 
 def _ends(a: Side, b: Side, shared: Sequence[tuple[int, str]]) -> Results:
-    """Return the verdict where all shared reports are equal: it depends on the checkpoints."""
+    """Return the result where all shared reports are equal: the checkpoints of the same steps decide."""
     equal_to = shared[-1][0] if shared else None
     count = f"all {len(shared)} reports of the same steps are equal" if len(shared) > 1 else "a report is equal"
     told = count if shared else "they have reported nothing in common"

@@ -49,7 +49,7 @@ def _searched(space: Space) -> dict[str, Parameter]:
 
 
 def _meant(side: Side, value: Any) -> Any:
-    """Map the location that declared data was read from to its declared path."""
+    """Return a path below redirected data as a path below its declared path; any other value unchanged."""
     for data in side.snapshot.data:
         place = side.experiment.config.data_at.get(data.name)
         if place and isinstance(value, str) and PurePath(value).is_relative_to(place):
@@ -122,7 +122,7 @@ def _shown(value: Any) -> str:
 
 
 def _words(record: Record) -> str:
-    """Return the fields that are set in a record: `10 steps`, `best 1, latest 2`."""
+    """Format the fields that are set in a record: `10 steps`, `best 1, latest 2`."""
     given = {name: value for name, value in record.to_json().items() if value is not None}
     if isinstance(record, Search):
         given = {"method": record.method, **record.model_dump(exclude_defaults=True)}

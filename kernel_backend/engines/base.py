@@ -16,7 +16,7 @@ from kernel_backend.model.views.overview import LogChunk
 
 
 class Caps(Record):
-    """Capabilities of an engine that the service need not provide."""
+    """Capabilities that an engine has itself, so that the service need not provide them."""
 
     atomic_gang: bool
     preemption: bool
@@ -26,7 +26,7 @@ class Caps(Record):
 
 
 class GangStatus(Record):
-    """Status of a gang as the engine sees it; each one is complete, so a missed one costs nothing."""
+    """Status of a gang as the engine sees it; each is complete, so that a missed one does no harm."""
 
     key: AttemptId
     phase: Literal["pending", "running", "ended"]
@@ -36,20 +36,20 @@ class GangStatus(Record):
 
 
 class Unconfirmed(DaylightError):
-    """Report that a killed gang may still run: its slots must not be given away."""
+    """Error: a killed gang may still run, so its slots must not be granted to others."""
 
 
 class Engine(Protocol):
-    """Engine that runs gangs on its nodes."""
+    """Interface of an engine, which runs gangs on its nodes."""
 
     name: str  # its public name: local, slurm, kubernetes
     caps: Caps
 
     async def nodes(self) -> Sequence[Node]:
-        """Return the nodes there are, healthy or not."""
+        """Return all nodes, healthy or not."""
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Start the gang of this attempt; the same key twice is the same gang."""
+        """Start the gang of an attempt; idempotent: a second call with the same key starts nothing."""
 
     async def statuses(self) -> Sequence[GangStatus]:
         """Return the status of every gang of this engine that was not forgotten."""
@@ -61,7 +61,7 @@ class Engine(Protocol):
         """Kill the gang and return when no process of it is left; raises Unconfirmed where that cannot be verified."""
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of the gang's spool from `begin` on, of records above number `after` (it could not post them).
+        """Return a page of a gang's spool from `begin` on, with records above number `after`, which were not posted.
 
         Without a spool the page is empty, and the last. Raises OSError and DaylightError where it cannot be read.
         """
@@ -69,16 +69,15 @@ class Engine(Protocol):
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
         """Return a rank's log from a byte offset, or its last `tail` bytes; raises NotFound.
 
-        No character is split, at either end: one that is not fully written yet comes with what follows it. A tail
-        begins at the start of a line; of a line that is longer, it is the end. `offset` of the answer is where the
-        next read begins.
+        Characters are not split: one that is not fully written yet comes with the next read. A tail begins at the start
+        of a line, or within the last line if that is longer. `offset` of the answer is where the next read begins.
         """
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill what runs in an attempt's folder, and rename the folder: it belongs to another attempt.
+        """Kill the processes in an attempt's folder, and rename the folder: it belongs to another attempt.
 
         Raises Unconfirmed as `kill` does.
         """
 
     async def forget(self, key: AttemptId) -> None:
-        """Forget a gang whose end has been recorded: list it no more. Logs stay."""
+        """Stop listing a gang whose end has been recorded. Its logs stay."""

@@ -40,7 +40,7 @@ _OUTCOMES = {"ok": Outcome.OK, "released": Outcome.RELEASED, "failed": Outcome.F
 
 
 class LocalEngine:
-    """Engine for gangs on this machine. All its state is in the attempts' folders, so it survives a restart."""
+    """Engine for gangs on this machine. All its state is in the attempts' folders, so that it survives a restart."""
 
     name = "local"
     caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=False)
@@ -51,7 +51,7 @@ class LocalEngine:
         self._started: dict[str, subprocess.Popen[bytes]] = {}  # our own children, to be reaped
 
     async def nodes(self) -> Sequence[Node]:
-        """Return this machine."""
+        """Return this machine as the only node."""
         return [self._node]
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
@@ -70,7 +70,7 @@ class LocalEngine:
         return await asyncio.to_thread(lambda: [self._known_status(key) for key in self._listed(of)])
 
     async def release(self, key: AttemptId) -> None:
-        """Send SIGTERM to the launcher, which passes it on."""
+        """Send SIGTERM to the gang's launcher, which makes the ranks commit a checkpoint and leave."""
         launcher = self._folder(key).launcher()
         if launcher is not None and launcher.alive():
             with contextlib.suppress(ProcessLookupError):
@@ -89,11 +89,11 @@ class LocalEngine:
         return await asyncio.to_thread(self._logs, key, rank, offset, tail)
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill what runs there, and rename its folder: nothing of it is found under this key any more."""
+        """Kill the processes in a gang's folder, and rename the folder, so that nothing has this key any more."""
         await asyncio.to_thread(self._set_aside, key)
 
     async def forget(self, key: AttemptId) -> None:
-        """Stop listing it, and delete its token, which is of no use now."""
+        """Stop listing a gang, and delete its token."""
         self._reap(str(key))
         folder = self._folder(key).path
         for name in ("listed", "token"):
@@ -118,7 +118,7 @@ class LocalEngine:
                 yield parse_attempt(mark.parent.name)
 
     def _known_status(self, key: AttemptId) -> GangStatus:
-        """Return the status of a gang; one whose files cannot be read counts as running, and hides no others."""
+        """Return the status of a gang; if its files cannot be read, it counts as running, and is logged."""
         try:
             return self._status(key)
         except (OSError, DaylightError, ValidationError) as error:
@@ -150,7 +150,7 @@ class LocalEngine:
         return self._gone(key, Outcome.FAILED, _never_launched(folder))
 
     def _gone(self, key: AttemptId, outcome: Outcome, result: AttemptResult | None) -> GangStatus:
-        """End a gang without a launcher: its remaining processes are killed before its slots are given away."""
+        """Kill the remaining processes of a gang without a launcher, and return its status as ended."""
         try:
             self._kill(key)
         except Unconfirmed:
@@ -188,10 +188,10 @@ class LocalEngine:
 
 
 def _spawn(job: LaunchSpec, folder: AttemptFolder) -> subprocess.Popen[bytes]:
-    """Start a launcher in a session of its own: it outlives the service, and the terminal that started that.
+    """Start a launcher in a session of its own, so that it outlives the service and the service's terminal.
 
-    In a locked environment it sees no packages besides those (no PYTHONPATH, no PYTHONHOME), and may keep what it
-    compiles: uv has compiled nothing, and without bytecode each rank compiles again all that it imports.
+    In a locked environment it sees no other packages (no PYTHONPATH, no PYTHONHOME), and may write bytecode: uv
+    compiles nothing, and without bytecode each rank would compile all that it imports.
     """
     withheld = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE") if job.config.env == "locked" else ()
     variables = {name: value for name, value in os.environ.items() if name not in withheld}

@@ -52,7 +52,7 @@ def read_tail(path: Path, tail: int, ended: bool) -> Piece:
 
 
 def _from_line(data: bytes) -> bytes:
-    """Return what follows the first line's end; if nothing does, all but the first byte, from a character on."""
+    """Return the data after the first line break; without one, all but the first byte, and no part of a character."""
     _, _, lines = data.partition(b"\n")
     return lines or data[1:].lstrip(_CONTINUES)
 

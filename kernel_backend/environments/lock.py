@@ -54,7 +54,7 @@ def make(environment: Environment, python: Path, folder: Path) -> Lock:
 
 
 class Plan(Record):
-    """Requirement of each distribution of an environment: one of these."""
+    """Requirements of an environment's distributions by name; each distribution is in one of these mappings."""
 
     wanted: dict[str, str] = {}  # name -> name==version, to be looked up in an index
     files: dict[str, str] = {}
@@ -93,7 +93,7 @@ def _compile(wanted: Mapping[str, str], python: Path, folder: Path) -> str:
 
 
 def local_hashes(folders: list[Path], wanted: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return digests of wheels in these folders by `name==version`, as uv reports none for them."""
+    """Return the sha256 of wheels in these local folders by `name==version`: uv reports no hashes for them."""
     found: dict[str, list[str]] = {}
     for wheel in sorted(each for folder in folders for each in folder.glob("*.whl")):
         try:
@@ -107,7 +107,10 @@ def local_hashes(folders: list[Path], wanted: Mapping[str, str]) -> dict[str, li
 
 
 def with_hashes(text: str, known: Mapping[str, list[str]]) -> tuple[str, list[str]]:
-    """Return the lock with hashes of `known` added, and the names without any hash, which are left out."""
+    """Return the lock text with hashes of `known` added, and the names of distributions without any hash.
+
+    The latter are left out of the text.
+    """
     kept, bare = [], []
     for block in re.split(r"\n(?=\S)", text.strip()):
         requirement = block.partition(" \\")[0].strip()

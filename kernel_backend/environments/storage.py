@@ -51,10 +51,9 @@ class Environments:
     def make_lock(self, environment: Environment, python: Path, after: float = AGAIN_S) -> Lock:
         """Return the lock of an environment, made and stored if there is none, and store the wheels it needs.
 
-        A lock that lacks distributions which an index should have is made again once it is `after` seconds old: indexes
-        are filled, and others set up. `python` is the interpreter that was recorded. Takes seconds. Raises
-        NoEnvironment, also if the files of Daylight that ran are gone; wheels that could be stored are stored all the
-        same.
+        A lock that lacks distributions which an index should have is made again once it is `after` seconds old, since
+        indexes change. `python` is the interpreter that was recorded. Takes seconds. Raises NoEnvironment, also if the
+        files of Daylight that ran are gone; the other wheels are stored all the same.
         """
         with self._alone(environment):
             unkept = self._keep_files(environment)
@@ -155,7 +154,7 @@ class Environments:
 
     @contextmanager
     def _alone(self, environment: Environment) -> Iterator[None]:
-        """Lock an environment's folder, as two services may share one over a file system."""
+        """Hold the lock of an environment's folder: two services may share one over a file system."""
         folder = self._folder(environment)
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -63,8 +63,9 @@ def run(*arguments: str, folder: Path, python: Path, stdin: str = "") -> str:
 def variables(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a uv process: the given variables, and pip settings that they do not override.
 
-    They are passed as variables and not as options, since an index's URL may hold a password and command lines are
-    public. pip has no order among its indexes, hence the strategy; hashes identify the file.
+    Settings are passed as variables and not as options, since an index's URL may hold a password and command lines are
+    public. pip does not prefer one index to another, so uv's strategy `unsafe-best-match` is set; hashes identify the
+    file.
     """
     ours = {_FROM_PIP[name]: value for name, value in settings.items() if name in _FROM_PIP}
     if "UV_FIND_LINKS" in ours:

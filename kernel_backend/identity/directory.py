@@ -9,7 +9,7 @@ NEEDS = "list:users read:users list:groups read:groups"
 
 
 class HubDirectory:
-    """Reader with the service's own token, whose role has the scopes `list:users` and `list:groups`."""
+    """Reader of the hub's users and groups; the service's token needs the scopes `list:users` and `list:groups`."""
 
     def __init__(self, api: HubApi) -> None:
         self._api = api

@@ -22,9 +22,9 @@ _TOKEN = re.compile(r"[!-~]{1,500}")
 
 
 class HubIdentity:
-    """Authenticator that asks the hub, and caches its answer for `auth.cache_max_age`, the delay of a revocation.
+    """Authenticator that asks the hub, and caches its answer for `auth.cache_max_age` seconds.
 
-    While the hub is unreachable, users known before may continue to read.
+    So a revoked token works for so long. While the hub is unreachable, users cached earlier may continue to read.
     """
 
     def __init__(self, auth: HubAuth) -> None:
@@ -38,7 +38,11 @@ class HubIdentity:
         return await self.verified(token, self._auth.user_for_token(token, sync=False), remembered)
 
     async def verified(self, token: str, answer: Awaitable[dict[str, Any] | None], remembered: bool) -> Person | None:
-        """Return the user found by the hub request `asking`; raises Forbidden, or ServiceUnreachable without a hub."""
+        """Return the user that the hub request `answer` finds, None for an unknown token.
+
+        Raises Forbidden without an access scope. If the hub cannot be reached: the cached user with `remembered`, else
+        ServiceUnreachable.
+        """
         key = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
         try:
             model = await asyncio.wait_for(answer, HUB_S)

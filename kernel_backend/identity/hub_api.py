@@ -16,13 +16,13 @@ ANSWER_S = 20.0
 
 
 class HubApi:
-    """Client of the hub; raises ServiceUnreachable where it does not answer, or refuses."""
+    """Client of the hub's REST API; raises ServiceUnreachable where the hub does not answer, or refuses."""
 
     def __init__(self, auth: HubAuth) -> None:
         self._auth = auth
 
     async def all(self, what: str, needs: str, **query: str) -> list[dict[str, Any]]:
-        """Return all rows of `users` or `groups`; `needs` are the required scopes."""
+        """Return all rows of `users` or `groups`, page by page; `needs` names the required scopes for errors."""
         found: list[dict[str, Any]] = []
         while True:
             page = urlencode({**query, "offset": len(found), "limit": PAGE})
@@ -36,7 +36,10 @@ class HubApi:
                 raise ServiceUnreachable(f"the hub answers what is no list of {what}: {body[:100]!r}") from error
 
     async def ask(self, method: str, path: str, needs: str) -> HTTPResponse:
-        """Return a successful response."""
+        """Send a request and return the response; raises ServiceUnreachable unless it succeeds.
+
+        `needs` names the required scopes for errors.
+        """
         request = HTTPRequest(
             f"{self._auth.api_url.rstrip('/')}/{path}",
             method=method,

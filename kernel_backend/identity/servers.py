@@ -9,7 +9,7 @@ from kernel_backend.model.cluster.servers import Server, servers_of
 
 
 class HubServers:
-    """Reader with the service's own token: scope `read:servers`, and `delete:servers` for a reclaim rule."""
+    """Client for the hub's notebook servers: scope `read:servers`, and `delete:servers` for a reclaim rule."""
 
     def __init__(self, api: HubApi) -> None:
         self._api = api

@@ -35,20 +35,23 @@ def reserved_port(address: str) -> socket.socket:
 
 
 def rank_env(base: Mapping[str, str], job: LaunchSpec, seat: RankAssignment, meeting: RendezvousInfo) -> dict[str, str]:
-    """Return a rank's environment: the variables of both backends, whichever it uses."""
+    """Return a rank's environment, with the variables of both backends: the rank chooses one later."""
     plain = process_env(base, seat, numerics_env(job.config.reproducible, job.config.threads or 1))
     return plain | torch.env(seat, meeting) | horovod.env(seat, meeting)
 
 
 def forkserver_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
-    """Return what a rank's environment shares with those of its gang and of later attempts."""
+    """Return the part of a rank's environment that is the same for all ranks of its gang and for later attempts."""
     numerics = numerics_env(job.config.reproducible, job.config.threads or 1)
     common = {**base, "PYTHONUNBUFFERED": "1", "DAYLIGHT_HOME": job.home, **numerics}
     return {name: value for name, value in common.items() if name != _MARK}
 
 
 def _rendezvous(job: LaunchSpec, everyone: Sequence[RankAssignment]) -> horovod.Rendezvous | None:
-    """Start Horovod's rendezvous if the ranks may need it; raise ImportError only if Horovod was requested."""
+    """Start Horovod's rendezvous server if the ranks may use it, else return None.
+
+    An ImportError of Horovod is raised only if Horovod was requested.
+    """
     if len(everyone) == 1 or job.config.backend == "torch" or not horovod.installed():
         return None
     try:
@@ -60,7 +63,7 @@ def _rendezvous(job: LaunchSpec, everyone: Sequence[RankAssignment]) -> horovod.
 
 
 class Gang:
-    """Ranks that this launcher started, each with a pipe as stdin: lines are instructions, its end means death.
+    """Ranks that this launcher started. Each reads instructions as lines from stdin, a pipe, and exits at its end.
 
     They are forked by this environment's forkserver if possible, else started cold.
     """
@@ -90,7 +93,7 @@ class Gang:
 
     @property
     def lost(self) -> str | None:
-        """Return why the exit codes are unknown, through no fault of the ranks; None while they are known."""
+        """Return why the exit codes are not available, through no fault of the ranks; None while they are."""
         return self._ranks.lost
 
     def codes(self) -> Sequence[int | None]:
@@ -144,7 +147,7 @@ class Gang:
         return ColdRanks(self._job.python, self._request)
 
     def _note(self) -> None:
-        """Record the process of each rank once; from then on the ranks alone hold their ends of the pipes."""
+        """Once all ranks exist, write their pids to the folder and close this process's ends of their files."""
         if self._known or not self.pids():
             return
         self._known = True

@@ -27,10 +27,10 @@ def gang_outcome(
 ) -> AttemptResult:
     """Return the outcome of a gang.
 
-    `codes` has an exit code per rank, `failures` the records that ranks wrote before they ended, `ended_by_us` the
-    ranks that were killed because another had failed: their signals mean nothing. `steps` holds each rank's position,
-    `hung` the failure if the gang was ended without progress, and `through` is True if all ranks had completed their
-    steps.
+    `codes` has an exit code per rank, and `failures` the records that ranks wrote before they exited. The ranks
+    `ended_by_us` were killed because another had failed, so their signals mean nothing. `steps` holds each rank's step,
+    `hung` the failure if the gang was ended since it made no progress, and `through` is True if all ranks had completed
+    their steps.
     """
     codes = tuple(codes)
     # No rank exits normally before all have reached the barrier after the last checkpoint: once one rank has, the
@@ -46,7 +46,7 @@ def gang_outcome(
 
 
 def lost(result: AttemptResult, reason: str) -> AttemptResult:
-    """Return the outcome of a gang lost through our own failure, so that its codes and signals mean nothing."""
+    """Return the result as that of a lost gang: our own failure ended it, so its exit codes mean nothing."""
     failure = Failure(rank=0, type="ForkserverLost", message=reason, consequence=True)
     return result.model_copy(update={"outcome": "lost", "failure": failure})
 
@@ -58,7 +58,7 @@ def cause(
     steps: Mapping[int, int | None],
     hung: Failure | None,
 ) -> Failure:
-    """Return the first failure that is not the consequence of another rank's end."""
+    """Return the failure that ended a gang: the first that is not the consequence of another rank's end."""
     causes = sorted((f for f in failures.values() if not f.consequence), key=lambda failure: failure.at)
     if causes:
         return causes[0]
@@ -77,7 +77,7 @@ def cause(
 
 
 def _silent(rank: int, code: int | None, step: int | None) -> Failure:
-    """Return the failure of a rank that wrote none."""
+    """Return a failure record for a rank that wrote none, from its exit code."""
     if code is not None and code < 0:
         name = _signal_name(-code)
         hint = {"SIGKILL": " (kill -9, or out of memory)", "SIGSEGV": " (a crash in native code)"}.get(name, "")

@@ -61,7 +61,7 @@ def launch(path: Path) -> None:
 
 
 def _whatever_happens(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event) -> AttemptResult:
-    """Return the gang's result; if the launcher itself fails, the gang is lost and the reason is recorded."""
+    """Return the gang's result; if the launcher itself fails, end the gang and return it as lost, with the reason."""
     try:
         return _until_the_end(gang, folder, job, asked)
     except Exception as error:
@@ -86,9 +86,9 @@ def _until_the_end(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: th
 
 
 def _watch(gang: Gang, folder: AttemptFolder, asked: threading.Event, watch: Watch, logs: LogWatch) -> Failure | None:
-    """Return when no rank is left; a failed rank or a hang ends all, and a hang returns its failure.
+    """Watch the ranks until none is left; after a rank's failure or a hang, end them all.
 
-    `asked` is passed on as `release`.
+    Returns the failure of a hang, else None. When `asked` is set, the ranks are told to `release`.
     """
     first_exit: float | None = None
     while None in (codes := gang.codes()):

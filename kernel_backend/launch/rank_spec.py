@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 
 class RankSpec(NamedTuple):
-    """Specification of one rank: environment and open files, beyond what its gang shares."""
+    """Specification of one rank: its environment and open files, apart from those shared by the gang."""
 
     env: Mapping[str, str]
     stdin: int  # where it reads instructions; the end of that file is the end of its launcher
@@ -24,7 +24,7 @@ class RankRequest(NamedTuple):
     orders: tuple[RankSpec, ...]
 
     def close(self) -> None:
-        """Close the files in this process: the ranks have their own by now, or never will."""
+        """Close the files in this process, after the ranks have got theirs or never will."""
         for order in self.orders:
             for file in (order.stdin, order.output):
                 with contextlib.suppress(OSError):

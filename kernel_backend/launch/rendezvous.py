@@ -10,7 +10,7 @@ from kernel_backend.model.resources import Placement
 
 
 class RankAssignment(NamedTuple):
-    """Rank's position in its gang; the cross rank numbers the nodes that have this local rank."""
+    """Position of a rank in its gang; `cross_rank` counts the nodes that have a rank with this local rank."""
 
     rank: int
     size: int
@@ -61,5 +61,5 @@ def interface_of(address: str) -> str | None:
 
 
 def process_env(base: Mapping[str, str], seat: RankAssignment, numerics: Mapping[str, str]) -> dict[str, str]:
-    """Return a rank's environment without its backends' variables: numerics and visible devices."""
+    """Return a rank's environment with numerics and visible devices, without variables of a backend."""
     return {**base, "PYTHONUNBUFFERED": "1", **numerics, **devices.visible(seat.kind, (seat.slot,))}

@@ -130,7 +130,7 @@ class ChildSearchProcess:
             self._child.stdin.flush()
 
     def _line(self, seconds: float) -> bytes | None:
-        """Return the next line of its output; empty at the end, None on timeout."""
+        """Return the next line of the process's output; empty at the end, None on timeout."""
         assert self._child is not None
         assert self._child.stdout is not None
         deadline = time.monotonic() + seconds
@@ -149,7 +149,7 @@ class ChildSearchProcess:
         return line
 
     def _where(self) -> str:
-        """Return ` (it is at cell [4] line 3)`, if the process can report it."""
+        """Return ` (it is at cell [4] line 3)` if the process reports the line that its class is running; else ""."""
         self._send({"call": "where"})
         line = self._line(WHERE_S)
         where = json.loads(line).get("where") if line else None

@@ -1,4 +1,4 @@
-"""Read the spool of an attempt: rank 0 appends a line per record, its launcher or the service reads on.
+"""Read the spool of an attempt: rank 0 appends a JSON line per record, its launcher or the service reads them.
 
 The file belongs to the user. A page is bounded however long the file is, and lines that are no records are skipped and
 counted.
@@ -54,8 +54,8 @@ class SpoolReader:
 def read_page(path: Path, begin: SpoolPosition, after: int = 0) -> SpoolPage:
     """Return a page of the records from `begin` on whose numbers are above `after`.
 
-    Lines that are no records, or repeat a number, are skipped. Those before a record that was taken earlier (`after`)
-    are not counted, since they were counted then. Raises OSError if the file cannot be read.
+    Lines that are no records, or repeat a number, are skipped and counted. Those before record `after`, which was read
+    earlier, have been counted then. Raises OSError if the file cannot be read.
     """
     found = _Page(begin, after)
     try:
@@ -72,7 +72,7 @@ def read_page(path: Path, begin: SpoolPosition, after: int = 0) -> SpoolPage:
 
 
 def left_out_note(attempt: int, count: int, problem: str) -> str:
-    """Return the note about lines of a spool that are not part of the results."""
+    """Return a note for the user about lines of a spool that were skipped."""
     lines = "a line of its spool is" if count == 1 else f"{count} lines of its spool are"
     return f"attempt {attempt}: {lines} left out; {problem}"
 
@@ -100,7 +100,7 @@ def send_in_parts(
 
 
 class _Page:
-    """Page being read."""
+    """Builder of a page: records read so far, and skipped lines."""
 
     def __init__(self, begin: SpoolPosition, after: int) -> None:
         self._offset, self._number, self._after = begin.offset, begin.number, after
@@ -116,7 +116,7 @@ class _Page:
         return len(self._records) >= PAGE_RECORDS or self._bytes >= PAGE_BYTES or scanned >= SCAN_BYTES
 
     def add(self, line: bytes) -> None:
-        """Add a line, whatever it is."""
+        """Add a line: a record, or one to skip."""
         where, self._offset = self._offset, self._offset + len(line)
         beginning = _BEGINNING.match(line)
         if beginning is not None and self._number < int(beginning[1]) <= self._after:
@@ -137,7 +137,7 @@ class _Page:
             self._bytes += len(line)
 
     def page(self, *, last: bool) -> SpoolPage:
-        """Return the records read."""
+        """Return the page with the records read."""
         return SpoolPage(
             records=tuple(self._records),
             end=SpoolPosition(offset=min(self._offset, LARGEST), number=self._number),

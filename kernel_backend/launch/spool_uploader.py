@@ -30,11 +30,11 @@ _log = logging.getLogger(__name__)
 
 
 class SpoolUploader(threading.Thread):
-    """Upload thread, separate so that a slow service never delays the launcher's detection of dead ranks.
+    """Thread that uploads the spool, so that a slow service never delays the launcher's detection of dead ranks.
 
-    A service that is down costs nothing: the spool keeps everything, and records never posted are read at the next
-    adoption. `instruct` is called with `release` or `stop` when the service requires it, and with `until N` for a
-    further target.
+    Nothing is lost while the service is down: the service reads records that were never posted from the spool when it
+    adopts the gang, or when the attempt ends. `instruct` is called with `release` or `stop` when the service requires
+    it, and with `until N` for a new target.
     """
 
     def __init__(self, folder: AttemptFolder, job: LaunchSpec, instruct: Callable[[str], None]) -> None:
@@ -131,7 +131,7 @@ class SpoolUploader(threading.Thread):
             self._instruct(f"until {answer.until}")
 
     def _leave_out(self, count: int, problem: str) -> None:
-        """Notify the user of skipped lines: at the first ones, and again when there are many more."""
+        """Count skipped lines, and notify the user of the first, and again when there are many more."""
         self._left_out += count
         if self._left_out >= TOLD_AGAIN * self._told:
             self._told, self._note = self._left_out, left_out_note(self._job.attempt, self._left_out, problem)[:2000]

@@ -17,9 +17,9 @@ from kernel_backend.model.trial import Attempt, Failure, Trial
 
 @dataclass(frozen=True)
 class AttemptEnd:
-    """Hold an event for the trial, changes to its other fields, and notes for the user.
+    """Event for the trial of an ended attempt, changes to the trial's other fields, and notes for the user.
 
-    With `pause` the whole experiment is to be paused first: the user must fix what is wrong.
+    With `pause` the whole experiment is paused first: the user must solve a problem.
     """
 
     event: e.Event
@@ -29,7 +29,7 @@ class AttemptEnd:
 
     @property
     def final(self) -> bool:
-        """Return whether the trial has failed and is not retried."""
+        """Return whether the trial fails for good, with no retry."""
         return isinstance(self.event, e.Errored) and not self.event.retries_left
 
 
@@ -87,7 +87,7 @@ def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: 
 
 
 def _logged(trial: Trial, attempt: Attempt, plain: AttemptEnd, matched: Sequence[LogMatch]) -> AttemptEnd:
-    """Apply the log policies to the end of a failed attempt."""
+    """Apply the log policies that matched to the end of a failed attempt: exclude nodes, cancel retries."""
     ranks = range(sum(len(share.slots) for share in attempt.placement))
     matched = [match for match in matched if match.rank in ranks]  # the record is the user's own file
     excluding = [match for match in matched if match.action == "exclude_node"]
@@ -119,7 +119,7 @@ def _paused(trial: Trial, failure: Failure) -> str:
 
 
 def _left_unsaved(failure: Failure | None) -> tuple[str, ...]:
-    """Return a note about the newest steps, which a gang that was asked to leave could not save."""
+    """Return a note if a gang that was asked to leave could not save its newest steps; else none."""
     return (f"its newest steps are not saved: {failure.message}",) if unsaved(failure) else ()
 
 

@@ -11,7 +11,7 @@ from kernel_backend.model.trial import ScheduledTrial
 
 
 class Action(NamedTuple):
-    """Hold an event for the trial (None: only its holds change) and the changes that go with it."""
+    """Event for a trial (None: only its holds change), with the changes to its fields."""
 
     event: e.Event | None
     changes: dict[str, Any]
@@ -54,11 +54,11 @@ def _holds(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool) -> fr
 def terminal_event(
     wanted: ExperimentState, counts: Mapping[TrialState, int], over: bool | None = None, failed: bool = False
 ) -> e.Event | None:
-    """Return the event that ends an experiment once all of its trials have ended; None before that, and after.
+    """Return the event that ends an experiment once all of its trials have ended; None before and after that.
 
-    `counts` has its trials by state. For a search, `over` says whether it wants nothing more: unpromoted trials may
-    then stay paused, so that the search can be extended. The search itself may have `failed`, whatever its trials
-    did.
+    `counts` has the number of its trials by state. For a search, `over` says whether it starts no more trials:
+    unpromoted trials may then stay paused, so that the search can be extended. A search that has `failed` ends as
+    failed, whatever its trials did.
     """
     states = {state for state, count in counts.items() if count}
     if wanted in EXPERIMENT_ENDED:

@@ -1,4 +1,4 @@
-"""Choose the resume checkpoint of a trial: the newest one of its own lineage that is not suspect."""
+"""Choose the resume checkpoint of a trial: the newest of its lineage after which attempts did not keep failing."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Place = int | str  # a step, or the start before any
 
 
 class Resume(NamedTuple):
-    """Hold the checkpoint `<step>-<attempt>` that the next attempt starts from (None: the beginning), and a note."""
+    """Checkpoint `<step>-<attempt>` that the next attempt starts from (None: the beginning), and a user's note."""
 
     point: str | None
     note: str | None = None
 
 
 def resume_point(attempts: Sequence[Attempt], committed: Sequence[str]) -> Resume:
-    """Return the resume point of the trial's next attempt, from its attempts and its stored checkpoints.
+    """Return the resume point of a trial's next attempt, from its attempts and its stored checkpoints.
 
-    The note explains why the trial goes back behind its newest checkpoint (the first time), or that the checkpoint's
-    attempt is not recorded.
+    The note says why the trial resumes from an older checkpoint than its newest (the first time), or that the
+    checkpoint's attempt is not recorded.
     """
     line = lineage(attempts, committed)
     doubted = suspects(attempts)
@@ -39,18 +39,18 @@ def resume_point(attempts: Sequence[Attempt], committed: Sequence[str]) -> Resum
 
 
 def remembered(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
-    """Return the checkpoints of recorded attempts; a restored database may have lost some attempts.
+    """Return the checkpoints whose attempts are recorded; a restored database may have lost some attempts.
 
-    A search must not continue from the others: it would never receive what its trial reported up to there.
+    A trial of a search must not resume from other checkpoints: the search would never get the reports up to there.
     """
     known = {BEFORE, *(attempt.number for attempt in attempts)}
     return [each for each in committed if checkpoint_order(each)[1] in known]
 
 
 def lineage(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
-    """Return the checkpoints in the lineage of the trial's state, oldest first.
+    """Return the checkpoints in a trial's lineage, oldest first.
 
-    What an attempt committed counts up to the step from which any later attempt started: the rest was fenced off.
+    A checkpoint is in it unless a later attempt resumed from an earlier step: then it was fenced off.
     """
     own = []
     for each in committed:
@@ -72,9 +72,10 @@ def suspects(attempts: Sequence[Attempt]) -> dict[str, Place]:
 
 
 def progressed(attempts: Sequence[Attempt], committed: Sequence[str]) -> bool:
-    """Return whether the newest attempt got further than the trial was when any attempt started.
+    """Return whether the newest attempt got further than every point that any attempt resumed from.
 
-    To train steps again after going further back is no progress: a crash that always comes back must end some time.
+    Training steps again after a resume from an older checkpoint is no progress: otherwise a crash at the same step
+    would be retried for ever.
     """
     reached = max((checkpoint_step(each) for each in lineage(attempts, committed)), default=0)
     return reached > max((checkpoint_step(attempt.resume_from) for attempt in attempts), default=0)

@@ -11,7 +11,7 @@ from kernel_backend.scheduler.reservations import Plan
 
 
 class Fit(NamedTuple):
-    """Hold an allocation of slots of one kind; `passed`: some are reserved for another request, which may reclaim."""
+    """Slots of one kind that fit a request; if `passed`, an earlier request that reserved some may reclaim them."""
 
     kind: str
     allocation: SlotsByNode
@@ -29,10 +29,11 @@ def fit(
     at: float,
     chance: Callable[[Plan], float] = _certain,
 ) -> Fit | None:
-    """Return slots where `ask` fits now; None where there are none.
+    """Return free slots for a request now; None where it does not fit.
 
-    Slots that no reservation covers are preferred to those whose reservations let the request pass. `chance` says how
-    likely it delays a plan that does not surely let it pass; what it uses of a plan's risk budget is subtracted.
+    Slots that no reservation covers come first, then those of reservations that the request does not delay. `chance`
+    returns the probability that it delays another plan; that is subtracted from the plan's risk budget if its slots are
+    used, and must not exceed it.
     """
     found = _beside(request, capacities, plans)
     if found is not None:

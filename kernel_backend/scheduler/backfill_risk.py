@@ -1,4 +1,4 @@
-"""Estimate the risk of backfill: how likely a run makes a reservation late, given how long past runs took."""
+"""Estimate the risk of backfill: how likely a gang that passes a reservation delays it, from past run lengths."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Due = list[tuple[float, float]]  # (seconds, how likely the reservation is due f
 
 
 def due(missing: int, held: Sequence[tuple[int, Allocation]], since: float, lengths: PastLengths, at: float) -> Due:
-    """Return when a reservation that waits for `missing` slots is due: rather too soon than too late.
+    """Return when a reservation that waits for `missing` slots is due: the probability of each time; early if in doubt.
 
-    `held`: the slots of its region that each run holds. Three kinds of runs may end at any time: those of unknown
-    length, those that are leaving, and those that started after the reservation (`since`). So a reservation is never
-    put off by runs that passed it.
+    `held` has the running gangs in its region with the slots that each holds there. Three kinds are taken to end at any
+    time: gangs of unknown length, gangs that are leaving, and gangs that started after the reservation was made
+    (`since`). So gangs that passed a reservation never postpone it.
     """
     waiting = [(slots, run) for slots, run in held if not _may_end_now(run, since)]
     missing -= sum(slots for slots, run in held if _may_end_now(run, since))
@@ -72,15 +72,15 @@ def chance_of_enough(missing: int, released: Sequence[tuple[int, float]]) -> flo
 
 
 def late(due: Due, chance_to_last: Callable[[float], float]) -> float:
-    """Return the probability that a run still lasts when a reservation is due.
+    """Return the probability that a gang still runs when a reservation is due.
 
-    `chance_to_last` gives the probability that it lasts for so many seconds.
+    `chance_to_last(seconds)` returns the probability that the gang runs for so many seconds.
     """
     return sum(chance * chance_to_last(seconds) for seconds, chance in due if chance)
 
 
 def risk_of(runs: Iterable[Allocation], since: float, lengths: PastLengths, at: float, due: Due) -> float:
-    """Return an upper bound of the probability that runs started after a reservation (`since`) make it late."""
+    """Return an upper bound of the probability that gangs started after a reservation (`since`) delay it."""
 
     def lasts(run: Allocation, seconds: float) -> float:
         if run.ends is not None and run.ends <= at + seconds:

@@ -1,8 +1,8 @@
 """Decide which requests start now and which gangs are preempted.
 
-Nothing is started, saved or slept on here. The order: requests that an admin has put first, then those within a
-guarantee, then those with a reservation, then by priority and by share. See docs/explanation/scheduling.md, whose
-examples are tests.
+Pure computation: nothing is started, stored or awaited here. The order: requests that an admin has put first, then
+those within a guarantee, then those with a reservation, then by priority and by share. See
+docs/explanation/scheduling.md, whose examples are tests.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _beyond_limits(cluster: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
 
 
 class _Pass:
-    """Decide about one pool."""
+    """Decide about the requests of one pool, in four passes from `serve_first` to `serve_others`."""
 
     def __init__(self, cluster: ClusterState, pool: str, ledger: Ledger) -> None:
         self._cluster, self._pool, self._ledger, self._at = cluster, pool, ledger, cluster.at
@@ -96,7 +96,7 @@ class _Pass:
             self._walk(list(filter(self._ledger.has_guarantee, lines)), guaranteed=True)
 
     def serve_kept(self) -> None:
-        """Serve the requests with a reservation, and the first of starving queues."""
+        """Serve the requests with a reservation, and the heads of starving user queues."""
         since = self._at - self._cluster.rules.patience
         for request in reserved_for(self._cluster, self._pool):
             reservation = self._reserved.get(request.key)
@@ -112,14 +112,14 @@ class _Pass:
 
     @cached_property
     def _lines(self) -> list[list[UserQueue]]:
-        """Return the user queues of each priority, the highest first."""
+        """Return the user queues by priority, the highest first."""
         by_priority: dict[int, list[UserQueue]] = {}
         for key, line in self._cluster.queue.lines.get(self._pool, {}).items():
             by_priority.setdefault(key.priority, []).append(line)
         return [by_priority[priority] for priority in sorted(by_priority, reverse=True)]
 
     def _walk(self, lines: list[UserQueue], guaranteed: bool) -> None:
-        """Serve one request after another in fair order, until none can get anything."""
+        """Serve requests one at a time in fair-share order, until none can start."""
         if self._over(guaranteed) or not lines:
             return
         fair_order = FairOrder(lines, self._ledger)
@@ -127,13 +127,17 @@ class _Pass:
             fair_order.over(again=self._serve(line, guaranteed))
 
     def _over(self, guaranteed: bool) -> bool:
-        """Return whether no slots are left to give and no request is left to reserve for."""
+        """Return whether nothing is left to do: no reservation to make and, outside of guarantees, no free slots."""
         if guaranteed:
             return len(self._plans) >= MOST_KEPT
         return self._headed and not any(capacity.total for capacity in self._capacities.values())
 
     def _serve(self, line: UserQueue, guaranteed: bool) -> bool:
-        """Start the first request of a queue that can start; return whether there was one."""
+        """Start the first request of a user queue that can start; return False if none can.
+
+        A request within a guarantee may preempt gangs with borrowed slots. Else the first request that does not fit
+        gets a reservation.
+        """
         for request in self._next_of_each_shape(line):
             if guaranteed and not self._ledger.guaranteed(request):
                 continue
@@ -176,7 +180,7 @@ class _Pass:
         return self._take(request, fit(request, self._capacities, self._plans, self._at))
 
     def _start_at_risk(self, request: SlotRequest) -> bool:
-        """Start a request that will probably have ended before the requests that it passes can start."""
+        """Start a request that probably ends before the reservations that it passes are due; True if it started."""
         most = max((each.risk for each in self._plans), default=0.0)
         if most <= 0 or (
             request.max_time is None and self._cluster.lengths.chance_to_last(*request.size, 0.0, STEPS[-1]) > most
@@ -187,7 +191,7 @@ class _Pass:
         )
 
     def _chance(self, request: SlotRequest, plan: Plan) -> float:
-        """Return the probability that `ask` still runs when a plan could otherwise start."""
+        """Return the probability that a request, if started now, still runs when a reservation's plan is due."""
         if plan.risk <= 0:
             return 1.0
         lengths, begun_at = self._cluster.lengths, self._begun_at.get(request.size, ())
@@ -201,7 +205,7 @@ class _Pass:
         return late(self._due(plan), lasts)
 
     def _due(self, plan: Plan) -> Due:
-        """Return when a plan is due; its risk budget is lowered by that of runs that have passed it already."""
+        """Return when a plan's reservation is due; the gangs that passed it already lower its risk budget."""
         known = self._dues.get(plan.request.key)
         if known is None:
             runs = [*self._runs, *(start.run(self._at) for start in self.starts)]
@@ -230,7 +234,7 @@ class _Pass:
         return tuple(shares)
 
     def _keep(self, request: SlotRequest, firm: bool, at_risk: bool) -> None:
-        """Reserve slots for this request; those that have passed it give theirs back."""
+        """Reserve slots for a request; gangs that passed its reservation are preempted where it needs their slots."""
         before = self._reserved.get(request.key)
         risk = self._cluster.rules.risk if at_risk and request.priority < FIRST else 0.0
         made = self._take_back(request, borrowed=False, sticky=before, firm=firm, risk=risk)
@@ -241,7 +245,7 @@ class _Pass:
 
     @property
     def kept(self) -> tuple[Reservation, ...]:
-        """Return the new reservations; requests that are not served at present keep theirs."""
+        """Return the reservations after this pass; requests that were not eligible keep theirs."""
         return tuple(self._reserved.values())
 
     def _take_back(
@@ -252,7 +256,11 @@ class _Pass:
         firm: bool = False,
         risk: float = 0.0,
     ) -> Plan | None:
-        """Plan for a request that does not fit, and preempt gangs that hold what is its own."""
+        """Plan a reservation for a request that does not fit, and preempt gangs to make it fit.
+
+        Candidates are gangs with borrowed slots if `borrowed`, else gangs that passed a reservation. Returns the plan;
+        None if there is none.
+        """
         if not self._feasible(request):
             return None
         rules, runs = self._cluster.rules, self._runs
@@ -304,7 +312,10 @@ class _Pass:
         return borrowed_slots(self._cluster)
 
     def _coming(self, taken_back: set[RequestKey]) -> tuple[SlotRelease, ...]:
-        """Return the gangs whose end is known, including those that start now."""
+        """Return the slot releases of gangs whose end is known, first to last, including gangs that start now.
+
+        Those in `taken_back` or preempted by this pass are taken to leave as soon as the rules allow.
+        """
         asked = taken_back | self.preempts.keys()
         runs = [*self._runs, *(start.run(self._at) for start in self.starts)]
         return releases(runs, self._cluster.rules, self._at, lambda run: run.key in asked)

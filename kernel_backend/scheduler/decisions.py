@@ -18,7 +18,7 @@ class Start:
     reservation: Reservation | None = None  # by which it starts; it gets it again should it come back
 
     def run(self, at: float) -> Allocation:
-        """Return the allocation that it becomes."""
+        """Return the allocation of the started gang, granted at `at`."""
         request = self.request
         ends = None if request.max_time is None else at + request.max_time
         return Allocation(
@@ -36,7 +36,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Preempt:
-    """Preempt a gang: it is to commit a checkpoint and release its slots."""
+    """Preempt a gang: request it to commit a checkpoint and release its slots."""
 
     run: Allocation
     reason: str
@@ -44,7 +44,7 @@ class Preempt:
 
 @dataclass(frozen=True)
 class Decisions:
-    """Hold what to do, in order; `reservations` are those from now on, the first served first."""
+    """Result of scheduling one cluster state: starts and preemptions in order, and the reservations from now on."""
 
     starts: tuple[Start, ...]
     preempts: tuple[Preempt, ...]

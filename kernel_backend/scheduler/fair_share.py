@@ -1,7 +1,7 @@
 """Compute the fair-share order: the group with the least charged use by weight, then its user with the least.
 
-Use decays (`meters`), and a holder of slots is charged with the next hour of them at once. So no account takes
-everything in one decision, and several jobs of one user share what is that user's.
+Use decays (see `usage.Meter`), and a holder of slots is charged with the next hour of them at once. So no account takes
+all slots in one decision, and several jobs of one user share that user's part.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kernel_backend.scheduler.requests import Order
 
 
 class FairOrder:
-    """Order the user queues of one priority, the next one first; ties go to the earlier request."""
+    """Order the user queues of one priority by fair share; ties go to the earlier request."""
 
     def __init__(self, lines: Iterable[UserQueue], ledger: Ledger) -> None:
         self._ledger = ledger
@@ -28,11 +28,11 @@ class FairOrder:
         heapq.heapify(self._heap)
 
     def next(self) -> UserQueue | None:
-        """Return the queue to serve next; None when there is none left."""
+        """Return the user queue to serve next; None when all have been removed."""
         return self._groups[self._heap[0][2]][0][2] if self._heap else None
 
     def over(self, again: bool) -> None:
-        """End the turn of the current queue: with `again` it stays in the order, else it is removed."""
+        """Move on from the current user queue: with `again` it is sorted in anew by its share, else removed."""
         group = self._heap[0][2]
         members = self._groups[group]
         if again:

@@ -14,15 +14,18 @@ ELSEWHERE = ""  # the node of slots that are on none of the cluster state's: the
 
 
 def key(server: Server, nth: int = 0) -> RequestKey:
-    """Return the key of an allocation of a server; `nth` 1 is for the slots that no node had free."""
+    """Return the key of a server's allocation.
+
+    A server has up to two: `nth` 0 on its node, and `nth` 1 for the slots that were not free there.
+    """
     return RequestKey(0, 0, nth, server.full_name)
 
 
 def take_in(cluster: ClusterState, servers: Iterable[Server]) -> None:
-    """Update the cluster state to hold the slots of these servers, and of no others.
+    """Update the cluster state so that these notebook servers, and no others, hold their slots.
 
-    A server that is already there keeps its slots; one that has more than were free gets the others as they become
-    free.
+    A server that is already recorded keeps its slots. One that holds more slots than were free gets the rest as they
+    become free.
     """
     present = {server.full_name: server for server in servers}
     leaving: dict[str, float] = {}  # asked to stop, and still there
@@ -47,7 +50,7 @@ def take_in(cluster: ClusterState, servers: Iterable[Server]) -> None:
 
 
 def take_back_at(cluster: ClusterState, server: Server) -> float | None:
-    """Return when its slots may be reclaimed if it stays idle until then; None without such a rule."""
+    """Return when an idle server's slots may be reclaimed; None if no rule reclaims idle servers."""
     idle = cluster.rules.idle_servers
     return None if idle is None else server.last_activity + idle
 
@@ -64,7 +67,7 @@ def _stands(cluster: ClusterState, server: Server) -> bool:
 
 
 def _runs(cluster: ClusterState, server: Server, name: str | None) -> Iterator[Allocation]:
-    """Yield the allocation on its node, and one for the slots beyond what is free there."""
+    """Yield a server's allocation on node `name`, and one outside of all nodes for slots beyond those free there."""
     free = cluster.free[name] if name is not None else []
     slots = tuple(free[max(0, len(free) - server.slots) :])  # gangs take the first ones
     beyond = tuple(range(server.slots - len(slots)))
@@ -76,7 +79,10 @@ def _runs(cluster: ClusterState, server: Server, name: str | None) -> Iterator[A
 
 
 def _node(cluster: ClusterState, server: Server) -> str | None:
-    """Return its node as far as that is recorded; else the tightest fit, or the node with most free slots."""
+    """Return a server's node as reported by the hub; else the tightest fit, or the node with most free slots.
+
+    None if the reported node is not in the cluster state.
+    """
     if server.node is not None:
         return server.node if server.node in cluster.nodes else None
     nodes = cluster.of_pool(server.pool)

@@ -16,9 +16,9 @@ MOST_AHEAD = 32  # requests of a user queue that are considered ahead of one wit
 
 
 def in_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
-    """Yield the eligible requests of a pool, the next one first, as if each got its slots.
+    """Yield the eligible requests of a pool in scheduling order, as if each got its slots.
 
-    Those that can never be met are left out: they block no others.
+    Infeasible requests are left out: they block no others.
     """
     ledger = Ledger(cluster)
     for request in _fair_order(cluster, pool):
@@ -37,7 +37,7 @@ def _fair_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
     served: set[RequestKey] = set()
 
     def next_of(line: UserQueue) -> SlotRequest | None:
-        """Return the first unserved request of a queue; no queue is read farther than that."""
+        """Return the first unserved request of a user queue, reading no farther than that."""
         requests = waiting.setdefault(line.key, iter(line.requests))
         head = heads.get(line.key) or next(requests, None)
         while head is not None and head.key in served:
@@ -46,7 +46,7 @@ def _fair_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
         return head
 
     def guaranteed_of(line: UserQueue) -> SlotRequest | None:
-        """Return the first one within a guarantee: of one shape either the first is, or none."""
+        """Return the first request of a user queue within a guarantee; only the first of each shape is checked."""
         firsts = []
         for shape, requests in line.shapes.items():
             nth = begun[line.key, shape]
@@ -83,9 +83,10 @@ def _fair_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
 
 
 def reserved_for(cluster: ClusterState, pool: str) -> list[SlotRequest]:
-    """Return the requests with a reservation, then the first of starving queues, the longest first.
+    """Return the requests with a reservation, then the heads of starving user queues, the longest starving first.
 
-    No request passes its own user queue by a reservation: one that has returned to a position ahead of it goes first.
+    A reservation lets no request pass its own user's queue: requests that have returned to positions ahead of it go
+    first.
     """
     queue = cluster.queue
     found: dict[RequestKey, SlotRequest] = {}

@@ -42,14 +42,17 @@ class Capacity:
             self._nodes[self.free[name]].append(name)
 
     def beside(self, excluded: Iterable[str], spare: Mapping[str, int]) -> int:
-        """Return the free slots without the excluded nodes, and with at most `spare` of some."""
+        """Return the number of free slots without the excluded nodes, counting at most `spare[node]` of some nodes."""
         beyond = sum(max(0, self.free.get(name, 0) - most) for name, most in spare.items() if name not in excluded)
         return self.total - beyond - sum(self.free.get(name, 0) for name in excluded)
 
     def place(
         self, slots: int, one_node: bool, excluded: Collection[str] = (), spare: Mapping[str, int] = NONE
     ) -> SlotsByNode | None:
-        """Return an allocation of `slots` without the excluded nodes and with at most `spare` of some; or None."""
+        """Return an allocation of `slots` free slots, or None.
+
+        Excluded nodes are not used, and at most `spare[node]` slots of some nodes.
+        """
         if self.beside(excluded, spare) < slots:
             return None
         odd = {name: min(self.free.get(name, 0), most) for name, most in spare.items()} | dict.fromkeys(excluded, 0)
@@ -83,7 +86,7 @@ class Capacity:
                 del self.free[name]
 
     def _tightest(self, slots: int, odd: Mapping[str, int], beside: Collection[str] = ()) -> str | None:
-        """Return the node with the fewest slots that are enough, ties by name; `odd` overrides numbers."""
+        """Return the node with the fewest free slots that are enough, ties by name; `odd` overrides free counts."""
         even = ((count, name) for count in range(slots, len(self._nodes)) for name in self._nodes[count])
         best = next((each for each in even if each[1] not in odd and each[1] not in beside), None)
         others = [(count, name) for name, count in odd.items() if count >= slots and name not in beside]

@@ -12,10 +12,10 @@ from kernel_backend.scheduler.rules import Rules
 
 
 def preemptible_now(runs: Iterable[Allocation], rules: Rules, at: float) -> list[Allocation]:
-    """Return those of `runs` that may be preempted now: idle notebook servers first, then the youngest.
+    """Return the gangs that may be preempted now: idle notebook servers first, then the youngest.
 
-    Of equally old ones those that hold least come first. Preemption means to commit a checkpoint and release the
-    slots, so the loss is what it takes to come back: the same for all.
+    Of equally old ones those that hold the fewest slots come first. A preempted gang commits a checkpoint and so loses
+    only the time to resume, which is the same for all.
     """
 
     def may(run: Allocation) -> bool:
@@ -37,10 +37,10 @@ def victims(
     leaving: Sequence[Allocation],
     before: Sequence[Plan],
 ) -> list[Allocation]:
-    """Return the gangs, of `candidates` in order, whose preemption frees enough slots for `ask`.
+    """Return the `candidates`, in order, whose preemption frees enough slots for a request.
 
-    Slots that are free or about to be are counted too. Empty where there is enough capacity anyway, and where all of
-    them would not be enough. `before` are the plans of requests that come first.
+    Free slots, and those of gangs that are `leaving`, are counted too. Empty if there is enough capacity anyway, or if
+    all candidates together are not enough. `before` are the plans of requests that are served first.
     """
     usable = [node for node in nodes if node.name not in request.excluded]
     choices: list[list[Allocation] | None] = []
@@ -64,7 +64,7 @@ def victims(
 def _least(
     candidates: Sequence[Allocation], leaving: Sequence[Allocation], held: Mapping[RequestKey, int], missing: int
 ) -> list[Allocation] | None:
-    """Return candidates that free the missing slots, none of them needlessly; None if all are too few."""
+    """Return candidates that free the missing slots, none of them needlessly; None if all together free too few."""
     missing -= sum(held[run.key] for run in leaving)
     chosen: list[Allocation] = []
     for run in candidates:
@@ -83,7 +83,7 @@ def _least(
 
 
 def beyond(candidates: Sequence[Allocation], excess: int) -> list[Allocation]:
-    """Return the first of the candidates that release `excess` slots together."""
+    """Return the first candidates that together release at least `excess` slots."""
     chosen: list[Allocation] = []
     for run in candidates:
         if excess <= 0:

@@ -27,7 +27,7 @@ def _line_key(request: SlotRequest) -> QueueKey:
 
 
 class UserQueue:
-    """Requests of one user in one group with one priority, in order; and by shape, in order within each."""
+    """Requests of one user in one group with one priority, in order of queueing; also by shape."""
 
     def __init__(self, key: QueueKey, requests: list[SlotRequest]) -> None:
         """Begin with these requests, at least one, which are in order."""
@@ -46,11 +46,11 @@ class UserQueue:
         return self.requests[0]
 
     def ahead_of(self, request: SlotRequest, most: int) -> list[SlotRequest]:
-        """Return the first `most` of the requests ahead of this one, in order."""
+        """Return the first `most` requests of the queue that are ahead of this one, in order."""
         return self.requests[: min(most, self.before(request))]
 
     def add(self, request: SlotRequest) -> None:
-        """Insert a request; a new head counts as the head since it was queued or came back."""
+        """Insert a request; if it is the new head, `since` becomes the time when it was queued or requeued."""
         insort(self.requests, request, key=_order)
         insort(self.shapes.setdefault(request.shape, []), request, key=_order)
         if self.first is request:
@@ -69,14 +69,14 @@ class UserQueue:
         return bool(self.requests)
 
     def before(self, request: SlotRequest) -> int:
-        """Return how many of its requests come before this one."""
+        """Return how many requests of the queue are ahead of this one."""
         return bisect_left(self.requests, request.order, key=_order)
 
 
 class Queue:
     """Requests by pool and user queue.
 
-    Those in backoff or preparation are in no user queue, so that they block no others.
+    Requests in backoff or preparation are recorded but in no user queue, so that they block no others.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Queue:
         return iter(self.requests.values())
 
     def line(self, request: SlotRequest) -> UserQueue | None:
-        """Return the queue of this request's user; None where there is none."""
+        """Return the user queue that a request belongs to; None where there is none."""
         return self.lines.get(request.pool, {}).get(_line_key(request))
 
     def stands(self, request: SlotRequest) -> bool:
@@ -99,12 +99,12 @@ class Queue:
         return nth < len(requests) and requests[nth].key == request.key
 
     def starves(self, request: SlotRequest, since: float) -> bool:
-        """Return whether it has been the head of its user queue since `since` or longer."""
+        """Return whether a request has been the head of its user queue since `since` or longer."""
         line = self.line(request)
         return line is not None and line.first.key == request.key and line.since <= since
 
     def add(self, request: SlotRequest, at: float) -> None:
-        """Add a new or changed request; a head that stays the head keeps its time as such."""
+        """Add a new or changed request; one that stays the head of its user queue is not restarted as such."""
         since: float | None = None
         if request.key in self.requests:
             before = self.line(self.requests[request.key])
@@ -132,7 +132,7 @@ class Queue:
             self.lines[pool] = {key: UserQueue(key, theirs) for key, theirs in of_pool.items()}
 
     def _take_in(self, request: SlotRequest, at: float) -> bool:
-        """Record a request; return whether it belongs in a user queue now."""
+        """Record a request; return whether it is eligible, and so belongs in a user queue now."""
         self.requests[request.key] = request
         if request.preparing:
             return False
@@ -150,7 +150,7 @@ class Queue:
         return request
 
     def wake(self, at: float) -> None:
-        """Make those requests eligible whose backoff has ended by then."""
+        """Make the requests eligible whose backoff has ended by `at`."""
         while self._wakes and self._wakes[0][0] <= at:
             _, key = heapq.heappop(self._wakes)
             request = self.requests.get(key)

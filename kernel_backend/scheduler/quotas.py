@@ -13,7 +13,10 @@ from kernel_backend.scheduler.state import ClusterState, Name, UsageByName
 
 
 class Ledger:
-    """Track the slots held, with those given and committed by this decision; the cluster state is not changed."""
+    """Track the slots that accounts hold, are granted and have committed during a decision.
+
+    It changes no cluster state.
+    """
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
@@ -31,12 +34,12 @@ class Ledger:
     # Shares
 
     def group_share(self, group: str) -> float:
-        """Return the charged slot-seconds of a group by its weight: the group with the least is next."""
+        """Return a group's charged slot-seconds divided by its weight: the group with the least is served next."""
         charge = self._charge(self._cluster.groups, group, self._given["group"][group])
         return charge / self._cluster.groups.quota(group).weight
 
     def member_share(self, group: str, owner: str) -> float:
-        """Return the same of a user within a group."""
+        """Return a user's charged slot-seconds within a group, divided by the user's weight."""
         charge = self._charge(self._cluster.members, (group, owner), self._given["member"][group, owner])
         return charge / self._cluster.users.quota(owner).weight
 
@@ -51,11 +54,11 @@ class Ledger:
     # Guarantees
 
     def guaranteed(self, request: SlotRequest) -> bool:
-        """Return whether its slots would lie within the guarantee of its owner or its group."""
+        """Return whether a request's slots would lie within the guarantee of its owner or its group."""
         return self.left_in_guarantee(request.group, request.owner) >= request.slots
 
     def has_guarantee(self, line: UserQueue) -> bool:
-        """Return whether any of a user's requests may lie within a guarantee."""
+        """Return whether the user or group of a user queue has guaranteed slots left."""
         return self.left_in_guarantee(line.key.group, line.key.owner) > 0
 
     def left_in_guarantee(self, group: str, owner: str) -> int:
@@ -79,7 +82,7 @@ class Ledger:
         return None
 
     def never(self, request: SlotRequest) -> bool:
-        """Return whether it exceeds what its owner or group may have in one trial."""
+        """Return whether a request exceeds the most slots that its owner or group may have in one trial."""
         whose = request.owner, request.group
         most = self._most.get(whose)
         if most is None:
@@ -88,7 +91,7 @@ class Ledger:
         return request.slots > most
 
     def spent(self, kind: str, name: str) -> bool:
-        """Return whether the slot-hours of a window are used up: running gangs continue, nothing new starts."""
+        """Return whether an account's slot-hours are used up: its running gangs continue, but nothing new starts."""
         known = self._spent.get((kind, name))
         if known is None:
             accounts = self._accounts(kind)
@@ -114,15 +117,15 @@ class Ledger:
         self._given["member"][request.group, request.owner] += request.slots
 
     def commit(self, request: SlotRequest) -> None:
-        """Commit slots to a request, so that its owner and group do not use them up with others meanwhile."""
+        """Commit slots to a request, so that other requests of its owner and group do not use them up meanwhile."""
         for kind, name, _ in self._both(request):
             self._more[kind][name] += request.slots
 
     def hold_back(self, request: SlotRequest) -> None:
-        """Reserve the limits that a starving request waits for, so that others do not use them up for ever.
+        """Reserve a part of the limits that a starving request waits for, so that later requests cannot use it up.
 
-        A group waits for none of its users' own limits: its part is reserved once the owner's limit has capacity.
-        Used-up slot-hours come back by themselves, and the account starts nothing until then: nothing is reserved.
+        The group's part is reserved only once the owner's limit leaves enough for the request. Nothing is reserved
+        where slot-hours are used up: these return with time, and until then the account starts nothing.
         """
         accounts = self._both(request)
         if any(quota.slot_hours is not None and self.spent(kind, name) for kind, name, quota in accounts):
@@ -149,9 +152,9 @@ class Ledger:
 
 
 def borrowed_slots(cluster: ClusterState) -> set[RequestKey]:
-    """Return the gangs beyond what is guaranteed to their owner or group: the youngest of these.
+    """Return the keys of gangs with borrowed slots: those beyond the guarantees of both their owner and their group.
 
-    Of the gangs of each account, oldest first, as many are its own as the guarantee covers.
+    A guarantee covers an account's oldest gangs first.
     """
     covered: Counter[tuple[str, str]] = Counter()
     others: set[RequestKey] = set()

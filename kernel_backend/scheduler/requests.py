@@ -27,7 +27,7 @@ class RequestKey(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Shape that equal requests share: where the first of them does not fit, none does."""
+    """Fields by which equal requests are grouped: if the first of a shape does not fit, no other of it does."""
 
     slots: int
     one_node: bool
@@ -41,7 +41,7 @@ Order = tuple[float, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class SlotRequest:
-    """Request slots for a gang: of a trial, or of a search that has use for one."""
+    """Request for the slots of a gang, by a queued trial or by a search that could train one more."""
 
     experiment: int
     trial: int
@@ -74,18 +74,18 @@ class SlotRequest:
 
     @property
     def size(self) -> tuple[str, int]:
-        """Return the key by which past runs are compared with it: its owner and its slots."""
+        """Return the key of past runs that its length is predicted from: owner and number of slots."""
         return self.owner, self.slots
 
     def backs_off(self, at: float) -> bool:
-        """Return whether it is too soon after its last failure to try again."""
+        """Return whether a request is still in backoff after its trial's last failed attempt."""
         return 0 <= at - self.failed_at < self.rest  # not forever, should the clock be set back
 
 
 class Reservation(NamedTuple):
-    """Reservation of free slots for this request since `since`: on one node, or on a kind of device.
+    """Reservation of free slots for a request since `since`: on one node, or on all nodes of a kind.
 
-    A request that got it by a priority that is lowered again loses it.
+    It is lost if the request's priority falls below that by which it was made.
     """
 
     key: RequestKey
@@ -95,7 +95,7 @@ class Reservation(NamedTuple):
     priority: int | None = None  # by which it was got, where that is recorded
 
     def stands(self, request: SlotRequest) -> bool:
-        """Return whether its request still has the priority by which it was got."""
+        """Return whether a request still has at least the priority by which its reservation was made."""
         return self.priority is None or request.priority >= self.priority
 
 
@@ -132,5 +132,5 @@ class Allocation:
         return self.placement[0].kind if self.placement else ""
 
     def on(self, excluded: frozenset[str]) -> int:
-        """Return the number of its slots on nodes that are not excluded."""
+        """Return the number of slots on nodes other than the excluded ones."""
         return self.slots - sum(self.by_node[name] for name in excluded) if excluded else self.slots

@@ -1,4 +1,4 @@
-"""Plan reservations: when a request that does not fit can start at the latest, and what others may use meanwhile."""
+"""Plan reservations: the latest start of a request that does not fit, and slots that others may use until then."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from kernel_backend.scheduler.rules import Rules
 
 
 class SlotRelease(NamedTuple):
-    """Release of a gang's slots, at the latest at `at`.
+    """Release of a gang's slots at `at`, at the latest.
 
-    Not `sure`: it leaves some time after its first checkpoint, which may come at any time. The reservation is taken
-    to be due by then, so that no request counts on more time; and none counts on what that gang would leave to spare.
+    It is not `sure` for a gang that may be preempted some time after its first checkpoint, which may still take longer.
+    Such a release makes the reservation due, so that no request passes it by more time, but leaves no spare slots to
+    others.
     """
 
     at: float
@@ -28,7 +29,7 @@ class SlotRelease(NamedTuple):
 
 @dataclass
 class Plan:
-    """Plan a reservation for one request: `when` it fits at the latest, None if that cannot be predicted."""
+    """Planned reservation of a request; `when` it can start at the latest, None if that cannot be predicted."""
 
     request: SlotRequest
     kind: str
@@ -41,13 +42,13 @@ class Plan:
     risk: float = 0.0  # probability that is left for forecast-based backfill to make it late
 
     def held_by(self, run: Allocation) -> int:
-        """Return how many of the slots that it waits for a gang holds."""
+        """Return how many slots a gang holds in the region (node or kind) of this plan."""
         if self.node is not None:
             return run.by_node[self.node]
         return run.on(self.request.excluded) if run.kind == self.kind else 0
 
     def overlap(self, kind: str, allocation: SlotsByNode) -> int:
-        """Return how many of these slots it may need itself."""
+        """Return how many slots of an allocation lie in the region (node or kind) of this plan."""
         if self.node is not None:
             return sum(count for name, count in allocation if name == self.node)
         if kind != self.kind:
@@ -55,16 +56,16 @@ class Plan:
         return sum(count for name, count in allocation if name not in self.request.excluded)
 
     def lets_by(self, request: SlotRequest, at: float) -> bool:
-        """Return whether it is not delayed by `ask` on any slots: the request has ended by then, or is preemptible."""
+        """Return whether a request on reserved slots cannot delay this plan: it ends in time, or can be preempted."""
         if self.when is not None and request.max_time is not None and at + request.max_time <= self.when:
             return True
         return request.preemptible and not self.firm
 
 
 def release(run: Allocation, rules: Rules, at: float, taken_back: bool) -> SlotRelease | None:
-    """Return when a gang releases its slots; None if unknown.
+    """Return when a gang will release its slots; None if that is unknown.
 
-    With `taken_back` it is preempted as soon as the rules allow.
+    With `taken_back` the gang is preempted as soon as the rules allow.
     """
     if run.leaving is not None:
         return SlotRelease(max(at, run.leaving + rules.grace), run, True)
@@ -79,9 +80,10 @@ def release(run: Allocation, rules: Rules, at: float, taken_back: bool) -> SlotR
 
 
 def preemptible_at(run: Allocation, rules: Rules) -> float | None:
-    """Return when it may be preempted; None: not yet.
+    """Return the time from which a gang may be preempted; None if that is not fixed yet.
 
-    That is `min_run` after the first checkpoint, or for a notebook server by its rule.
+    It is `min_run` after the gang's first checkpoint. A notebook server is preemptible when it has been idle for long
+    enough.
     """
     if run.key.server:
         idle = rules.idle_servers
@@ -92,7 +94,7 @@ def preemptible_at(run: Allocation, rules: Rules) -> float | None:
 def releases(
     runs: Iterable[Allocation], rules: Rules, at: float, taken_back: Callable[[Allocation], bool]
 ) -> tuple[SlotRelease, ...]:
-    """Return the gangs whose end is known, the first to end first."""
+    """Return the slot releases of gangs whose end is known, first to last."""
     found = (release(run, rules, at, taken_back(run)) for run in runs)
     return tuple(sorted(filter(None, found), key=lambda each: (each.at, each.run.key)))
 
@@ -110,10 +112,10 @@ def plan(
     soon: float = 0.0,
     risk: float = 0.0,
 ) -> Plan | None:
-    """Return the plan for `ask`, on its previously reserved node or kind where that still exists.
+    """Return the plan for a request, on its previously reserved node or kind (`sticky`) where that still exists.
 
-    `coming` are the gangs whose end is known, `before` the plans of requests that come first. None: no such gang
-    fits.
+    `coming` are the known slot releases, `before` the plans of requests that are served first. None if the request fits
+    no node or kind even when all gangs have ended.
     """
     usable = [node for node in nodes if node.name not in request.excluded]
     if request.one_node:
@@ -177,9 +179,9 @@ def _on_a_node(
 
 
 def _reached(free: int, needed: int, coming: Sequence[tuple[float, int, bool]]) -> tuple[float | None, int]:
-    """Return when `needed` slots are free and how many are to spare; (None, spare below 0) if that is unknown.
+    """Return when `needed` slots are free and how many of them are to spare; (None, negative) if that is unknown.
 
-    `coming`: when, how many, and whether that is sure.
+    `coming` has slot releases as (time, slots, sure).
     """
     if free >= needed:
         return 0.0, free - needed

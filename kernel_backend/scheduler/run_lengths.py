@@ -31,14 +31,14 @@ class Sample:
         self._sorted: list[float] = []
 
     def add(self, seconds: float) -> None:
-        """Add a run; the oldest is dropped when there are too many."""
+        """Add the length of a run; the oldest is dropped when there are too many."""
         self._newest.append(seconds)
         insort(self._sorted, seconds)
         if len(self._newest) > MOST_WHOLE:
             del self._sorted[bisect_right(self._sorted, self._newest.popleft()) - 1]
 
     def longer(self, than: float) -> int:
-        """Return how many took longer."""
+        """Return how many runs of the sample took longer than `than` seconds."""
         return len(self._sorted) - bisect_right(self._sorted, than)
 
 
@@ -51,7 +51,7 @@ class PastLengths(Mapping[str, Lengths]):
         self._whole: defaultdict[tuple[str, int], Sample] = defaultdict(Sample)
 
     def add(self, owner: str, slots: int, begun: float, ended: float | None, outcome: Outcome | None) -> None:
-        """Add an attempt; one that still runs, or has crashed, changes nothing."""
+        """Add an attempt that ended by itself or was preempted; any other changes nothing."""
         if ended is None or outcome not in TELLING:
             return
         self._seconds[owner].append(max(0.0, ended - begun))
@@ -60,10 +60,10 @@ class PastLengths(Mapping[str, Lengths]):
             self._whole[owner, slots].add(max(0.0, ended - begun))
 
     def chance_to_last(self, owner: str, slots: int, elapsed: float, seconds: float, others: int = 0) -> float:
-        """Return the probability that a run that has lasted `elapsed` lasts `seconds` more; 1 without data.
+        """Return the probability that a run that has lasted `elapsed` seconds lasts `seconds` more; 1 without data.
 
-        `others` of the same user and size are running and have already lasted longer. One more such run is always
-        assumed, so that few past runs have little weight.
+        `others` is the number of running gangs of the same user and size that have already lasted longer. One more such
+        gang is always assumed, so that few past runs have little weight.
         """
         sample = self._whole.get((owner, slots), _NOTHING)
         longer = sample.longer(elapsed + seconds) + others

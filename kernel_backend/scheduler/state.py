@@ -29,7 +29,7 @@ Name = str | tuple[str, str]  # a user, a group, or a user in a group: (group, u
 
 
 class UsageByName(dict[Name, Meter]):
-    """Meters of use by name, with quotas; a new account gets a meter as soon as it is charged."""
+    """Meters of slot use by account, with their quotas; an account gets a meter when it is first charged."""
 
     def __init__(self, quotas: Mapping[str, Quota], rules: Rules) -> None:
         self.quotas: dict[Name, Quota] = dict(quotas.items())
@@ -44,7 +44,7 @@ class UsageByName(dict[Name, Meter]):
         return self.quotas.get(name, FREE)
 
     def set(self, name: Name, quota: Quota) -> None:
-        """Set an account's quota; its use is kept."""
+        """Set an account's quota; its recorded use is kept."""
         self.quotas[name] = quota
         if name in self:
             self[name].window = max(self[name].window, self._window(name))
@@ -69,7 +69,7 @@ class UsageByName(dict[Name, Meter]):
 
 
 class ClusterState:
-    """Cluster state at time `at`."""
+    """Cluster state that decisions read: nodes, allocations, requests, reservations and use at time `at`."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class ClusterState:
     # Time, nodes and requests
 
     def pass_to(self, at: float) -> None:
-        """Advance the time."""
+        """Advance the time to `at`, which ends backoffs; it never goes back."""
         self.at = max(at, self.at)
         self.queue.wake(self.at)
 
@@ -134,12 +134,12 @@ class ClusterState:
         return {node.pool for node in self.nodes.values()} | self.queue.lines.keys()
 
     def of_pool(self, pool: str) -> list[Node]:
-        """Return its nodes, including those that are away or drained."""
+        """Return the nodes of a pool, including unhealthy and drained ones."""
         return [node for node in self.nodes.values() if node.pool == pool]
 
     @property
     def usual_pool(self) -> str:
-        """Return the pool of experiments that name none: the local one, else the first there is."""
+        """Return the pool of experiments that name none: the local one if it exists, else the first."""
         if self._usual_pool is None:
             pools = {node.pool for node in self.nodes.values()}
             self._usual_pool = LOCAL if LOCAL in pools or not pools else min(pools)
@@ -154,7 +154,7 @@ class ClusterState:
         return self._largest[kind]
 
     def usable(self, pool: str) -> list[Node]:
-        """Return the nodes on which something may be started."""
+        """Return the nodes of a pool that are healthy and not drained."""
         return [node for node in self.of_pool(pool) if node.healthy and not node.drained]
 
     def add(self, request: SlotRequest) -> None:
@@ -186,7 +186,7 @@ class ClusterState:
     # Gangs
 
     def hold(self, run: Allocation, *, charged: bool = False) -> None:
-        """Record an allocation; its request has been met. `charged`: the meters already include it."""
+        """Record an allocation and withdraw its request. With `charged` the meters already include it."""
         self.withdraw(run.key)
         self.runs[run.key] = run
         for share in run.placement:
@@ -201,7 +201,10 @@ class ClusterState:
         self.runs[key] = replace(self.runs[key], **changes)
 
     def let_go(self, key: RequestKey, back: SlotRequest | None = None, at: float | None = None) -> Allocation:
-        """Free the slots of a gang at `at`; a request that comes `back` gets its position and reservation again."""
+        """Free the slots of a gang at `at` and return its allocation.
+
+        With `back`, the request of a trial that is requeued, its position and reservation are restored.
+        """
         run = self.runs.pop(key)
         for share in run.placement:
             node = self.nodes.get(share.node)
@@ -216,7 +219,7 @@ class ClusterState:
         return run
 
     def charge(self, intervals: Iterable[UsageInterval]) -> None:
-        """Rebuild all meters from past intervals, including those that still last and those of notebook servers."""
+        """Rebuild all meters from past usage intervals and the present notebook servers; some may not have ended."""
         held = [(each.owner, each.group, each.begun, each.ended, each.slots) for each in intervals]
         held += [(run.owner, run.group, run.since, None, run.slots) for run in self.runs.values() if run.key.server]
         self.users.replay((owner, begun, ended, slots) for owner, _, begun, ended, slots in held)

@@ -1,9 +1,9 @@
 """Implement asynchronous successive halving (Li et al., MLSys 2020), with promotions, and Hyperband's brackets.
 
-Trials train to a rung and pause there. When a gang is free, the best paused trial among the best 1/eta of *all
-results ever recorded* in its rung is promoted to the next one, from its checkpoint. Only where there is none a new
-trial begins. So no trial ever waits for another, and one that was not promoted is promoted as soon as its rank allows
-it. A search without rungs below R (random, grid, or model-based) is the same without decisions on the way.
+Trials train to a rung and pause there. When a gang is free, the best paused trial among the best 1/eta of *all results
+ever recorded* in its rung is promoted to the next one, from its checkpoint. A new trial begins only where no trial can
+be promoted. So no trial ever waits for another, and a trial that was not promoted is promoted as soon as its rank
+allows it. A search without rungs below R (random, grid, or model-based) is the same without comparisons before R.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Asha(BaseSearcher[_Climber]):
         trials: int | None,
         asks: int = sys.maxsize,
     ) -> None:
-        """Create the searcher; `trials` in all, None: as many as the budget allows.
+        """Create the searcher of `trials` trials in all; None for as many as the budget allows.
 
-        `asks` limits the sampler's proposals.
+        `asks` is the most proposals that the sampler can make, such as the size of a grid.
         """
         super().__init__(settings.units, seen, trials)
         self._eta, self._stopping = settings.eta, settings.stopping
@@ -67,13 +67,16 @@ class Asha(BaseSearcher[_Climber]):
         return min(self._left(), self._asks - self._asked)
 
     def _going(self) -> Iterator[int]:
-        """Return the trials that have earned the next slots: chosen ones, then promotable ones from the top rung."""
+        """Return the paused trials to resume next: promoted by users or interrupted, then promotable ones.
+
+        The promotable ones come from the highest rung first.
+        """
         rungs = () if self._stopping else self._ladder
         promotable = (rung.promotable(self._eta) for rung in rungs)
         return chain(self._waiting(), (trial for trial in promotable if trial is not None))
 
     def _choose(self) -> Create | Resume | None:
-        """Choose a trial that has earned the slot; else a new trial; else one that fills the slot."""
+        """Choose a trial to resume (see `_going`); else a new trial; else one that keeps the slot busy (`_pastime`)."""
         trial = next(self._going(), None)
         if trial is None and self._new():
             number = self._asked + 1
@@ -83,10 +86,10 @@ class Asha(BaseSearcher[_Climber]):
         return None if trial is None else Resume(trial=trial, until=self._target(self._trials[trial]))
 
     def _pastime(self) -> int | None:
-        """Return the best paused trial of the highest rung, for a slot that no trial has earned.
+        """Return the best paused trial of the highest rung, for a slot that no promotable or new trial can use.
 
-        No trial is given up. There is one as long as no whole training has a result, while a trial that has earned
-        its slot still trains, and where there is a budget: it is there to be spent.
+        There is one in three cases: no trial has been trained to the end, a promoted trial is still training, or the
+        search ends by a budget, which is there to be spent. Never with `stopping`.
         """
         whole = any(bracket.rungs[-1].best < WORST for bracket in self.brackets)
         earned = len(self._seen.training) > len(self._filling)
@@ -112,7 +115,7 @@ class Asha(BaseSearcher[_Climber]):
     # Reports of trials
 
     def _record(self, trial: int, known: _Climber, unit: int, value: float) -> None:
-        """Record the value in every rung that is passed; the trial waits in the highest of them."""
+        """Record the value in every rung that was passed; from now on only the highest can promote the trial."""
         passed = [rung for rung in known.bracket.rungs if known.reached < rung.unit <= unit]
         for rung in passed:
             rung.record(trial, self._seen.lower(value))
@@ -184,7 +187,7 @@ def sampled(settings: Settings, space: Space, sampler: Sampler) -> Asha:
 
 
 def plain_searcher(settings: Settings, space: Space) -> Asha:
-    """Return a searcher that trains each trial to its end."""
+    """Return a searcher that trains each trial to its end, with proposals of the settings' sampler."""
     return _searcher(settings, space, [Bracket([settings.units], 1.0)], settings.limit)
 
 
@@ -200,12 +203,12 @@ def hyperband_searcher(settings: Settings, space: Space) -> Asha:
 
 
 def asha_plan(settings: Settings, space: Space) -> Plan:
-    """Return the plan of an ASHA search for a dry run."""
+    """Return what an ASHA search trains at most, for a dry run."""
     return _plan(_asha_brackets(settings), settings.limit, settings.limit)
 
 
 def hyperband_plan(settings: Settings, space: Space) -> Plan:
-    """Return the plan for a dry run; without `--trials` the brackets give the number of trials."""
+    """Return what a Hyperband search trains at most; without `--trials` the brackets give the number of trials."""
     brackets = _hyperband_brackets(settings)
     return _plan(brackets, settings.limit, _hyperband_trials(settings, brackets))
 

@@ -51,7 +51,7 @@ class Searcher(Protocol):
         """
 
     def granted(self, decision: Create | Resume) -> None:
-        """Take a decision that `on_slot` made before, without deciding again: how a log is replayed.
+        """Apply a decision that `on_slot` made earlier, to replay a log; nothing is decided anew.
 
         Parameters
         ----------
@@ -60,9 +60,9 @@ class Searcher(Protocol):
         """
 
     def on_report(self, trial: int, unit: int, value: float) -> Continue | Pause | Prune | Complete:
-        """Take a report of a trial, and decide what the trial does next.
+        """Process a report of a trial, and decide what the trial does next.
 
-        Before its target a trial is told to continue to the same target. Of two reports of one unit the first counts.
+        Before its target a trial continues to the same target. Of two reports of one unit the first counts.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class Searcher(Protocol):
         """
 
     def on_exit(self, trial: int, reason: Reason) -> None:
-        """Take the end of a trial that no decision of the search has caused.
+        """Process the end of a trial that no decision of the search has caused.
 
         Preemption and restarts are not reported.
 
@@ -93,7 +93,7 @@ class Searcher(Protocol):
         """
 
     def told(self, trial: int, params: dict[str, Value]) -> None:
-        """Take the hyperparameters that a trial really has.
+        """Record the hyperparameters that a trial really has.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class Searcher(Protocol):
         """
 
     def promote(self, trial: int) -> None:
-        """Let a paused trial have the next gang, and one that trains continue beyond its target.
+        """Promote a trial: a paused one gets the next gang, one that trains continues beyond its target.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class Searcher(Protocol):
         """
 
     def extend(self, trials: int | None) -> None:
-        """Set the number of trials, and open the search again if it was closed.
+        """Set the total number of trials, and open the search again if it was closed.
 
         Parameters
         ----------
@@ -132,13 +132,13 @@ class Searcher(Protocol):
         """
 
     def close(self) -> None:
-        """Want nothing more.
+        """Close the search: it wants no more gangs.
 
-        Trials that train are paused where they are, and continue first if the search is extended.
+        Trials that train are paused where they are, and resume first if the search is extended.
         """
 
     def over(self) -> bool:
-        """Return whether the search is at its end.
+        """Return whether the search has ended.
 
         Returns
         -------
@@ -148,7 +148,7 @@ class Searcher(Protocol):
 
 
 class Plan(NamedTuple):
-    """Tell what is known of a search before it runs, for a dry run.
+    """Most that a search will train, for a dry run.
 
     Parameters
     ----------

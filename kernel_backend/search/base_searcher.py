@@ -151,17 +151,17 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _choose(self) -> Create | Resume | None:
-        """Decide, and change nothing yet."""
+        """Return the next decision without changing any state: `granted` applies it."""
 
     def _waiting(self) -> list[int]:
-        """Return chosen trials that are paused: they resume first.
+        """Return the paused trials that resume first: promoted by users, or interrupted below their target.
 
-        A chosen trial that still trains is not among them: it goes on with the slots that it holds.
+        Of such trials, one that still trains is left out: it continues with the slots that it holds.
         """
         return [trial for trial in self._chosen if trial in self._paused]
 
     def _left(self) -> int:
-        """Return how many new trials there may be."""
+        """Return how many new trials may still begin."""
         if any(self._in_vain[reason] >= most for reason, most in self.hopeless.items()):
             return 0
         return sys.maxsize if self._most is None else max(0, self._most - self._counted())
@@ -228,10 +228,13 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _record(self, trial: int, known: P, unit: int, value: float) -> None:
-        """Record the first value at a unit or beyond, before `known` has reached it."""
+        """Record a trial's first value at a unit or beyond; `known.reached` is still that before the report."""
 
     def _arrive(self, trial: int, known: P) -> None:
-        """Decide at a trial's target: it continues, pauses, or is pruned. An interrupted trial may still get there."""
+        """Decide about a trial at its target: it continues, pauses or is pruned.
+
+        A paused trial may get there by a late report; if it is to continue, it resumes first.
+        """
         chosen, trains = trial in self._chosen, trial in self._seen.training
         self._chosen.pop(trial, None)
         verdict = Continue(until=self._target(known)) if chosen and trains else self._judge(trial, known)
@@ -246,11 +249,11 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _judge(self, trial: int, known: P) -> Continue | Pause | Prune:
-        """Decide what becomes of a trial at its target, unless a user has promoted it."""
+        """Return the decision about a trial at its target; not called for a training trial that a user has promoted."""
 
     @abstractmethod
     def _target(self, known: P) -> int:
-        """Return the unit up to which a trial trains from its current one."""
+        """Return the next target unit of a trial from the unit that it has reached."""
 
     def _go_on(self, trial: int, known: P, until: int) -> None:
         known.until = until
@@ -347,14 +350,14 @@ class BaseSearcher(ABC, Generic[P]):
         self._in_vain.clear()
 
     def close(self) -> None:
-        """Want nothing more. Trials that are interrupted resume first if the search is extended."""
+        """Close the search: it wants no more gangs. Trials that are training resume first if it is extended."""
         self._closed = True
         for trial in sorted(self._seen.training):
             self._rest(trial)
             self._chosen.setdefault(trial)
 
     def over(self) -> bool:
-        """Return whether the search is at its end.
+        """Return whether the search has ended.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Build ladders of rungs: one for ASHA, several for Hyperband, and one for late bloomers."""
+"""Build the ladders of rungs of ASHA and Hyperband, and one that protects late bloomers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Bracket:
         self.begun = 0
 
     def above(self, unit: int) -> Rung:
-        """Return the lowest rung beyond a unit, which is not the top."""
+        """Return the lowest rung above a unit, which must be below the top rung."""
         return next(rung for rung in self.rungs if rung.unit > unit)
 
     def below(self, unit: int) -> Rung:
-        """Return the highest rung passed by the end of a unit, which must not lie before the first rung."""
+        """Return the highest rung at or below a unit, which must not lie before the first rung."""
         return next(rung for rung in reversed(self.rungs) if rung.unit <= unit)
 
     def leave(self, trial: int, unit: int) -> None:
-        """Remove a trial from the waiting ones of all rungs up to a unit."""
+        """Stop a trial from being promoted from any rung up to a unit."""
         for rung in self.rungs:
             if rung.unit <= unit:
                 rung.leave(trial)
@@ -40,9 +40,9 @@ def cost(units: Sequence[int], eta: int) -> float:
 
 
 def with_late_bloomers(units: Sequence[int], eta: int) -> list[Bracket]:
-    """Return ASHA's ladder, and one that begins two rungs below the top, with a tenth of all training.
+    """Return two brackets: ASHA's, and one that begins two rungs below the top and gets a tenth of all training.
 
-    It protects late bloomers: a trial that is slow at first and best in the end fails every early comparison.
+    The second protects late bloomers: a trial that is slow at first and best in the end fails every early comparison.
     """
     late = units[-2:]
     if len(units) < 3:
@@ -52,10 +52,10 @@ def with_late_bloomers(units: Sequence[int], eta: int) -> list[Bracket]:
 
 
 def hyperband(units: Sequence[int], eta: int) -> list[Bracket]:
-    """Return all Hyperband brackets at once.
+    """Return all brackets of Hyperband, to be run concurrently.
 
-    The one of s + 1 rungs has n = ceil((s_max + 1) / (s + 1) * eta^s) trials (Li et al., JMLR 2018). In integers:
-    floats lose a bracket where R/r is a power of eta.
+    The bracket of s + 1 rungs has n = ceil((s_max + 1) / (s + 1) * eta^s) trials (Li et al., JMLR 2018). Computed in
+    integers: floats lose a bracket where R/r is a power of eta.
     """
     most = len(units)
     counts = {s: -(-most * eta**s // (s + 1)) for s in range(most)}
@@ -63,9 +63,9 @@ def hyperband(units: Sequence[int], eta: int) -> list[Bracket]:
 
 
 def graded(units: Sequence[int], eta: int, mode: Literal["standard", "conservative"]) -> list[Bracket]:
-    """Return the most aggressive brackets: the upper half of their number (standard), or all (conservative).
+    """Return the brackets with the most rungs: the upper half of them (standard), or all (conservative).
 
-    The trials of each are proportional to eta^(rungs - 1) / rungs.
+    The number of trials of each is proportional to eta^(rungs - 1) / rungs.
     """
     most = len(units)
     fewest = (most - 1) // 2 + 1 if mode == "standard" else 1

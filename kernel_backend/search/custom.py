@@ -35,13 +35,13 @@ class SearchProcess(Protocol):
     """Process of the user's class. All methods raise SearchFailed where the class fails or answers wrongly."""
 
     def interval(self) -> Any:
-        """Return its attribute of this name; None where it has none."""
+        """Return the class's `interval` attribute; None where it has none."""
 
     def ask(self, trial: int) -> Any:
-        """Return the answer of its `ask`, as JSON."""
+        """Return the result of the class's `ask`, as JSON."""
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Return the answer of its `tell`, as JSON."""
+        """Return the result of the class's `tell`, as JSON."""
 
 
 @dataclass(kw_only=True)
@@ -50,7 +50,7 @@ class _Trial(Progress):
 
 
 class Custom(BaseSearcher[_Trial]):
-    """Searcher with a user's class. Once the class has failed it wants nothing more, and `failure` says why."""
+    """Searcher that a user's class decides for. Once the class has failed it wants no more gangs; see `failure`."""
 
     failure: SearchFailed | None = None
 
@@ -63,14 +63,17 @@ class Custom(BaseSearcher[_Trial]):
     # Vacancies
 
     def _wanted(self) -> int:
-        """Return a gang for each possible new trial, while the class proposes, and for each trial that may resume."""
+        """Return the number of trials to resume first, plus that of possible others.
+
+        There are others while new trials may begin or trials are paused, unless the class has just proposed nothing.
+        """
         if self.failure:
             return 0
         others = len(self._paused) > len(waiting := self._waiting())
         return len(waiting) + (0 if self._nothing_now else max(self._left(), int(others)))
 
     def _choose(self) -> Create | Resume | None:
-        """Return the decision of the class, if its answer is valid."""
+        """Return the decision of the class's `ask`; None if it proposes nothing, or its answer is invalid."""
         if not self._wanted():
             return None
         try:
@@ -106,7 +109,10 @@ class Custom(BaseSearcher[_Trial]):
         return Resume(trial=trial, until=self._target(self._trials[trial]))
 
     def _checked(self, params: dict[str, Any]) -> dict[str, Value]:
-        """Return checked hyperparameters of the space; an empty space leaves all names to the functions of the cell."""
+        """Return hyperparameters that lie in the space; raises SearchFailed for others.
+
+        An empty space accepts all names: the functions of the cell check them.
+        """
         for name in params:
             if self._names and name not in self._names:
                 raise SearchFailed(
@@ -120,7 +126,7 @@ class Custom(BaseSearcher[_Trial]):
         return params
 
     def _after(self, unit: int) -> int:
-        """Return the end of the interval that is not over at a unit."""
+        """Return the first end of an interval beyond a unit: a trial's next target."""
         if self._interval is None:
             self._interval = self._asked_interval()
         return min((unit // self._interval + 1) * self._interval, self._units)
@@ -142,7 +148,10 @@ class Custom(BaseSearcher[_Trial]):
     # Reports of trials
 
     def on_report(self, trial: int, unit: int, value: float) -> Verdict:
-        """Pass the report to the class; at the trial's own target apply its last answer."""
+        """Process a report; the class's last answer about a trial is applied at the trial's target.
+
+        Reports of prior results are passed to the class, too.
+        """
         if trial not in self._trials and trial in self._seen.params:
             self._tell(trial, unit, value)
         return super().on_report(trial, unit, value)
@@ -185,7 +194,7 @@ class Custom(BaseSearcher[_Trial]):
         return Pause() if known.requested_action or self.failure else Continue(until=self._target(known))
 
     def judged(self, trial: int, verdict: Verdict) -> None:
-        """Apply the stored decision on a report in a replay: the class, called again, may answer differently."""
+        """Apply the logged decision on a report in a replay: the class, called again, may decide differently."""
         known = self._trials.get(trial)
         if known is None:
             return
@@ -221,5 +230,5 @@ class Custom(BaseSearcher[_Trial]):
         self._nothing_now, self.failure = False, None
 
     def fail(self, message: str) -> None:
-        """End the search as it ended when the class failed before."""
+        """Mark the search as failed during a replay, with the logged message."""
         self.failure = self.failure or SearchFailed(message)

@@ -11,9 +11,9 @@ from kernel_backend.model.trial import Trial
 
 
 def created(experiment: Experiment, decision: Create, parent: Trial | None) -> Added:
-    """Return the new trial, with the fixed parameters of the submission.
+    """Return a new trial with the fixed parameters of the submission and those of the decision.
 
-    It begins from its parent's newest checkpoint.
+    It begins from its parent's newest checkpoint, else from that of the experiment, if any.
     """
     begins_from = experiment.begins_from
     if parent is not None and parent.checkpoint is not None:
@@ -25,8 +25,7 @@ def created(experiment: Experiment, decision: Create, parent: Trial | None) -> A
 def effect(decision: Decision | None, trial: Trial) -> Effect | None:
     """Return the change that a decision makes to an existing trial; None without a change.
 
-    A trial that is asked to release its slots, or has done so because it got no decision, may be resumed all the
-    same.
+    A trial that is releasing its slots, or has paused since no decision came in time, may be resumed as well.
     """
     if trial.state in TRIAL_ENDED:
         return None
@@ -52,7 +51,7 @@ def _going(trial: Trial, until: int) -> Moved | None:
 
 
 def held(trial: Trial) -> Moved | None:
-    """Return the change that pauses a trial until the search resumes it; None where it is paused or has ended."""
+    """Return the change that pauses a trial until its search resumes it; None if it is paused so, or has ended."""
     if trial.state in TRIAL_ENDED or trial.state is TrialState.STOPPING or Hold.SEARCH in trial.holds:
         return None
     leaving: dict[TrialState, e.Event] = {

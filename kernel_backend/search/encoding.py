@@ -17,7 +17,7 @@ from kernel_backend.model.search.space import Parameter, Space, in_order
 
 
 class Dimension(NamedTuple):
-    """Coordinate of a parameter, or of a parameter of one block of a list, `blocks[2].kind`."""
+    """Coordinate of the cube, for a parameter `lr` or a parameter of one block of a list, `blocks[2].kind`."""
 
     name: str
     choices: int  # how many there are; 0: it is numeric
@@ -31,7 +31,7 @@ class Codec(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Position of one parameter in the cube."""
+    """Coordinate of a parameter, with its mapping between [0, 1] and values, and the condition of the parameter."""
 
     parameter: str
     at: int | None  # the number of its coordinate; None: it has one value only

@@ -1,4 +1,4 @@
-"""Forecast what a search will train, by simulating it."""
+"""Forecast how much a search will train, by simulating it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUNS = 3
 
 
 class Forecast(NamedTuple):
-    """Means of some simulated runs."""
+    """Forecast of a search: means over some simulated runs."""
 
     trials: float
     units: float  # of training, over all trials
@@ -26,8 +26,8 @@ class Forecast(NamedTuple):
 def forecast(settings: Settings, space: Space, gangs: int) -> Forecast | None:
     """Return the total training and the duration of a search on `gangs` parallel gangs.
 
-    None where it ends by a budget, or as its own class decides. How far trials train depends on their ranks alone: a
-    model that proposes better ones does not change it.
+    None if the search ends by a budget, or its own class decides. How far trials train depends on their ranks alone, so
+    the sampler is not simulated.
     """
     if method_of(settings.method).own_class or (settings.trials is None and settings.ends_by_use):
         return None

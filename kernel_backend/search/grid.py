@@ -42,8 +42,8 @@ def grid_plan(settings: Settings, space: Space) -> Plan:
 def points(space: Space) -> list[dict[str, Value]]:
     """Return the hyperparameters of each combination, each once; the last parameter changes fastest.
 
-    Where a parameter's condition does not hold it is left out, and its values make no combinations of their own.
-    Raises InvalidRequest for a range of fractions without a count, and for more than MOST combinations.
+    A parameter whose condition does not hold is left out of a combination. Raises InvalidRequest for a range of
+    fractions without a count, and for more than MOST combinations.
     """
     count(space)
     return list(_points(space))
@@ -62,7 +62,7 @@ def count(space: Space) -> int:
 
 
 class _Counter:
-    """Count by products: parameters conditional on a value multiply with that value alone."""
+    """Counter of a grid's combinations; a conditional parameter multiplies only the values that activate it."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -73,7 +73,7 @@ class _Counter:
                 self._hanging.setdefault((parameter.each, parameter.when.name), []).append(parameter)
 
     def combinations(self, blocks: str | None) -> int:
-        """Return those of one block of the list of this name, or (None) of all that is outside of blocks."""
+        """Return the combinations of one block of the list `blocks`, or (None) of all parameters outside of blocks."""
         return math.prod(self._of(each) for each in self._space.of(blocks) if each.when is None)
 
     def _of(self, parameter: Parameter) -> int:
@@ -136,7 +136,7 @@ def _points(space: Space) -> Iterator[dict[str, Value]]:
 
 
 def _combinations(parameters: Sequence[Parameter]) -> Iterator[dict[str, Value]]:
-    """Yield the values of these parameters, which come with conditions before what depends on them."""
+    """Yield all combinations of these parameters, which are sorted so that conditions come before dependants."""
     if not parameters:
         yield {}
         return
@@ -150,7 +150,7 @@ def _combinations(parameters: Sequence[Parameter]) -> Iterator[dict[str, Value]]
 
 
 def _each(makers: Sequence[Callable[[], Iterator[T]]]) -> Iterator[tuple[T, ...]]:
-    """Yield as `itertools.product` does, which would create all of its inputs first."""
+    """Yield the product of iterators as `itertools.product` does, which would create all of its inputs first."""
     if not makers:
         yield ()
         return

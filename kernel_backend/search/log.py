@@ -28,7 +28,7 @@ from kernel_backend.search.make import make
 
 
 def apply_event(searcher: Searcher, event: Happening) -> Decision | None:
-    """Apply an event to a searcher; return its decision. Raises Conflict where a user's request cannot be met."""
+    """Apply an event to a searcher; return its decision. Raises Conflict for a user's request that is not possible."""
     match event:
         case Vacancy():
             return searcher.on_slot()
@@ -53,7 +53,7 @@ def apply_event(searcher: Searcher, event: Happening) -> Decision | None:
 
 
 def replay(searcher: Searcher, entries: Iterable[LogEntry]) -> Searcher:
-    """Apply a log: the searcher is as it was after the last entry, and no sampler is called again."""
+    """Apply log entries to a searcher, using the logged decisions: no sampler is called again. Return the searcher."""
     for entry in entries:
         event, decision = entry.event, entry.decision
         if isinstance(event, Vacancy):
@@ -69,5 +69,5 @@ def replay(searcher: Searcher, entries: Iterable[LogEntry]) -> Searcher:
 def fold(
     settings: Settings, space: Space, entries: Iterable[LogEntry], search_process: SearchProcess | None = None
 ) -> Searcher:
-    """Return the searcher after a log; raises what `make` raises."""
+    """Return a new searcher in the state after a log; raises what `make` raises."""
     return replay(make(settings, space, search_process), entries)

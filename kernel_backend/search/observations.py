@@ -85,7 +85,7 @@ class Observations:
         return self._sign * lower
 
     def begin(self, trial: int, params: Mapping[str, Value]) -> None:
-        """Take the hyperparameters of a trial.
+        """Record the hyperparameters of a trial.
 
         A trial of another search (below 1) that lies outside of this space is ignored.
 
@@ -106,7 +106,7 @@ class Observations:
         self._points.pop(trial, None)
 
     def train(self, trial: int) -> None:
-        """Take that a trial trains.
+        """Record that a trial is training.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class Observations:
         self.training[trial] = WORST
 
     def report(self, trial: int, unit: int, value: float) -> None:
-        """Take a value of a trial; it counts for each ranked unit that was passed without one.
+        """Record a value of a trial; it counts for each ranked unit that was passed without one.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Observations:
             above = self._above[trial] = above[1:]
 
     def rest(self, trial: int) -> None:
-        """Take that a trial does not train any more.
+        """Record that a trial is not training any more.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ class Observations:
             ranking.forget(trial)
 
     def telling(self, least: int) -> tuple[int, Ranking] | None:
-        """Return the highest unit that has enough results.
+        """Return the highest ranked unit that has at least `least` results.
 
         Parameters
         ----------

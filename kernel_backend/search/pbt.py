@@ -38,7 +38,7 @@ def pbt_searcher(settings: Settings, space: Space) -> Pbt:
 
 
 def pbt_plan(settings: Settings, space: Space) -> Plan:
-    """Return the plan for a dry run: each member is trained to its end, itself or by its copies."""
+    """Return what a population trains at most, for a dry run: each member to its end, itself or by its copies."""
     population = settings.population or POPULATION
     trials = min(population, settings.trials or population)
     return Plan(trials, settings.units, trials * (settings.units // interval_of(settings)))
@@ -64,15 +64,15 @@ class Pbt(BaseSearcher[Progress]):
     # Vacancies
 
     def _wanted(self) -> int:
-        """Return one gang for each position whose holder does not train."""
+        """Return one gang for each paused trial, and for each free position that may be filled."""
         return len(self._paused) + len(self._open())
 
     def _open(self) -> list[int]:
-        """Return the free positions that may be filled."""
+        """Return the units of the free positions that may be filled, the lowest first."""
         return sorted(self._free)[: self._left()]
 
     def _choose(self) -> Create | Resume | None:
-        """Choose the position that is furthest behind: its trial resumes, or is followed by a copy of a better one."""
+        """Choose the position that is furthest behind: its trial resumes, or is replaced by a copy of a better one."""
         if not self._wanted():
             return None
         trial, unit = self._next()
@@ -81,7 +81,10 @@ class Pbt(BaseSearcher[Progress]):
         return self._create(unit, instead_of=trial)
 
     def _next(self) -> tuple[int | None, int]:
-        """Return the trial that waits, None for a free position, and the end of its last round."""
+        """Return the trial to continue (None for a free position), and the end of its last round.
+
+        Promoted and interrupted trials come first, then the position that is furthest behind.
+        """
         for trial in self._waiting():
             return trial, self._round(trial)
         waiting = [(self._round(trial), trial) for trial in self._paused] + [(unit, 0) for unit in self._open()]
@@ -99,7 +102,7 @@ class Pbt(BaseSearcher[Progress]):
         return Create(trial=number, params=params, until=until, parent=parent)
 
     def _round(self, trial: int) -> int:
-        """Return the end of the last round that a trial has reached; 0 where there is none."""
+        """Return the end of the last round that a trial has completed; 0 before the first."""
         ended = bisect_right(self._rounds, self._trials[trial].reached)
         return self._rounds[ended - 1] if ended else 0
 
@@ -107,7 +110,7 @@ class Pbt(BaseSearcher[Progress]):
         return self._rounds[bisect_right(self._rounds, known.reached)]
 
     def _parents(self, unit: int, instead_of: int | None) -> list[int]:
-        """Return those of the best fifth at a unit that can be copied: finite, not ended, another trial."""
+        """Return the trials of the best fifth at a unit that can be copied: finite, not ended, and not `instead_of`."""
         ranking = self._rankings.get(unit)
         if ranking is None:
             return []
@@ -115,7 +118,7 @@ class Pbt(BaseSearcher[Progress]):
         return [trial for value, trial in best if value < WORST and trial != instead_of and not self._trials[trial].end]
 
     def _gives_way(self, trial: int) -> bool:
-        """Return whether it is bad at its unit, and there is a better one to copy."""
+        """Return whether a trial is among the worst fifth at its unit, and there is a better one to copy."""
         unit = self._round(trial)
         ranking = self._rankings.get(unit)
         if ranking is None or trial not in ranking or trial in self._chosen or not self._left():
@@ -125,11 +128,11 @@ class Pbt(BaseSearcher[Progress]):
         return bad and bool(self._parents(unit, trial))
 
     def _share(self, ranking: Ranking) -> int:
-        """Return a fifth; of a population below five it is one, once all of it has reached the unit."""
+        """Return a fifth of the number of results; 1 for a small population once all of it has reached the unit."""
         return len(ranking) // FIFTH or (1 if len(ranking) >= self._population else 0)
 
     def _begun(self, decision: Create) -> Progress:
-        """Give a new trial the next position, and the progress of its parent."""
+        """Return the progress of a new trial, that of its parent; the trial takes the position that `_next` returns."""
         trial, unit = self._next()
         if trial is not None:
             self._end(trial, self._trials[trial], Prune())
@@ -139,7 +142,7 @@ class Pbt(BaseSearcher[Progress]):
     # Copies
 
     def _changed(self, parent: int, random: Random) -> dict[str, Value]:
-        """Return a parent's hyperparameters, each changed a little or drawn anew; inactive ones are drawn anew."""
+        """Return a copy's hyperparameters: the parent's, each changed a little or drawn anew, as inactive ones are."""
         encoder = self._seen.encoder
         point = []
         for each, at in zip(encoder.dimensions, encoder.encode(self._seen.params[parent]), strict=True):
@@ -148,19 +151,19 @@ class Pbt(BaseSearcher[Progress]):
         return encoder.decode(point)
 
     def _domain(self, dimension: str) -> Domain:
-        """Return the domain of `lr`, or of a block's `blocks[2].kind`."""
+        """Return the domain of a coordinate: of parameter `lr`, or of a block's parameter `blocks[2].kind`."""
         blocks, bracket, inner = dimension.partition("[")
         return self._domains[(blocks, inner.partition("].")[2]) if bracket else (None, dimension)]
 
     # Reports of trials
 
     def _record(self, trial: int, known: Progress, unit: int, value: float) -> None:
-        """Record the value for every round that ended by then."""
+        """Record a value in the ranking of every round that the trial has completed by this report."""
         for ended in self._rounds[bisect_right(self._rounds, known.reached) : bisect_right(self._rounds, unit)]:
             self._rankings[ended].record(trial, self._seen.lower(value))
 
     def _judge(self, trial: int, known: Progress) -> Continue | Pause | Prune:
-        """Decide at the end of a round: wait for trials behind, give way to a better one, or continue."""
+        """Return the decision at the end of a round: pause while others are behind, be replaced, or continue."""
         unit = self._round(trial)
         if any(each < unit for each in (*map(self._round, self._paused), *self._open())):
             return Pause()
@@ -183,22 +186,22 @@ class Pbt(BaseSearcher[Progress]):
     # By hand
 
     def extend(self, trials: int | None) -> None:
-        """Set the total number of trials; those that trained to the end make positions free for new ones."""
+        """Set the total number of trials; positions of trials that have trained to the end become free for new ones."""
         super().extend(trials)
         held = len(self._paused) + len(self._seen.training) + len(self._free)
         self._free += [0] * (self._population - held)
 
 
 def interval_of(settings: Settings) -> int:
-    """Return the units between two rounds."""
+    """Return the length of a round in units."""
     return settings.interval or max(1, settings.units // ROUNDS)
 
 
 def shifted(domain: Domain, at: float, up: bool) -> float:
-    """Return the coordinate, in [0, 1], of 1.2 times a value (`up`) or 0.8 times it.
+    """Return the coordinate of a value times 1.2 (`up`) or 0.8, from that of the value, `at`; both in [0, 1].
 
-    For a choice it is that of a neighbour. A number stays within its range, a whole one changes by at least 1, a
-    power of two by a factor of 2.
+    A choice becomes a neighbouring choice. A number stays within its range, a whole one changes by at least 1, a power
+    of two by a factor of 2.
     """
     if isinstance(domain, Choices):
         count = len(domain.values)

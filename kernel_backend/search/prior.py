@@ -1,4 +1,4 @@
-"""Turn trials of earlier experiments into prior results: numbered 0, -1, -2 and so on, they begin a search's log."""
+"""Turn trials of earlier experiments into prior results: events of trials 0, -1, -2, ... that begin a search's log."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class PriorTrial(NamedTuple):
 
 
 def comparable(trials: Sequence[PriorTrial], space: Space) -> list[PriorTrial]:
-    """Return trials that have values and lie in this space, with only its hyperparameters.
+    """Return the trials that have values and lie in this space, with the space's hyperparameters only.
 
-    A space without parameters, of a custom search, leaves all of them.
+    An empty space, of a custom search, accepts all trials and hyperparameters.
     """
     encoder, found = Encoder(space), []
     for trial in trials:

@@ -1,4 +1,4 @@
-"""Compute integer rungs, and rank the results of a rung: the best trials, and which of them still wait."""
+"""Compute integer rungs, and rank the results of a rung: the best trials, and those that may still be promoted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WORST = math.inf
 
 
 class RankKey(NamedTuple):
-    """Sort key of results: lower is better, and of equal values the older trial is the better one."""
+    """Sort key of a result: lower is better, and of equal values the older trial is better."""
 
     value: float
     trial: int
@@ -21,8 +21,8 @@ class RankKey(NamedTuple):
 def rung_units(units: int, eta: int, first: int | None = None) -> list[int]:
     """Return the units at whose ends trials are compared: first * eta^k below `units`, then `units` itself.
 
-    Without a `first` there are at most five. In integers throughout: by floating-point logarithms a rung is lost
-    where `units` is a power of eta (243 and 3, in Ray).
+    Without a `first` there are at most five. Computed in integers: floating-point logarithms lose a rung where `units`
+    is a power of eta (243 and 3, in Ray).
     """
     least = first or -(-units // eta ** (MOST_RUNGS - 1))
     found = []
@@ -33,7 +33,7 @@ def rung_units(units: int, eta: int, first: int | None = None) -> list[int]:
 
 
 class Ranking:
-    """Results, best first; the first one of each trial counts."""
+    """Results of trials, best first, one per trial."""
 
     def __init__(self) -> None:
         self.places: list[RankKey] = []
@@ -46,7 +46,7 @@ class Ranking:
         return trial in self._of
 
     def record(self, trial: int, value: float) -> bool:
-        """Record a result (lower is better, `WORST` diverged or failed); False where this trial has one."""
+        """Record a trial's result (lower is better, `WORST` if it diverged or failed); False if it has one already."""
         if trial in self._of:
             return False
         place = self._of[trial] = RankKey(value, trial)
@@ -54,18 +54,18 @@ class Ranking:
         return True
 
     def forget(self, trial: int) -> None:
-        """Remove a result, if there is one."""
+        """Remove a trial's result, if there is one."""
         place = self._of.pop(trial, None)
         if place is not None:
             del self.places[bisect_left(self.places, place)]
 
     def rank(self, trial: int) -> int:
-        """Return how many are better; raises KeyError."""
+        """Return how many results are better than a trial's; raises KeyError if it has none."""
         return bisect_left(self.places, self._of[trial])
 
 
 class Rung(Ranking):
-    """Results ever recorded at the end of one unit, and which of the trials have left the rung."""
+    """Ranking of all results ever recorded at one unit; a trial that leaves it keeps its result."""
 
     def __init__(self, unit: int) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Rung(Ranking):
         self._left: set[int] = set()
 
     def record(self, trial: int, value: float) -> bool:
-        """Record as any ranking does; a trial that has diverged is never promoted."""
+        """Record a trial's result as `Ranking.record` does; a trial that has diverged is never promoted."""
         new = super().record(trial, value)
         if new and value < WORST:
             heapq.heappush(self._waiting, self._of[trial])
@@ -82,20 +82,20 @@ class Rung(Ranking):
 
     @property
     def best(self) -> float:
-        """Return the best result; WORST where there is none that is finite."""
+        """Return the best result; WORST if no result is finite."""
         return self.places[0].value if self.places else WORST
 
     def stays(self, trial: int, eta: int) -> bool:
-        """Return whether a trial has a finite result here, among the best max(1, floor(n / eta))."""
+        """Return whether a trial's result here is finite and among the best max(1, floor(n / eta)) of n."""
         rank = self.rank(trial)
         return self.places[rank].value < WORST and rank < max(1, len(self) // eta)
 
     def leave(self, trial: int) -> None:
-        """Mark a trial as promoted from here, or as never to be."""
+        """Mark a trial as one that is not to be promoted from here: it has been already, or never will be."""
         self._left.add(trial)
 
     def best_waiting(self) -> int | None:
-        """Return the best trial that has a finite result here and has not left."""
+        """Return the best trial that has a finite result here and has not left; None without one."""
         while self._waiting:
             trial = self._waiting[0].trial
             if trial in self._of and trial not in self._left:
@@ -104,7 +104,7 @@ class Rung(Ranking):
         return None
 
     def promotable(self, eta: int) -> int | None:
-        """Return the best waiting trial if it is among the best floor(n / eta)."""
+        """Return the best trial that has not left, if it is among the best floor(n / eta) of n results; else None."""
         best = len(self.places) // eta
         trial = self.best_waiting() if best else None
         return trial if trial is not None and self._of[trial] <= self.places[best - 1] else None

@@ -18,9 +18,9 @@ def settings_of(config: Config) -> Settings:
 
 
 def unit_of(config: Config, report: StoredReport) -> int | None:
-    """Return the unit at whose end a report was made; None within one.
+    """Return the unit at whose end a report was made; None for a report within a unit.
 
-    Units are steps where steps are counted, else epochs.
+    Units are steps if the experiment is limited by `--steps`, else epochs.
     """
     if config.steps is not None:
         return report.step
@@ -28,5 +28,5 @@ def unit_of(config: Config, report: StoredReport) -> int | None:
 
 
 def unit_in(config: Config, best: Best) -> int:
-    """Return the unit in which, or at whose end, the best value was reported."""
+    """Return the unit in which the best value was reported, or at whose end."""
     return best.step if config.steps is not None else math.ceil(best.epoch - 1e-6)

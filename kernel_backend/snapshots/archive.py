@@ -72,7 +72,7 @@ class Archive:
         return _ID.fullmatch(id) is not None and self._path(id).is_file()
 
     def spare(self, id: str) -> bool:
-        """Return whether this archive is stored; if so, `remove` spares it for who is about to submit it."""
+        """Return whether an archive is stored, and renew its time, so that `remove` spares it for a submission."""
         with contextlib.suppress(OSError):
             if self.has(id):
                 os.utime(self._path(id))
@@ -140,7 +140,7 @@ class Archive:
             return 0
 
     def remove(self, id: str, before: float) -> None:
-        """Delete an archive unless it was stored, or about to be, after `before` (seconds since the epoch)."""
+        """Delete an archive unless it was stored or spared after `before` (seconds since the epoch)."""
         with contextlib.suppress(FileNotFoundError):
             if self._path(id).stat().st_mtime < before:
                 self._path(id).unlink()
@@ -181,7 +181,7 @@ class Files(Mapping[str, bytes]):
         return Files, (self._path, self._names, self._more)
 
     def beside(self, more: Mapping[str, bytes]) -> Files:
-        """Return these files and some more."""
+        """Return a mapping of these files and `more`."""
         return Files(self._path, self._names, {**self._more, **more})
 
 
@@ -225,7 +225,7 @@ def check(data: bytes) -> None:
 
 
 def _check_directory(data: bytes) -> None:
-    """Refuse a too large or hidden table of members before it is read, as it is parsed as a whole."""
+    """Raise TooLarge or InvalidRequest for a too large or hidden table of members, which zipfile would read whole."""
     signature, _, _, _, entries, size, _, comment = _END.unpack(data[-_END.size :].rjust(_END.size))
     if signature != b"PK\5\6" or comment or data[-_END.size - 20 : -_END.size].startswith(b"PK\6\7"):
         raise InvalidRequest("this is no archive of a snapshot: it does not end as a plain zip does")

@@ -29,10 +29,10 @@ _LAYOUT = "layout"  # in the metadata of safetensors: how the tensors were held
 
 
 class WrittenValue(NamedTuple):
-    """Value as a file.
+    """Captured value as the content of a file.
 
-    `needs` are the notebook's own classes and functions that it refers to by name, `definitions` the folders of the
-    loaded definitions whose classes it uses (`snapshots/loaded`).
+    `needs` are the notebook's own classes and functions that it refers to by name, `definitions` the folders of loaded
+    definitions whose classes it uses (`snapshots/loaded`).
     """
 
     format: str
@@ -221,7 +221,7 @@ class _Pickler(pickle.Pickler):
 
     @property
     def definitions(self) -> tuple[Path, ...]:
-        """Return the folders of the loaded definitions that it refers to; empty if this process has loaded none."""
+        """Return the folders of loaded definitions whose classes the pickled value uses; empty if none are loaded."""
         loaded = sys.modules.get(_LOADED)
         found = [loaded.definition_of(module) for module in self.modules] if loaded else []
         return tuple(dict.fromkeys(folder for folder in found if folder is not None))

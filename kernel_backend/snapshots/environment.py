@@ -34,7 +34,7 @@ def record(folder: Path | None = None, variables: Mapping[str, str] = os.environ
 def beside(folder: Path, ignored: Callable[[Path], bool]) -> dict[str, bytes]:
     """Return extra members of a snapshot: sources of editable distributions, and the git diff.
 
-    All of it is the user's own text: the sender first scans it for secrets, and names files that are `ignored`.
+    All of it is text of the user: the caller must scan it for secrets first, and pass `ignored` for files to leave out.
     """
     changes = git.diff(folder, ignored)
     return editable_files() | ({GIT_DIFF: changes.encode(errors="replace")} if changes else {})

@@ -121,7 +121,10 @@ def _stat(path: Path) -> os.stat_result | None:
 
 
 def _folders() -> Iterator[tuple[str, int]]:
-    """Yield the module path with modification times, except the current folder, which is no installation."""
+    """Yield the folders of the module path, and conda's metadata, with modification times.
+
+    The current folder is left out, since nothing is installed there.
+    """
     for each in [*sys.path, os.path.join(sys.prefix, "conda-meta")]:
         stat = _stat(Path(each)) if each and os.path.abspath(each) != os.getcwd() else None
         if stat is not None:
@@ -219,7 +222,7 @@ def _import_root(distribution: Distribution, project: Path) -> str:
 
 
 def _horovod(distribution: Distribution) -> dict[str, str]:
-    """Return its build options from its own files: the frameworks, and the wheel's tag."""
+    """Return Horovod's build options, from its distribution's files: the frameworks, and the wheel's tag."""
     flags = {}
     with contextlib.suppress(OSError, ValueError):
         built = json.loads(Path(str(distribution.locate_file("horovod/metadata.json"))).read_text())

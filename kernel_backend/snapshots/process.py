@@ -31,7 +31,7 @@ _PLACES = (
 
 
 class Setting(NamedTuple):
-    """Row of the table: values are texts of expressions; `read` gets the imported library and may fail."""
+    """Row of the table of settings; `read` gets the imported library, returns an expression's text, and may fail."""
 
     name: str
     library: str
@@ -43,15 +43,15 @@ class Setting(NamedTuple):
 
     @property
     def concerns_all(self) -> bool:
-        """Return True if it matters to code that does not import the library itself."""
+        """Return True if the setting affects code even if that does not import its library."""
         return self.library in ("torch", "locale", "sys", "warnings")
 
     def line(self, value: str) -> str:
-        """Return the statement that sets it to this value."""
+        """Return the statement that sets this setting to a value."""
         return self.statement.replace("{}", value)
 
     def is_set_in(self, source: str) -> bool:
-        """Return True if this code sets it: calls the same function, or assigns the same attribute."""
+        """Return True if code sets this setting: it calls the same function, or assigns the same attribute."""
         called, parenthesis, _ = self.statement.partition("(")
         target = self.statement.partition(" = ")[0]
         last = re.escape((called if parenthesis else target).rpartition(".")[2])
@@ -69,7 +69,7 @@ def process(variables: Iterable[str] = ()) -> Process:
 
 
 def cell_of(source: str, line: int) -> str:
-    """Return the submitted cell of a definition, which begins at this line."""
+    """Return the text of a definition from this line on: the submitted cell."""
     return "\n".join(source.split("\n")[line - 1 :])
 
 
@@ -94,7 +94,7 @@ def _values() -> dict[str, str]:
 
 
 def _replaced() -> Iterator[tuple[str, str]]:
-    """Yield library functions that were replaced by the user's: path and replacement."""
+    """Yield library functions that the user's code has replaced: path and replacement."""
     for place in _PLACES:
         package, _, inner = place.partition(".")
         if package not in sys.modules or (inner and not exists(place)):
@@ -119,7 +119,7 @@ def _is_users(namespace: dict[str, Any]) -> bool:
 
 
 def _attribute(path: str, begins: str, said: str = "") -> Setting:
-    """Return a setting that is an attribute of torch."""
+    """Return the setting of an attribute of torch."""
     name = f"torch.{path}"
     return Setting(name, "torch", lambda torch: repr(attrgetter(path)(torch)), begins, f"{name} = {{}}", said)
 
@@ -131,7 +131,10 @@ def _precision(path: str, begins: str) -> Setting:
 
 
 def _older(name: str, read: Callable[[Any], object], begins: str, statement: str) -> Setting:
-    """Return the float32 precision setting for torch without `fp32_precision`; with it, mixing both APIs may fail."""
+    """Return a float32 precision setting of torch without `fp32_precision`.
+
+    Reading it fails in torch versions with `fp32_precision`: mixing both APIs may fail.
+    """
 
     def value(torch: Any) -> str:
         if hasattr(torch.backends.cuda.matmul, "fp32_precision"):
@@ -142,7 +145,7 @@ def _older(name: str, read: Callable[[Any], object], begins: str, statement: str
 
 
 def _told(name: str, read: str, begins: str, statement: str) -> Setting:
-    """Return a setting of torch that a function reports."""
+    """Return a setting of torch that is read by calling a function."""
     return Setting(name, "torch", lambda torch: str(attrgetter(read)(torch)()), begins, f"torch.{statement}")
 
 
@@ -174,7 +177,7 @@ def _locale(category: str) -> Setting:
 
 
 def _raising(numpy: Any) -> str:
-    """Return the kinds of floating-point errors that do more than warn."""
+    """Return numpy's kinds of floating-point errors that raise or call, as arguments of `seterr`."""
     found = {kind: how for kind, how in numpy.geterr().items() if how in ("raise", "call")}
     if len(found) == 4 and len(set(found.values())) == 1:
         found = {"all": next(iter(found.values()))}

@@ -23,28 +23,28 @@ _NOT_READ = (".py", ".ipynb")  # but imported from elsewhere, or changed by ever
 
 
 def shipped_folders(code: Path, project: Project | None) -> list[Path]:
-    """Return the folders of an unpacked snapshot that lead the module path."""
+    """Return the folders of an unpacked snapshot that come first on the module path: the project's."""
     return [code / PROJECT / path for path in project.paths] if project else []
 
 
 def editable_folders(code: Path) -> list[Path]:
-    """Return the folders of an unpacked snapshot that end the module path: editable distributions that may be gone."""
+    """Return the folders of an unpacked snapshot that come last on the module path: shipped editable distributions."""
     return sorted((code / EDITABLE).glob("*"))
 
 
 class Working(NamedTuple):
-    """Working folder of a snapshot, and a note for the user about it."""
+    """Working folder of an unpacked snapshot, and a note for the user about it."""
 
     cwd: str
     note: str | None = None
 
 
 def working_folder(job: LaunchSpec, stand_in: Path) -> Working:
-    """Choose where an unpacked snapshot runs: its working folder or, if that is gone, the shipped files.
+    """Choose the folder that an unpacked snapshot runs in: the submission's or, if that is gone, the shipped files.
 
     A rerun reads included files as they were submitted, and declared data from `Config.data_at`. If those differ from
-    the working folder, it runs in an overlay of the folder, created below `stand_in` for the first attempt and used by
-    all. Modules do not count: they are imported from `job.code` anyway.
+    the submission's folder, it runs in an overlay of that folder, created below `stand_in` by the first attempt and
+    reused by later ones. Modules are not compared: they are imported from `job.code` anyway.
     """
     cwd, code = Path(job.cwd), Path(job.code)
     if stand_in.is_dir():

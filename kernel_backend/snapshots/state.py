@@ -51,7 +51,7 @@ def digest_of(value: object) -> str | None:
 
 
 def shown(value: object, digest: str) -> str:
-    """Format a value for display in a line: large ones by kind, shape and the beginning of their digest."""
+    """Format a value in one line: large ones by kind, shape and the beginning of their digest."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is not None and dtype is not None and math.prod(shape) > 8:
         return f"{type(value).__name__} of {str(dtype).removeprefix('torch.')} {tuple(shape)} ({digest[:8]})"
@@ -210,7 +210,7 @@ _repr.maxstring = _repr.maxother = _repr.maxlong = _SHOWN
 
 
 def is_module(value: object) -> bool:
-    """Return True if it is a module of torch."""
+    """Return True if a value is a `torch.nn.Module`."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.nn.Module)
 
@@ -225,7 +225,7 @@ def _is_setting(value: object) -> bool:
 
 
 def _is_own(value: object) -> bool:
-    """Return True if it is of a class of the notebook and consists of its attributes only."""
+    """Return True if a value's class is from the notebook and its attributes are all of its state."""
     kind = type(value)
     return (
         kind.__module__ in _OWN

@@ -1,8 +1,8 @@
 """Define the interface of a store: records in and out, one transaction per method, one numbered stream of changes.
 
-Every method may be called from any thread and blocks until the database has answered, so an event loop calls it
-through `asyncio.to_thread`. A method that writes is one transaction: it is stored whole or not at all. Times (`at`)
-are seconds since the epoch and always the caller's: a store has no clock. Any method may raise StoreUnavailable.
+Every method may be called from any thread and blocks until the database has answered, so an event loop calls it through
+`asyncio.to_thread`. A method that writes is one transaction: all of it is stored, or nothing. Times (`at`) are seconds
+since the epoch and come from the caller: a store reads no clock. Any method may raise StoreUnavailable.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kernel_backend.model.views.search_status import TrialSummary
 
 
 class StoreUnavailable(DaylightError):
-    """Report that the database cannot be read or written at present.
+    """Error: the database cannot be read or written at present.
 
     Nothing of the call was stored: repeat it later.
     """
@@ -45,7 +45,7 @@ class StoreUnavailable(DaylightError):
 
 
 class NewExperiment(Record):
-    """Experiment before it has a number; a name may be empty, and is stripped."""
+    """Experiment to be stored, which has no number yet; its name may be empty, and is stripped."""
 
     name: str = Field("", max_length=LONGEST_NAME)
     owner: str
@@ -62,7 +62,7 @@ class NewExperiment(Record):
 
 
 class Scheduled(NamedTuple):
-    """Unfinished experiments and active trials, as the scheduler reads them."""
+    """Unfinished experiments, active trials and open attempts, with the fields that the scheduler reads."""
 
     experiments: list[ScheduledExperiment]  # that have not ended, oldest first; those that search are whole records
     trials: list[ScheduledTrial]  # the active ones of these, by experiment and index
@@ -78,16 +78,16 @@ Change = Callable[[Experiment], tuple[Mapping[str, Any], AuditEntry | None]]
 
 
 class QuotaStore(Protocol):
-    """Keep quotas, drains and priorities; each change and its audit entry are one transaction."""
+    """Store quotas, drained nodes and priorities; each change is one transaction with its audit entry."""
 
     def quotas(self) -> dict[tuple[AccountKind, str], dict[str, Any]]:
-        """Return the numbers that were set here, by account: fields of Quota as JSON has them."""
+        """Return the quota numbers that admins set here, by account: fields of `Quota` as JSON."""
 
     def set_quota(self, kind: AccountKind, name: str, changed: Mapping[str, Any], entry: AuditEntry) -> AuditEntry:
-        """Replace all numbers that are set here for an account; an empty mapping removes them."""
+        """Replace all quota numbers that admins set for an account; an empty mapping removes them."""
 
     def drained(self) -> frozenset[str]:
-        """Return the nodes on which nothing new is started."""
+        """Return the names of drained nodes, on which nothing new is started."""
 
     def set_drained(self, node: str, drained: bool, entry: AuditEntry) -> bool:
         """Drain or undrain a node; False, and no audit entry, where that changes nothing."""
@@ -95,7 +95,7 @@ class QuotaStore(Protocol):
     def update_experiment(self, number: int, at: float, change: Change) -> Experiment:
         """Update an experiment with the fields that `change` returns, and store its audit entry if there is one.
 
-        Raises NotFound, and what `change` raises: then nothing is written.
+        Raises NotFound, and any error that `change` raises: then nothing is stored.
         """
 
     def write_down(self, entry: AuditEntry) -> AuditEntry:
@@ -108,7 +108,7 @@ class QuotaStore(Protocol):
         """
 
     def held(self, kind: AccountKind, name: str, since: float, until: float) -> list[Held]:
-        """Return the slots an account's attempts held at any time between `since` and `until`, in no order; quick."""
+        """Return the slots that an account's attempts held between `since` and `until`, unordered; quick."""
 
 
 class Store(QuotaStore, Protocol):
@@ -117,7 +117,8 @@ class Store(QuotaStore, Protocol):
     def add_experiment(self, draft: NewExperiment, at: float, beyond: int = 0) -> tuple[Experiment, Trial | None]:
         """Store a new experiment, active, with the next number, and its first trial, queued: None for a search.
 
-        The number is above all in the store, and above `beyond`. A search creates its trials by its decisions.
+        The number is above all numbers in the store, and above `beyond`. The trials of a search are created later, by
+        its decisions.
         """
 
     def experiment(self, number: int) -> Experiment:
@@ -128,9 +129,9 @@ class Store(QuotaStore, Protocol):
     ) -> list[Experiment]:
         """Return experiments, newest first.
 
-        `state` is the word that an overview shows (`running` is an active experiment whose liveliest trial runs) or
-        an experiment's own state; raises InvalidRequest for any other. `search` is a part of the name, the note or a
-        tag in any case, or a number with or without `#`.
+        `state` is the state that an overview shows (`running` is an active experiment with a running trial) or an
+        experiment's own state; raises InvalidRequest for any other. `search` is a part of the name, the note or a tag
+        in any case, or a number with or without `#`.
         """
 
     def overview(self, number: int) -> Overview:
@@ -148,13 +149,13 @@ class Store(QuotaStore, Protocol):
     ) -> list[Overview]:
         """Return experiments for display, quickly: trials, the newest ten attempts of each, and notes as warnings.
 
-        A store does not have the reason why one waits, nor the warnings of its snapshot. `group` is one for which
-        slots were requested; `seen_by` leaves out what this user may not see; of `tags` an experiment has all, in any
-        case.
+        Wait reasons and the warnings of snapshots are not in a store. `group` selects experiments that request slots
+        for it; `seen_by` leaves out those that this user may not see; with `tags` an experiment must have all of them,
+        in any case.
         """
 
     def experiment_before(self, experiment: Experiment) -> Experiment | None:
-        """Return the newest older one of the same owner and notebook, else of the same name; reruns are left out."""
+        """Return the newest older experiment of the same owner and notebook, else of the same name; no reruns."""
 
     def unfinished_experiments(self) -> list[Experiment]:
         """Return all experiments that have not ended, oldest first."""
@@ -163,18 +164,21 @@ class Store(QuotaStore, Protocol):
         """Return the experiments that are deleted and not purged yet."""
 
     def beginnings_from(self, number: int) -> list[tuple[str, int]]:
-        """Return the checkpoints of an experiment that others begin from (`12.1/500-2`), and who; not deleted ones."""
+        """Return an experiment's checkpoints (`12.1/500-2`) that others begin from, with the numbers of these others.
+
+        Deleted experiments are left out.
+        """
 
     def warm_started(self) -> list[Experiment]:
-        """Return the searches that learn from the results of others and are not deleted."""
+        """Return the searches that warm-start from other experiments' results and are not deleted."""
 
     def snapshot_users(self, snapshot: str, but: int) -> list[int]:
-        """Return the experiments with this snapshot that are not purged, but for experiment `but`."""
+        """Return the numbers of the experiments with this snapshot that are not purged, except experiment `but`."""
 
     def purge(self, number: int, at: float) -> None:
-        """Forget the reports, messages, facts, artifacts and labels of a deleted experiment.
+        """Delete the reports, messages, facts, artifacts and labels of a deleted experiment.
 
-        Its number, owner, trials and attempts stay: usage of slots is counted by them.
+        Its number, owner, trials and attempts stay, since slot usage is computed from them.
         """
 
     def unfinished_names(self) -> dict[int, str]:
@@ -183,32 +187,32 @@ class Store(QuotaStore, Protocol):
     def repeated_by(self, draft: NewExperiment) -> list[Experiment]:
         """Return the active and paused experiments with a draft's owner, folder, interpreter, parameters and space.
 
-        Newest first; quick with 100,000 others, and those that cannot be read are left out.
+        Newest first; quick with 100,000 others. Experiments that cannot be read are left out.
         """
 
     def advance_experiment(
         self, number: int, event: Event, at: float, entry: AuditEntry | None = None, **changes: Any
     ) -> Experiment:
-        """Apply `event` to an experiment, with `changes` to its other fields, and an audit entry.
+        """Apply `event` to an experiment with `changes` to its other fields, and store an audit entry.
 
-        `ended_at` follows its state. Raises NotFound, and IllegalTransition where the state table has no such row:
-        then nothing is written.
+        `ended_at` follows its state. Raises NotFound, and IllegalTransition where the state table has no such row: then
+        nothing is stored.
         """
 
     def trials(self, number: int, states: Collection[TrialState] | None = None) -> list[Trial]:
         """Return the trials of an experiment by index, of all states or of these; empty for an unknown experiment."""
 
     def restless_trials(self, number: int) -> list[Trial]:
-        """Return the trials that have not ended by index, without those that only a search holds."""
+        """Return an experiment's trials that have not ended, by index, except those paused by their search alone."""
 
     def scheduled(self) -> Scheduled:
         """Return the unfinished work that the scheduler reads; quick, however much there is.
 
-        A record that cannot be read is no error: its experiment is left out, with all of its trials.
+        If a record cannot be read, its experiment is left out with all of its trials, and reported as unreadable.
         """
 
     def trial_counts(self, number: int) -> dict[TrialState, int]:
-        """Return the number of trials in each state that any is in; quick, however many there are."""
+        """Return the number of an experiment's trials by state; quick, however many there are."""
 
     def outlines(self, number: int) -> list[TrialSummary]:
         """Return summaries of the trials of an experiment by index; quick, however many there are."""
@@ -217,10 +221,10 @@ class Store(QuotaStore, Protocol):
         """Return one trial; raises NotFound."""
 
     def trial_uid(self, number: int, index: int) -> str:
-        """Return the unique identity of a trial; "" for trials from before there were any. Raises NotFound."""
+        """Return the unique identity of a trial; "" for trials older than these identities. Raises NotFound."""
 
     def newest_attempts(self) -> dict[tuple[int, int], int]:
-        """Return the number of each trial's newest attempt, 0 before the first, by experiment and index."""
+        """Return the number of each trial's newest attempt, 0 before the first, by (experiment, index)."""
 
     def live_trials(self) -> list[Trial]:
         """Return all trials that are neither paused nor ended, oldest in the queue first."""
@@ -228,7 +232,7 @@ class Store(QuotaStore, Protocol):
     def advance_trial(self, number: int, index: int, event: Event, at: float, **changes: Any) -> Trial:
         """Apply `event` to a trial, with `changes` to its other fields; `ended_at` follows its state.
 
-        Raises NotFound, and IllegalTransition where the state table has no such row: then nothing is written.
+        Raises NotFound, and IllegalTransition where the state table has no such row: then nothing is stored.
         """
 
     def add_attempt(
@@ -241,9 +245,9 @@ class Store(QuotaStore, Protocol):
         at: float,
         beyond: int = 0,
     ) -> Attempt:
-        """Store the trial's next attempt, placed: the trial is starting, and every older attempt is fenced.
+        """Store a trial's next attempt as placed, set the trial to starting, and fence all older attempts.
 
-        Its number is above those of all its attempts in the store, and above `beyond`. Raises NotFound, and
+        Its number is above those of the trial's attempts in the store, and above `beyond`. Raises NotFound, and
         IllegalTransition unless the trial was queued.
         """
 
@@ -260,29 +264,28 @@ class Store(QuotaStore, Protocol):
         """Return the digest of the attempt's token; raises NotFound."""
 
     def advance_attempt(self, key: AttemptId, event: Event, at: float, **changes: Any) -> Attempt:
-        """Apply `event` to an attempt, with `changes`; `ended_at` follows its state.
+        """Apply `event` to an attempt, with `changes` to its other fields; `ended_at` follows its state.
 
         Raises NotFound, IllegalTransition.
         """
 
     def note(self, key: AttemptId, text: str, at: float) -> None:
-        """Publish a warning about an attempt to watchers; raises NotFound."""
+        """Publish a warning about an attempt to all who watch its experiment; raises NotFound."""
 
     def accept(self, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
-        """Store the records of an attempt's spool; return the number of the newest record ever stored.
+        """Store the records of an attempt's spool; return the number of the newest record ever stored of it.
 
-        Records that were stored before are skipped. A second report for a (trial, kind, step) changes nothing: the
-        first one counts. The trial's progress only goes forward, and its `best` is the best of all that count, in
-        whatever order they come. A fenced attempt's reports and artifacts count up to the step that its successor
-        resumed from; its other records do not. Raises NotFound, and InvalidRequest where they are out of order: then
-        nothing is stored.
+        Records that were stored before are skipped. Of two reports for a (trial, kind, step) the first counts. The
+        trial's progress never goes back, and its `best` is the best of all reports that count, in whatever order they
+        come. Of a fenced attempt, reports and artifacts count up to the step that its successor resumed from, and no
+        other records. Raises NotFound, and InvalidRequest for records out of order: then nothing is stored.
         """
 
     def messages(self, after: int, experiment: int | None = None, limit: int = 1000) -> list[Message]:
         """Return at most `limit` messages above sequence number `after`, in order; none is ever skipped."""
 
     def changes(self, after: int, limit: int = 1000) -> list[Message]:
-        """Return the same, of experiments, trials and attempts alone."""
+        """Return at most `limit` messages above sequence number `after` that hold experiments, trials and attempts."""
 
     def last_seq(self) -> int:
         """Return the sequence number of the newest message; 0 before the first."""
@@ -293,27 +296,26 @@ class Store(QuotaStore, Protocol):
         """Return a trial's reports with a sequence number above `after`, in that order."""
 
     def told(self, number: int, trial: int, after: int = 0) -> ReportedValues:
-        """Return the values of a trial's reports above sequence number `after`, quickly.
+        """Return the values of a trial's reports above sequence number `after`, in columns, quickly.
 
-        `join` appends them to earlier ones. Late reports of an older attempt have new sequence numbers, so reading on
+        `join` appends them to earlier ones. Late reports of an older attempt get new sequence numbers, so reading on
         from the newest misses none.
         """
 
     def record(
         self, number: int, entries: Sequence[LogEntry], effects: Sequence[Effect] = (), *, at: float
     ) -> list[Trial]:
-        """Append to a search's log and apply the effects to its trials, all or nothing; return these trials.
+        """Append entries to a search's log and apply the effects to its trials, in one transaction; return the trials.
 
         Without entries it only changes trials, of any experiment. Raises Conflict unless the entries' numbers follow
-        the log's newest: another writer has decided meanwhile. Raises NotFound, and IllegalTransition where a trial
-        has changed state since.
+        the log's newest, since another writer may have decided meanwhile. Raises NotFound, and IllegalTransition where
+        a trial has changed state since.
         """
 
     def search_log(self, number: int, after: int = 0, limit: int | None = None) -> list[LogEntry]:
         """Return at most `limit` entries of a search's log above number `after`, in order.
 
-        To iterate over 100,000 of them is quicker by pages of a thousand: all at once in memory, they cost as much
-        again.
+        Read a log of 100,000 entries by pages of a thousand: that is quicker than all at once.
         """
 
     def validations(self, number: int, after: int = 0) -> list[StoredReport]:
@@ -323,7 +325,7 @@ class Store(QuotaStore, Protocol):
         """Return the slot-seconds that the trials of an experiment have held up to `at`."""
 
     def trial_seconds(self, number: int, at: float) -> dict[int, float]:
-        """Return the same by index, of each trial that has held any."""
+        """Return the slot-seconds up to `at` by trial index, of each trial that has held slots."""
 
     def usage_intervals(self, since: float) -> list[UsageInterval]:
         """Return the usage intervals of attempts that have not ended, or ended after `since`, the oldest first."""
@@ -332,13 +334,13 @@ class Store(QuotaStore, Protocol):
         """Return all reservation records."""
 
     def save_reservations(self, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord] = ()) -> None:
-        """Store these records, in place of those with the same keys, and delete those that are `gone`."""
+        """Store the records `made`, replacing those with the same keys, and delete those that are `gone`."""
 
     def facts(self, number: int, trial: int) -> list[StoredFact]:
         """Return the provenance records of a trial's attempts, the oldest attempt's first."""
 
     def artifacts(self, number: int) -> list[Artifact]:
-        """Return the artifacts of an experiment's trials, the newest of each name, by trial and name."""
+        """Return the artifacts of an experiment's trials, by trial and name, the newest of each name."""
 
     def artifact(self, number: int, trial: int, name: str) -> Artifact:
         """Return one artifact; raises NotFound."""

@@ -27,7 +27,7 @@ _RETRY = RetryPolicy((0.05,), limit=_BUSY_SECONDS)  # of a change of the journal
 
 
 class NewerDatabase(DaylightError):
-    """Report a database that a later version of Daylight has written."""
+    """Error: a later version of Daylight has written the database."""
 
 
 def database_url(at: str | Path) -> URL:
@@ -48,10 +48,10 @@ def _no_database(at: str) -> InvalidRequest:
 
 
 def connect(url: URL) -> Engine:
-    """Return an engine whose connections begin a transaction with `BEGIN IMMEDIATE` under the option `writes`.
+    """Return an engine; with the execution option `writes`, a transaction begins with `BEGIN IMMEDIATE`.
 
-    Under the option `lazily` a commit may be lost in a power failure; any other is on the disk before it returns. A
-    kill loses neither.
+    With the option `lazily` a commit may be lost in a power failure; otherwise it is on the disk before it returns. A
+    killed process loses neither.
     """
     if url.get_backend_name() == "postgresql":
         return create_engine(url, pool_pre_ping=True, max_overflow=30)

@@ -56,7 +56,7 @@ def take_in(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord], at:
 
 
 def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRecord]:
-    """Return the records after those that were stored before; raises InvalidRequest where they are out of order.
+    """Return the records that were not stored before; raises InvalidRequest where they are out of order.
 
     Gaps are allowed: a record may be lost on a full disk, and later records must still be accepted.
     """
@@ -77,7 +77,7 @@ def _before_successor(db: Connection, key: AttemptId, records: Sequence[SpoolRec
 def _start(
     tx: Transaction, attempt: Attempt, trial: Trial, records: Sequence[SpoolRecord], at: float
 ) -> tuple[Attempt, Trial]:
-    """Apply the records' `started`, if there is one, and publish both records before what follows."""
+    """Apply the `started` record if there is one: update and publish the attempt and the trial."""
     word = next((record for record in records if isinstance(record, Started)), None)
     if word is None:
         return attempt, trial
@@ -126,13 +126,13 @@ def _insert(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord]) -> 
 
 
 def _keep(db: Connection, owner: dict[str, int], name: str, at: float, value: Mapping[str, Any]) -> None:
-    """Store a provenance record, unless the attempt has one of this name."""
+    """Store a provenance record, unless the attempt already has one of this name."""
     row = {**owner, "name": name, "at": at, "value": dict(value)}
     db.execute(_INSERT[db.dialect.name](facts).values(row).on_conflict_do_nothing())
 
 
 def _keep_artifact(tx: Transaction, key: AttemptId, record: ArtifactSaved) -> None:
-    """Store and publish an artifact in place of the one of its name, unless a later attempt has stored that."""
+    """Store and publish an artifact, replacing one of the same name unless a later attempt has stored that."""
     here = artifacts.c
     ours = (here.experiment == key.experiment, here.trial == key.trial, here.name == record.name)
     known = tx.db.execute(select(here.attempt).where(*ours)).scalar_one_or_none()
@@ -146,7 +146,7 @@ def _keep_artifact(tx: Transaction, key: AttemptId, record: ArtifactSaved) -> No
 
 
 def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any]:
-    """Return the fields of the trial's progress that these reports advance, before they are stored."""
+    """Return the trial's fields (step, metrics, best) that these new reports change; call it before they are stored."""
     changes: dict[str, Any] = {}
     if not fresh:
         return changes
@@ -175,7 +175,7 @@ def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any
 
 
 def _best(db: Connection, trial: Trial, validations: list[Report]) -> Best | None:
-    """Return the trial's best value after these validations; a step that was reported before adds nothing."""
+    """Return the trial's best value after these validations; steps that were reported before are ignored."""
     which = select(experiments.c.config).where(experiments.c.number == trial.experiment)
     config: Config = db.execute(which).scalar_one()
     first = {report.step: report for report in reversed(validations)}

@@ -75,7 +75,7 @@ def _matches(search: str) -> ColumnElement[bool]:
 
 
 def _shows(state: str) -> ColumnElement[bool]:
-    """Match the word that `Overview.state` shows; `active` matches every active experiment."""
+    """Return the condition for the state that `Overview.state` shows; `active` matches every active experiment."""
     liveliest = [str(word) for word in LIVELIEST]
     known = dict.fromkeys([*liveliest, *map(str, ExperimentState), DELETED])
     if state not in known:

@@ -77,7 +77,7 @@ def _of(number: int, indices: set[int]) -> ColumnElement[bool]:
 
 
 def _looked_at(db: Connection, experiment: Experiment) -> set[int]:
-    """Return the same indices as `model.looked_at` picks, selected by the database."""
+    """Return the indices of the trials to show, selected by the database as `model.looked_at` would."""
     here = trials.c
     value = inside(db, here.best, "value").as_float()
     troubled = or_(here.failure.is_not(None), type_coerce(here.holds, Text).contains(Hold.ENGINE.value))
@@ -100,7 +100,7 @@ def _trials(shown: ColumnElement[bool]) -> Select[Any]:
 
 
 def _attempts(shown: ColumnElement[bool]) -> Select[Any]:
-    """Return the newest attempts of each trial: their numbers end with the one that the trial names."""
+    """Return the query for the newest attempts of each shown trial."""
     here = attempts.c
     own = and_(here.experiment == trials.c.experiment, here.trial == trials.c.index)
     return (
@@ -118,7 +118,7 @@ def _newest_artifacts(numbers: Sequence[int]) -> Select[Any]:
 
 
 def _notes(numbers: Sequence[int]) -> Select[Any]:
-    """Return the newest notes of each experiment, oldest first."""
+    """Return the query for the newest notes of each experiment, oldest first."""
     here = events.c
     place = func.row_number().over(partition_by=here.experiment, order_by=here.seq.desc()).label("place")
     newest = select(here.seq, place).where(here.experiment.in_(numbers), IS_NOTE).subquery()

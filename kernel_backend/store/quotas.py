@@ -24,7 +24,7 @@ PAGE = 1000  # audit entries that are read at once
 
 
 class SqlQuotaStore(QuotaStore):
-    """Implement the quota part of a store."""
+    """Part of the SQL store that stores quotas, drained nodes and audit entries."""
 
     @abstractmethod
     def _reading(self) -> AbstractContextManager[Connection]: ...
@@ -116,7 +116,7 @@ class SqlQuotaStore(QuotaStore):
 
 @lru_cache(4096)  # few distinct placements serve very many attempts
 def slots_of(placement: str) -> int:
-    """Return how many slots a gang holds, from its placement as it is stored; 0 where that is damaged."""
+    """Return how many slots a gang holds, from its stored placement; 0 if that is damaged."""
     try:
         return sum(len(share["slots"]) for share in from_json(placement))
     except (ValueError, TypeError, KeyError):
@@ -124,6 +124,6 @@ def slots_of(placement: str) -> int:
 
 
 def _has(entry: AuditEntry, words: Sequence[str]) -> bool:
-    """Return whether all of these words, in lower case, are in an audit entry."""
+    """Return whether an audit entry contains all of these words, which are in lower case."""
     text = f"{entry.who} {entry.act} {entry.on} {entry.detail}".casefold() if words else ""
     return all(word in text for word in words)

@@ -21,7 +21,7 @@ from kernel_backend.store.tables import AnyRecord, rows_of
 
 
 class SqlReportedStore(Store):
-    """Implement the part of a store that reads reports, facts and artifacts."""
+    """Part of the SQL store that reads reports, facts and artifacts."""
 
     @abstractmethod
     def _reading(self) -> AbstractContextManager[Connection]: ...

@@ -44,7 +44,7 @@ _Scheduled = TypeVar("_Scheduled", ScheduledExperiment, ScheduledTrial)
 
 
 def restless() -> ColumnElement[bool]:
-    """Select the trials that have not ended, without those that only a search holds."""
+    """Return the condition for trials that have not ended and are not paused by their search alone."""
     here = trials.c
     return or_(here.state.in_(LIVE), and_(here.state == TrialState.PAUSED, here.holds != [Hold.SEARCH]))
 
@@ -77,9 +77,9 @@ def read_open_attempts(db: Connection) -> list[Attempt]:
 
 
 def _attempts(db: Connection, trials: Sequence[ScheduledTrial], unreadable: dict[int, str]) -> list[Attempt]:
-    """Read the attempts that are open, and those that have ended and whose trials have not advanced.
+    """Return the open attempts, and ended ones whose trials have not advanced.
 
-    Of one that cannot be read there are the slots at least, where these can.
+    If an attempt cannot be read, only its slots are, if possible: they are taken all the same.
     """
     here, key = attempts_table.c, attempts_table.primary_key
     keys = [AttemptId(*row) for row in db.execute(select(*key).where(here.state.in_(OPEN_ATTEMPT)))]
@@ -96,7 +96,7 @@ def _attempts(db: Connection, trials: Sequence[ScheduledTrial], unreadable: dict
 
 
 def _slots_of(db: Connection, key: AttemptId) -> Attempt:
-    """Read only what the scheduler needs to know of an attempt's slots."""
+    """Return an attempt with no fields but its key, state and placement, all that the scheduler needs for its slots."""
     here = attempts_table.c
     columns = here.experiment, here.trial, here.number, here.state, here.placement, here.created_at
     where = [column == value for column, value in zip(attempts_table.primary_key, key, strict=True)]
@@ -104,7 +104,10 @@ def _slots_of(db: Connection, key: AttemptId) -> Attempt:
 
 
 def _columns(kind: type[_Scheduled], table: Table) -> Select[Any]:
-    """Select the columns of a record, JSON as its text: decoded with the row, a damaged one would hide all."""
+    """Return a query for a record's columns, with JSON as text.
+
+    Decoded by the database driver, a damaged value in one row would make all rows unreadable.
+    """
     columns = (table.c[name] for name in kind.model_fields)
     return select(*(type_coerce(column, Text) if _decoder(column) else column for column in columns))
 
@@ -123,7 +126,7 @@ def _decoded(text: str) -> Any:
 def _records(
     db: Connection, kind: type[_Scheduled], table: Table, query: Select[Any], unreadable: dict[int, str]
 ) -> list[_Scheduled]:
-    """Validate records in batches; where one of a batch cannot be read, each by itself."""
+    """Validate rows in batches; where a batch fails, each row by itself, so that only damaged ones are left out."""
     decoders = {name: decode for name in kind.model_fields if (decode := _decoder(table.c[name]))}
     check = TypeAdapter(list[kind]).validate_python  # type: ignore[valid-type]
     found: list[_Scheduled] = []

@@ -60,7 +60,7 @@ from kernel_backend.store.usage import (
 
 
 class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
-    """Store in a database.
+    """Store in a SQL database.
 
     `at` is the path of a SQLite file, or a SQLAlchemy URL of SQLite or PostgreSQL. Raises StoreUnavailable, and
     NewerDatabase where a later version of Daylight has written the database.
@@ -87,7 +87,7 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
     @override
     @contextmanager
     def _writing(self, *, lazily: bool = False) -> Iterator[Transaction]:
-        """Open a write transaction; `lazily` where a power failure may lose it, for it is sent or computed again."""
+        """Open a write transaction; `lazily` for data that is sent or computed again if a power failure loses it."""
         writer = self._lazy_writer if lazily else self._writer
         with self._lock, translated_errors(self._engine), writer.begin() as db:
             transaction = Transaction(db)

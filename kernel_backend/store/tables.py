@@ -299,7 +299,7 @@ audit = Table(
 
 
 def inside(db: Connection, column: Column[Any], key: str) -> Any:
-    """Return a key of a column of JSON objects; the caller states its type by `as_float` or `as_string`."""
+    """Return an expression for a key in a column of JSON objects; call `as_float` or `as_string` on it for its type."""
     held = cast(column, JSON) if db.dialect.name == "postgresql" else type_coerce(column, JSON)
     return held[key]
 
@@ -312,7 +312,7 @@ def to_row(record: Record) -> dict[str, Any]:
 
 
 def rows_of(kind: type[Record], table: Table) -> Select[Any]:
-    """Return a query for rows that `from_row` takes: the record's fields, and no other columns (a token's digest)."""
+    """Return a query for a record's fields, as `from_row` takes them, and no other columns (a token's digest)."""
     return select(*(table.c[name] for name in kind.model_fields))
 
 
@@ -322,6 +322,6 @@ def from_row(kind: type[AnyRecord], row: Row[Any]) -> AnyRecord:
 
 
 def all_from(kind: type[AnyRecord], result: CursorResult[Any]) -> list[AnyRecord]:
-    """Return the records of many rows; there may be hundreds of thousands."""
+    """Return the records of many rows, quickly: there may be hundreds of thousands."""
     names = tuple(result.keys())  # read for each row, they take as long as all the rest
     return [kind.model_validate(dict(zip(names, row, strict=True))) for row in result]

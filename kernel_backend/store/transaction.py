@@ -94,7 +94,7 @@ def _missing(what: str) -> NotFound:
 
 
 def changed(record: AnyRecord, changes: Mapping[str, Any]) -> AnyRecord:
-    """Return the record with other values, validated like new ones; an unknown field is the caller's error."""
+    """Return a record with some fields replaced, validated like a new one; an unknown field is the caller's error."""
     fields = {name: getattr(record, name) for name in type(record).model_fields}
     return type(record).model_validate(fields | dict(changes))
 
@@ -107,7 +107,7 @@ def advanced(record: Stateful, event: Event, at: float, changes: Mapping[str, An
 
 
 class Transaction:
-    """Write transaction; nothing of it is visible before it ends, all of it after."""
+    """Write transaction: its changes and messages become visible together when it ends."""
 
     def __init__(self, db: Connection) -> None:
         self.db = db
@@ -115,17 +115,17 @@ class Transaction:
         self._seq = self._before = newest
 
     def next_seq(self) -> int:
-        """Return the number of the next message."""
+        """Return the sequence number for the next message."""
         self._seq += 1
         return self._seq
 
     def finish(self) -> None:
-        """Store the newest assigned number."""
+        """Store the newest assigned sequence number; call it last."""
         if self._seq != self._before:
             self.db.execute(update(sequence).values(value=self._seq))
 
     def say(self, at: float, record: Experiment | Trial | Attempt) -> None:
-        """Append a message with the whole record as it is now."""
+        """Publish an experiment, trial or attempt: append a message with the whole record."""
         if isinstance(record, Experiment):
             self._event(at, record.number, None, "experiment", record.to_json())
         elif isinstance(record, Trial):
@@ -134,12 +134,12 @@ class Transaction:
             self._event(at, record.experiment, record.trial, "attempt", record.to_json())
 
     def note(self, at: float, key: AttemptId, level: str, text: str) -> None:
-        """Append a note for the user."""
+        """Publish a note for the user about an attempt."""
         data = {"text": text, "level": level, "attempt": key.number}
         self._event(at, key.experiment, key.trial, "note", data)
 
     def kept(self, key: AttemptId, artifact: Artifact) -> int:
-        """Append a message about an artifact; return its number."""
+        """Publish an artifact; return the message's number."""
         self._event(artifact.at, key.experiment, key.trial, "artifact", artifact.to_json())
         return self._seq
 
@@ -162,7 +162,7 @@ class Transaction:
         return trial
 
     def carry_out(self, at: float, experiment: int, effect: Effect) -> Trial:
-        """Apply an effect to its trial, store and publish it; raises NotFound and IllegalTransition."""
+        """Apply a search's effect to its trial, store and publish it; raises NotFound and IllegalTransition."""
         if isinstance(effect, Added):
             return self.add(at, experiment, effect)
         before = get_trial(self.db, experiment, effect.index)
@@ -175,6 +175,6 @@ class Transaction:
         return trial
 
     def save(self, record: Experiment | Trial | Attempt) -> None:
-        """Write all its fields."""
+        """Write all fields of a stored record."""
         table, row = _TABLES[type(record)], to_row(record)
         self.db.execute(_SAVE[type(record)], row | _key(table, (row[column.name] for column in table.primary_key)))

@@ -50,7 +50,7 @@ def read_usage_intervals(db: Connection, since: float) -> list[UsageInterval]:
 
 
 def read_slot_seconds(db: Connection, number: int, at: float) -> float:
-    """Return the slot-seconds that an experiment has held until then."""
+    """Return the slot-seconds that an experiment's trials have held up to `at`."""
     here = attempts.c
     seconds = func.coalesce(here.ended_at, at) - here.created_at
     # Few distinct placements serve very many attempts, and a budget is read in every round.
@@ -60,7 +60,7 @@ def read_slot_seconds(db: Connection, number: int, at: float) -> float:
 
 
 def read_trial_seconds(db: Connection, number: int, at: float) -> dict[int, float]:
-    """Return the same by trial, of those that have had an attempt."""
+    """Return the slot-seconds up to `at` by trial index, of trials that have had an attempt."""
     here = attempts.c
     placement = cast(here.placement, Text)
     query = select(here.trial, placement, here.created_at, here.ended_at).where(here.experiment == number)
@@ -76,7 +76,7 @@ def read_reservations(db: Connection) -> list[ReservationRecord]:
 
 
 def save_reservations(db: Connection, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord]) -> None:
-    """Store these records, in place of those of the same keys, and delete the others."""
+    """Store the records `made`, replacing those of the same keys, and delete those that are `gone`."""
     here = claims.c
     for each in (*made, *gone):
         db.execute(

@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class Body(NamedTuple):
-    """Bytes sent with a request."""
+    """Bytes sent after a request, in pieces of `size` bytes in all."""
 
     size: int
     pieces: Iterable[bytes | memoryview]
@@ -58,7 +58,7 @@ NOTHING = Body(0, ())
 
 
 class _Ended(PlaceUnavailable):
-    """Error: an agent has died during a request, which a new one may answer."""
+    """Error: an agent has died during a request; a new agent may answer it."""
 
 
 class Agents:
@@ -88,7 +88,10 @@ class Agents:
         limit: float | None = None,
         **arguments: Any,
     ) -> A:
-        """Return an agent's answer within `limit` seconds, validated as `kind`; raise what it raised there."""
+        """Return an agent's answer to an operation within `limit` seconds, validated as `kind`.
+
+        An error of the operation is raised here.
+        """
         with self.open(user, op, kind, body, limit, **arguments) as (answer, _):
             return answer
 
@@ -102,7 +105,7 @@ class Agents:
         limit: float | None = None,
         **arguments: Any,
     ) -> Iterator[tuple[A, Link]]:
-        """Yield the answer and, for the duration of the block, the link over which the rest of it comes."""
+        """Yield the answer, and the link over which its body comes; the link is closed after the block."""
         with self._agent(user).permit(), ExitStack() as stack:
             answer, link = self.begin(user, op, kind, body, limit, **arguments)
             stack.enter_context(link)
@@ -139,7 +142,7 @@ class Agents:
 
 
 class _Agent:
-    """Agent of one user: the one that runs, or the next."""
+    """Agent of one user, started when it is needed and again after it has ended."""
 
     def __init__(self, user: str, spawn: Spawn, start_s: float, wait_s: float) -> None:
         self._user, self._spawn, self._start_s, self._wait_s = user, spawn, start_s, wait_s
@@ -152,7 +155,7 @@ class _Agent:
 
     @contextmanager
     def permit(self) -> Iterator[None]:
-        """Take one of the few slots for concurrent requests."""
+        """Hold one of the user's few slots for concurrent requests."""
         if not self._permits.acquire(blocking=False):
             raise self._out_of_reach(f"{AT_ONCE} questions are being answered already")
         try:
@@ -163,7 +166,7 @@ class _Agent:
     def asked(
         self, op: str, kind: TypeAdapter[A], body: Body, seconds: float, arguments: dict[str, Any]
     ) -> tuple[A, Link]:
-        """Return an answer, and the link over which it came."""
+        """Send a request; return the answer and the link over which it came."""
         link = Link(self, self._running(), seconds)
         try:
             link.put(op, arguments, body)
@@ -193,7 +196,7 @@ class _Agent:
         return self._out_of_reach(why)
 
     def close(self) -> None:
-        """Disconnect it."""
+        """Disconnect the running agent, if any."""
         with self._guard:
             self._closed = True
             if self._control is not None:
@@ -201,7 +204,7 @@ class _Agent:
                 self._control = None
 
     def _running(self) -> socket.socket:
-        """Return the socket of the agent that runs, or of the next one once it has started."""
+        """Return the socket of the running agent, starting one if needed."""
         with self._guard:
             self._rest()
             if self._control is not None:
@@ -216,7 +219,7 @@ class _Agent:
             raise self._out_of_reach("its agent is still starting; this is tried again") from None
 
     def _begin(self, starting: Future[socket.socket]) -> None:
-        """Start an agent for all requests that wait for it."""
+        """Start an agent; all requests that wait for `starting` get its socket or its error."""
         try:
             control = self._start()
         except BaseException as error:
@@ -282,7 +285,7 @@ class _Agent:
 
 
 class Link:
-    """Socket for one request; with `ping` its caller handles failures."""
+    """Socket of one request to an agent; errors of a `ping` are left to its caller."""
 
     def __init__(self, agent: _Agent, control: socket.socket, seconds: float, *, ping: bool = False) -> None:
         self._agent, self._control, self._seconds, self._ping = agent, control, seconds, ping
@@ -310,7 +313,7 @@ class Link:
                 self._socket.sendall(piece)
 
     def value(self, kind: TypeAdapter[A]) -> A:
-        """Return the answer; raise what was raised there."""
+        """Return the answer; raise the error that the operation raised in the agent."""
         until = time.monotonic() + self._seconds
         with self._reaching():
             head = receive_head(self._socket, until)
@@ -326,11 +329,11 @@ class Link:
 
     @property
     def size(self) -> int:
-        """Return the number of bytes that follow the value."""
+        """Return the number of bytes in the body after the value."""
         return self._size
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield these bytes piece by piece; each must come within the time for an answer."""
+        """Yield the body piece by piece; each piece must come within the time for an answer."""
         self._socket.settimeout(self._seconds)
         pieces = receive_bytes(self._socket, self._size)
         while True:
@@ -346,7 +349,7 @@ class Link:
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
-        """Attribute errors of the connection to the agent."""
+        """Turn errors of the connection into those of an agent that ended, timed out or answered wrongly."""
         try:
             yield
         except (TimeoutError, Closed, ProtocolError, OSError) as error:

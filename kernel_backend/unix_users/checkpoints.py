@@ -67,7 +67,7 @@ class AgentCheckpoints:
         return b"".join(bytes(piece) for piece in self.stream(manifest, name))
 
     def stream(self, manifest: Manifest, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
-        """Return the bytes of a part from an offset on, all verified before the first."""
+        """Return the bytes of a part from an offset on; the whole part is verified before the first byte."""
         stream = self._streamed(manifest, name, offset)
         next(stream)  # raise errors at once
         return stream
@@ -89,7 +89,7 @@ class AgentCheckpoints:
         self._ask("sweep", _NONE, attempt=attempt)
 
     def clear(self) -> None:
-        """Delete claims and the empty folder."""
+        """Delete the trial's fencing tokens, and its folder if that is empty."""
         self._ask("clear", _NONE)
 
     def pin(self, checkpoint: str, pinned: bool) -> None:
@@ -97,19 +97,19 @@ class AgentCheckpoints:
         self._ask("pin", _NONE, checkpoint=checkpoint, pinned=pinned)
 
     def fence(self, attempt: int) -> None:
-        """Record that an attempt continues from here."""
+        """Write the fencing token of an attempt, which fences older attempts of the trial."""
         self._ask("claim", _NONE, attempt=attempt)
 
     def claimed(self) -> int:
-        """Return the highest attempt that has claimed."""
+        """Return the highest attempt that has written a fencing token."""
         return self._ask("claimed", _NUMBER)
 
     def names(self) -> Sequence[str]:
-        """Return the names of all entries."""
+        """Return the names of all entries in the trial's checkpoint folder."""
         return self._ask("names", _NAMES)
 
     def _streamed(self, manifest: Manifest, name: str, offset: int) -> Iterator[bytes]:
-        """Yield an empty piece once all is verified, then the bytes."""
+        """Yield an empty piece once the agent has verified the part, then its bytes."""
         body, more = Body.of(dump(manifest)), {**self._trial, "name": name, "offset": offset}
         part = manifest.part(name)
         with self._agents.open(self._user, "stream", _NONE, body, LONG_S, **more) as (_, link):
@@ -141,7 +141,7 @@ class UnixUserStorage(CheckpointStorage):
         self._agents, self._owner, self._identity = agents, owner, identity
 
     def where(self, experiment: int, trial: int) -> str:
-        """Return an empty location: the owner's agent fills in the folder."""
+        """Return an empty location: the owner's agent fills in the folder, which the service does not know."""
         return ""
 
     def largest_number(self) -> int:

@@ -30,9 +30,9 @@ _log = logging.getLogger(__name__)
 
 
 class UnixUserEngine:
-    """Engine for gangs of this machine, each recorded as an empty file in a folder.
+    """Engine for gangs of this machine, each recorded by an empty note file in the service's folder.
 
-    So after a restart only the agents of their owners are called, and agents are never trusted to list the gangs.
+    So after a restart only the agents of users with gangs are called, and agents are never trusted to list the gangs.
     """
 
     name = "local"
@@ -59,8 +59,8 @@ class UnixUserEngine:
     async def statuses(self) -> Sequence[GangStatus]:
         """Return the status of every recorded gang.
 
-        If an agent does not answer just now, its last answer is used: only gangs known to have ended give their slots
-        up.
+        If an agent does not answer, its last answer is used: a gang's slots are freed only when it is known to have
+        ended.
         """
         noted = await asyncio.to_thread(self._noted)
         for user in noted.keys() - self._looks.keys():
@@ -81,13 +81,13 @@ class UnixUserEngine:
         return [self._seen.get(key, GangStatus(key=key, phase="running")) for key in sorted(keys)]
 
     async def release(self, key: AttemptId) -> None:
-        """Ask its launcher to release the gang."""
+        """Request a gang to commit a checkpoint and leave, through its owner's agent."""
         await self._ask(key, "release")
 
     async def kill(self, key: AttemptId) -> None:
         """Kill every process of a gang; raise Unconfirmed also if its agent does not confirm in time.
 
-        A gang without a note file has been dropped by an administrator, in case its account is gone.
+        If the gang's account is gone, an administrator deletes its note file: then it counts as ended.
         """
         user, note = await self._of(key), self._notes / str(key)
         try:
@@ -119,7 +119,7 @@ class UnixUserEngine:
             raise PlaceUnavailable(f"the log cannot be read as {user}: {error.strerror}") from None
 
     async def set_aside(self, key: AttemptId) -> None:
-        """End a gang, and move its folder away."""
+        """Kill a gang's processes, and rename its folder."""
         user = await self._of(key)
         try:
             await asyncio.to_thread(self._agents.ask, user, "set_gang_aside", _NONE, limit=KILL_S, key=str(key))
@@ -128,7 +128,7 @@ class UnixUserEngine:
         self._look_anew(user)
 
     async def forget(self, key: AttemptId) -> None:
-        """Remove a gang from the list."""
+        """Stop listing a gang: delete its note file."""
         with contextlib.suppress(OperationFailed, Forbidden, OSError):  # that agent will not be asked about it again
             await self._ask(key, "forget")
         await asyncio.to_thread((self._notes / str(key)).unlink, missing_ok=True)
@@ -146,7 +146,7 @@ class UnixUserEngine:
         return {key: found.get(key, _gone(key)) for key in keys}
 
     def _look_anew(self, user: str) -> None:
-        """Discard a status request that began before now."""
+        """Drop a status request under way, whose answer may be older than this moment."""
         if (look := self._looks.pop(user, None)) is not None:
             look.add_done_callback(lambda done: done.cancelled() or done.exception())
 
@@ -163,7 +163,7 @@ class UnixUserEngine:
 
 
 def _gone(key: AttemptId) -> GangStatus:
-    """Return the status of a gang unknown to its agent: its folder is gone."""
+    """Return the status `ended` of a gang that its agent does not have: its folder is gone."""
     return GangStatus(key=key, phase="ended")
 
 

@@ -57,15 +57,15 @@ class AgentWorkspace:
         return self._agents.ask(self._user, "largest_number", _NUMBER)
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Return the last consecutive attempt with a folder."""
+        """Return the last attempt that follows `since` without a gap and has a folder; else `since`."""
         return self._agents.ask(self._user, "last_attempt", _NUMBER, experiment=experiment, trial=trial, since=since)
 
     def usage(self, experiment: int) -> dict[str, int]:
-        """Have the agent add up the sizes."""
+        """Return the sizes of an experiment's folders, added up by the agent."""
         return self._agents.ask(self._user, "usage", _SIZES, limit=LONG_S, experiment=experiment)
 
     def disk(self) -> WorkspaceUsage:
-        """Have the agent add up all sizes."""
+        """Return the sizes of all experiments and environments, added up by the agent."""
         return self._agents.ask(self._user, "disk", _DISK, limit=LONG_S)
 
     def remove(self, experiment: int) -> None:
@@ -80,7 +80,7 @@ class AgentWorkspace:
         return Contents(link.size, _closing(stack, link))
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """Return a search class that the agent runs."""
+        """Return a search class that the agent runs in a process."""
         return AgentSearchProcess(self._agents, self._user, asked, archive)
 
 
@@ -110,7 +110,11 @@ class AgentSearchProcess:
             self._link = None
 
     def _call(self, op: str, **arguments: Any) -> Any:
-        """Call the class; raise PlaceUnavailable only before it was constructed, as its state is lost with it."""
+        """Call the class through the agent.
+
+        Raises PlaceUnavailable if the class was not constructed yet, so that the call may be repeated; SearchFailed if
+        the connection is lost later, as the class's state is lost with it.
+        """
         if self._link is None:
             body, asked = Body.of(self._archive), self._class.model_dump_json()
             _, self._link = self._agents.begin(self._user, "asker", _NONE, body, CLASS_S, asked=asked)
@@ -141,7 +145,7 @@ class AgentEnvironments:
         return self._agents.ask(self._user, "python", _PATH_OR_NONE, environment=environment.model_dump_json())
 
     def version(self, environment: Environment) -> str | None:
-        """Return the version of its Python."""
+        """Return the Python version of a built environment."""
         return self._agents.ask(self._user, "version", _TEXT_OR_NONE, environment=environment.model_dump_json())
 
     def build(self, environment: Environment, python: Path) -> Path:
@@ -153,7 +157,7 @@ class AgentEnvironments:
         return self._agents.ask(self._user, "present", _ENVIRONMENT, limit=PRESENT_S, python=str(python))
 
     def _beside(self, op: str, kind: TypeAdapter[A], environment: Environment, python: Path) -> A:
-        """Request an operation that takes minutes, in the caller's own thread, without using a request slot."""
+        """Request an operation that takes minutes, without taking one of the user's slots for concurrent requests."""
         asked, at = environment.model_dump_json(), str(python)
         found, link = self._agents.begin(self._user, op, kind, limit=LONG_S, environment=asked, python=at)
         link.close()

@@ -30,7 +30,7 @@ class SearchClass(Record):
 
 
 class SearchClassProcess(Protocol):
-    """Search class in a process of its own; each call raises SearchFailed if the class fails."""
+    """Interface to a search class in a process of its own; each call raises SearchFailed if the class fails."""
 
     def interval(self) -> Any:
         """Return the class's `interval` attribute."""
@@ -53,7 +53,7 @@ class Contents(NamedTuple):
 
 
 class EnvironmentStorage(Protocol):
-    """Environments of an owner (see `environments.storage`); all methods block for as long as they take."""
+    """Interface to an owner's environments (see `environments.storage`); all methods block, some for minutes."""
 
     def lock(self, environment: Environment) -> Lock | None:
         """Return the stored lock of an environment; None before it was made."""
@@ -75,29 +75,29 @@ class EnvironmentStorage(Protocol):
 
 
 class Workspace(Protocol):
-    """Workspace of one owner."""
+    """Interface to the workspace of one owner: folders of attempts, artifacts, search classes and environments."""
 
     @property
     def environments(self) -> EnvironmentStorage:
         """Return the environments of the owner."""
 
     def unpack(self, job: LaunchSpec, archive: bytes) -> Working:
-        """Unpack the code of an attempt; return where it runs, and a note for the user about that."""
+        """Unpack the code of an attempt; return its working folder, with a note for the user about it."""
 
     def largest_number(self) -> int:
         """Return the largest experiment number that any folder here names; 0 for none."""
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Return the last attempt that follows `since` consecutively and has a folder; else `since`."""
+        """Return the last attempt that follows `since` without a gap and has a folder; else `since`."""
 
     def usage(self, experiment: int) -> dict[str, int]:
-        """Return the bytes of an experiment's folders by what they are for (`attempts`), but for its checkpoints."""
+        """Return the bytes of an experiment's folders by kind (`attempts`), without its checkpoints."""
 
     def disk(self) -> WorkspaceUsage:
-        """Return what all experiments and environments hold here, and the room on the file system."""
+        """Return the bytes of all experiments and environments, and the free space of the file system."""
 
     def remove(self, experiment: int) -> None:
-        """Delete these folders; raises OSError where one cannot be."""
+        """Delete an experiment's folders; raises OSError where one cannot be deleted."""
 
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
         """Return the bytes of an artifact; raise NotFound if its file is gone."""
@@ -107,7 +107,7 @@ class Workspace(Protocol):
 
 
 class Workspaces(Protocol):
-    """Workspaces of all owners."""
+    """Interface to the workspaces of all owners."""
 
     def check(self, owner: str) -> None:
         """Check that this owner's trainings can run here; raise Forbidden with the reason, or PlaceUnavailable."""

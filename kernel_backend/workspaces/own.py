@@ -51,7 +51,7 @@ class OwnWorkspace:
         return largest_number(self._home)
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Return the last consecutive attempt with a folder."""
+        """Return the last attempt that follows `since` without a gap and has a folder; else `since`."""
         following = (AttemptId(experiment, trial, number) for number in count(since + 1))
         return next(key.number for key in following if not attempt_folder(self._home, key).exists()) - 1
 
@@ -100,7 +100,7 @@ class OwnWorkspace:
 
 
 class SingleWorkspace:
-    """Single workspace of all owners: there is one user, or all trust each other."""
+    """One workspace shared by all owners, for a service of a single user, or of users who trust each other."""
 
     def __init__(self, area: Workspace) -> None:
         self._area = area

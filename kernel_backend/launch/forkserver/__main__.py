@@ -1,7 +1,7 @@
 """Import torch once and fork ranks from here: `python -m kernel_backend.launch.forkserver HOME KEY IDLE_S`.
 
 The first launcher that needs ranks of its key (`cache_key.py`) starts it, later ones find it, and it exits by itself.
-It never runs user code, never opens a device and never enters a parallel region: that is for its children.
+It runs no user code, opens no device and enters no parallel region: its children do.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 
 
 def key(env: Mapping[str, str]) -> str:
-    """Return the key for ranks of this interpreter with this environment, started by this process."""
+    """Return the key of the forkserver for ranks with this environment, started by this process and interpreter."""
     facts = [variables(env), inherited(), installed()]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -39,7 +39,7 @@ def variables(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def inherited() -> dict[str, Any]:
-    """Return what a process inherits from its parent: a forked rank has the forkserver's, not its launcher's."""
+    """Return all that a process inherits besides variables, such as limits: a forked rank gets the forkserver's."""
     return {
         "host": socket.gethostname(),
         "namespaces": [_link(f"/proc/self/ns/{name}") for name in _NAMESPACES],

@@ -22,7 +22,7 @@ IDLE_S = 600.0
 
 
 class NoForkserver(Exception):
-    """Error: no ranks will come from the forkserver, so start them cold."""
+    """Error: the forkserver will start no ranks; start them cold."""
 
 
 def supported(env: Mapping[str, str]) -> bool:
@@ -31,9 +31,9 @@ def supported(env: Mapping[str, str]) -> bool:
 
 
 class Forkserver:
-    """Connection to the forkserver for ranks with this environment, starting it if needed.
+    """Client of the forkserver for ranks with this environment, which it starts if needed.
 
-    `env` holds nothing of one attempt: neither its ranks' variables nor the mark by which its processes are killed.
+    `env` has no variables of one attempt: neither its ranks' nor the mark by which its processes are killed.
     """
 
     def __init__(self, python: str, home: Path, cwd: str, env: Mapping[str, str], idle_s: float = IDLE_S) -> None:
@@ -54,7 +54,7 @@ class Forkserver:
         return None
 
     def last_words(self) -> str:
-        """Return the last line of its log; a normal exit leaves no log."""
+        """Return the last line of the forkserver's log, usually an error; a normal exit leaves no log."""
         lines = self.door.log.read_text(errors="replace").splitlines() if self.door.log.exists() else []
         return lines[-1] if lines else "it said nothing"
 
@@ -155,7 +155,7 @@ class WarmRanks:
             self._note(said.rank, said.code)
 
     def _miss(self) -> None:
-        """Record ranks that are gone but that the forkserver, dead or stuck, does not report."""
+        """Record the exits of ranks that a dead or stuck forkserver does not report; the gang then counts as lost."""
         for rank, handle in [*self._handles.items()]:
             if not _ended(handle):
                 continue

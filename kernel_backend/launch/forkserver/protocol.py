@@ -17,14 +17,14 @@ _MAX_FILES = 253  # the kernel's limit for one message
 
 
 class Forked(NamedTuple):
-    """Message that the ranks exist; a handle (pidfd) names its process even after its pid is reused."""
+    """Message that the ranks exist; a handle (pidfd) denotes its process even after the pid is reused."""
 
     pids: tuple[int, ...]
     handles: tuple[int, ...]
 
 
 class Ended(NamedTuple):
-    """Message that a rank is gone; a signal is a negative code."""
+    """Message that a rank has exited; a signal is a negative code."""
 
     rank: int
     code: int
@@ -60,7 +60,7 @@ def receive_request(line: socket.socket) -> RankRequest | None:
 
 
 def send_message(line: socket.socket, said: Forked | Ended) -> None:
-    """Send a message to a launcher; ignored if it is gone."""
+    """Send a message to a launcher; it is dropped if the launcher is gone."""
     handles = said.handles if isinstance(said, Forked) else ()
     text = {"pids": said.pids} if isinstance(said, Forked) else said._asdict()
     with contextlib.suppress(OSError):

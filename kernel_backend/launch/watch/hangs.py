@@ -25,7 +25,7 @@ _WHERE: dict[Phase, str] = {
 
 
 class RankState(NamedTuple):
-    """State of a living rank: its newest tick, the seconds since then, and its stacks (empty: no answer)."""
+    """State of a living rank: newest tick, seconds without progress, and stacks (empty if it wrote none)."""
 
     tick: Tick
     idle: float
@@ -35,7 +35,7 @@ class RankState(NamedTuple):
 def overdue(states: Mapping[int, RankState], hang_timeout: float) -> bool:
     """Return True if one of these living ranks has made no progress for too long.
 
-    Ranks wait for each other: while one is in a slow phase, such as a checkpoint, all get that phase's limit.
+    Ranks wait for each other: while one is in a slow phase, such as a checkpoint, that phase's limit holds for all.
     """
     longest = max((limit(state.tick.phase, hang_timeout) for state in states.values()), default=0.0)
     return any(state.idle > longest for state in states.values())
@@ -66,7 +66,7 @@ def blamed(states: Mapping[int, RankState]) -> int:
     """Return the rank that keeps the others waiting.
 
     It is one that does not answer (a stopped process, a dead disk); else one that answers and does not wait for its
-    peers; else one that waits at a point that the others never reach; else the one that is least far.
+    peers; else one that waits in code that the other ranks do not reach; else the one at the lowest step.
     """
     longest = max(state.idle for state in states.values())
     still = {rank: state for rank, state in states.items() if state.idle > longest / 2}

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class LogWatch:
-    """Reader that follows the logs of a gang's ranks, a bounded piece at a time."""
+    """Search of a gang's growing logs for lines that match a policy, a bounded piece at a time."""
 
     def __init__(self, folder: AttemptFolder, ranks: int, policies: Sequence[LogPolicy]) -> None:
         self._patterns = list(_compiled(policies))
@@ -63,7 +63,7 @@ class _Lines:
         return (_text(line) for line in lines)
 
     def rest(self) -> Iterator[str]:
-        """Return the last line, which has no end."""
+        """Return the last line, if it does not end in a line break."""
         return iter([_text(self._begun)])
 
     def _read(self, most: int) -> bytes:

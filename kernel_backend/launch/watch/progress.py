@@ -41,7 +41,7 @@ class Watch:
         self._idle = {rank: 0.0 if rank in anew else idle + passed for rank, idle in self._idle.items()}
 
     def states(self, alive: Collection[int]) -> dict[int, RankState]:
-        """Return the states of the living ranks that report any."""
+        """Return the states of the living ranks that have written a heartbeat."""
         return {rank: RankState(tick, self._idle[rank]) for rank, tick in self._ticks.items() if rank in alive and tick}
 
     def overdue(self, alive: Collection[int]) -> bool:
@@ -54,12 +54,12 @@ class Watch:
         return {rank: tick.about if tick else None for rank, tick in ticks.items()}
 
     def through(self) -> bool:
-        """Return True if all ranks have completed their steps, also if they have ended since."""
+        """Return True if all ranks have completed their steps, including ranks that have exited since."""
         ticks = [self._folder.tick(rank) for rank in self._ticks]
         return all(tick is not None and tick.phase == "finishing" for tick in ticks)
 
     def preparing(self, rank: int) -> bool:
-        """Return True if a rank is, or ended, within `prepare` or waiting for it."""
+        """Return True if a rank's last phase is `prepare`: it runs it, waits for it, or exited there."""
         tick = self._folder.tick(rank)
         return tick is not None and tick.phase == "preparing"
 

@@ -24,11 +24,10 @@ UNKNOWN: Mapping[str, Lengths] = {}
 def explain(
     cluster: ClusterState, request: SlotRequest, lengths: Mapping[str, Lengths] = UNKNOWN, reader: Person | None = None
 ) -> Wait:
-    """Return the queue position of `ask` (1 is the head), the reason it waits, and the expected wait.
+    """Return a request's queue position (1 is the head), the reason it waits, and the expected wait.
 
-    `lengths` are those of past runs. `reader` learns of other users' requests only what they may see; without a
-    reader the text is for the owner, who may see all. Requests ahead are not counted for a request that is far back:
-    its position is that of the first of those.
+    `lengths` are quartiles of past run lengths by owner. `reader` sees details of other users' requests only where
+    access control allows; without a reader the text is for the owner. At most `FAR` requests ahead are counted.
     """
     request = cluster.queue.requests.get(request.key, request)
     never = impossible(cluster, request, reader)
@@ -50,7 +49,7 @@ def explain_in_order(
     lengths: Mapping[str, Lengths] = UNKNOWN,
     reader: Person | None = None,
 ) -> Wait:
-    """Return the same for a request in the fair order, when the caller already has all those ahead of it."""
+    """Return what `explain` does, for an eligible request, given all requests ahead of it in scheduling order."""
     expected = forecast(cluster, ahead, request, lengths)
     reason = _reason(cluster, request, ahead, reader) + _left_out(cluster, request)
     if expected is None or expected.likely <= 0:
@@ -99,7 +98,7 @@ def _reason(cluster: ClusterState, request: SlotRequest, ahead: Sequence[SlotReq
 
 
 def _limit(cluster: ClusterState, request: SlotRequest, reader: Person | None) -> str:
-    """Return whose limit or slot-hours the request would exceed; empty if none."""
+    """Return a sentence about the limit or slot-hours that the request would exceed; empty if none."""
     ledger = Ledger(cluster)
     kind = ledger.stopped_by(request)
     if kind is None:
@@ -122,7 +121,7 @@ def _limit(cluster: ClusterState, request: SlotRequest, reader: Person | None) -
 
 
 def _kept(cluster: ClusterState, ahead: Sequence[SlotRequest], reader: Person | None) -> str:
-    """Return for which account the free slots are reserved that the request does not get."""
+    """Return a sentence about the request, or the guarantee, for which the free slots are reserved."""
     ledger = Ledger(cluster)
     first = next((other for other in ahead if ledger.stopped_by(other) is None), ahead[0])
     if not ledger.guaranteed(first):
@@ -135,7 +134,7 @@ def _kept(cluster: ClusterState, ahead: Sequence[SlotRequest], reader: Person | 
 
 
 def _rival(cluster: ClusterState, request: SlotRequest) -> SlotRequest | None:
-    """Return the request that the rest of a limit is reserved for, as `decide` reserves it."""
+    """Return the request for which `decide` reserves the rest of the limit that stops this request; else None."""
     ledger = Ledger(cluster)
     firsts = [line.first for lines in cluster.queue.lines.values() for line in lines.values()]
     for other in filter(ledger.guaranteed, firsts):
@@ -156,7 +155,7 @@ def _rival(cluster: ClusterState, request: SlotRequest) -> SlotRequest | None:
 
 
 def _reserved(cluster: ClusterState) -> Iterator[tuple[SlotRequest, bool]]:
-    """Yield requests with a reservation that could be placed now, and whether no request may pass them."""
+    """Yield feasible requests that `decide` serves by a reservation, and whether others may not pass them (`firm`)."""
     rules, since = cluster.rules, {each.key: each.since for each, _ in cluster.reserved()}
     for pool in sorted(cluster.pools):
         nodes = cluster.usable(pool)

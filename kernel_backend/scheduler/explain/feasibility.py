@@ -13,16 +13,16 @@ from kernel_backend.scheduler.state import ClusterState
 
 
 class Impossible(NamedTuple):
-    """Hold the reason, and the most slots that would be feasible."""
+    """Reason that a request can never start, and the most slots that would be feasible."""
 
     reason: str
     largest: int
 
 
 def impossible(cluster: ClusterState, request: SlotRequest, reader: Person | None = None) -> Impossible | None:
-    """Return why `ask` can never start on these nodes under these quotas; None where it can.
+    """Return why a request can never start on these nodes under these quotas; None where it can.
 
-    Drained nodes count. The text is for `reader`, by default the owner.
+    Drained nodes count as usable. The text is for `reader`, by default the owner.
     """
     largest = cluster.largest_gang(request.pool, request.one_node, request.excluded)
     if request.slots > largest:

@@ -14,7 +14,7 @@ FAR = 1000  # requests ahead: there is no forecast for one that is farther back
 
 
 class Forecast(NamedTuple):
-    """Hold seconds until the start: the most probable value, with bounds that hold in about half of all cases."""
+    """Forecast of the seconds until a request starts: likely value, and bounds that hold in about half of all cases."""
 
     low: float
     likely: float
@@ -24,9 +24,9 @@ class Forecast(NamedTuple):
 def forecast(
     cluster: ClusterState, ahead: Iterable[SlotRequest], request: SlotRequest, lengths: Mapping[str, Lengths]
 ) -> Forecast | None:
-    """Return when `ask` starts if those `ahead` start before it, in order; None without enough data.
+    """Return the forecast for a request that starts after all requests `ahead`, in order; None without enough data.
 
-    `lengths` are those of past runs by owner. Slots are counted over the pool, whichever nodes they are on.
+    `lengths` are quartiles of past run lengths by owner. Slots are counted over the pool, whichever nodes they are on.
     """
     before = list(ahead)
     if len(before) >= FAR:
@@ -41,7 +41,7 @@ def forecast(
 def _start(
     cluster: ClusterState, requests: list[SlotRequest], lengths: Mapping[str, Lengths], quartile: int
 ) -> float | None:
-    """Return seconds until the last of `asks` starts, each as soon as slots are free after those before it."""
+    """Return the seconds until the last of `requests` starts, each as soon as slots are free after those before it."""
     pool = requests[-1].pool
     free = sum(len(cluster.free[node.name]) for node in cluster.usable(pool))
     ends: list[tuple[float, int]] = []

@@ -20,7 +20,7 @@ def sees(request: SlotRequest, reader: Person | None) -> bool:
 
 
 def subject(kind: str, request: SlotRequest, reader: Person | None) -> str:
-    """Return its owner (`kind` user) or its group as the subject of a sentence."""
+    """Return the owner (`kind` user) or the group of a request as the subject of a sentence."""
     if kind == "group":
         return f"group {request.group}"
     if reader is None or reader.name == request.owner:

@@ -16,7 +16,7 @@ def jain(values: Sequence[float]) -> float:
 
 
 def held(played: SimulationResult, begun: float, ended: float) -> dict[str, float]:
-    """Return the slot-seconds that each owner held between two times."""
+    """Return the slot-seconds that each owner held between the times `begun` and `ended`."""
     found = dict.fromkeys(sorted({job.owner for job in played.jobs.values()}), 0.0)
     for interval in played.intervals:
         job = played.jobs[interval.job]
@@ -36,9 +36,9 @@ def fairness(played: SimulationResult, window: float, weights: Mapping[str, floa
 
 
 def bound(jobs: Iterable[Workload], slots: int, until: float) -> float:
-    """Return the slot-seconds of work that no schedule can exceed by `until`, even with knowledge of the future.
+    """Return the most slot-seconds of work that any schedule could do by `until`, even one that knows the future.
 
-    Up to any time t no more is done than what has arrived by then, and from t on no more than all slots do.
+    For each time t: at most the work that has arrived by t, plus that of all slots from t on.
     """
     least = slots * until
     arrived = 0.0
@@ -58,9 +58,9 @@ def utilisation(played: SimulationResult) -> float:
 
 
 def waits(played: SimulationResult) -> list[float]:
-    """Return the seconds until each job first started, shortest first.
+    """Return the seconds from each job's arrival to its first start, shortest first.
 
-    A job that never did counts with its wait until the end.
+    A job that never started counts with its wait until the end.
     """
     came = (job for job in played.jobs.values() if job.arrival < played.until)
     return sorted(played.waits.get(job.number, played.until - job.arrival) for job in came)

@@ -42,7 +42,7 @@ class SimulatedInterval(NamedTuple):
 
 @dataclass(frozen=True)
 class SimulationResult:
-    """Result of a policy on a trace."""
+    """Result of simulating a policy on a trace of jobs."""
 
     jobs: Mapping[int, Workload]
     slots: int
@@ -92,7 +92,7 @@ def simulate(
 
 
 class _Simulation:
-    """Simulation: the cluster state, and the state of jobs next to it."""
+    """State of a simulation: the cluster state, the jobs' progress and the scheduled events."""
 
     faults: Callable[[int, int], float | None]
     every: float
@@ -121,7 +121,7 @@ class _Simulation:
         self._preempted = 0
 
     def begin(self, outages: Iterable[Outage]) -> None:
-        """Schedule the events that are known in advance."""
+        """Schedule the arrivals of jobs and the outages of nodes."""
         for job in self._jobs.values():
             self._plan(job.arrival, "arrive", job.number)
         for outage in outages:
@@ -132,7 +132,7 @@ class _Simulation:
         heapq.heappush(self.events, _Event(at, next(self._order), kind, job, self._nth[job], node))
 
     def step(self) -> None:
-        """Apply all events of the next time, and decide."""
+        """Advance to the time of the next event, apply all events of that time, then let the policy decide."""
         now = self.events[0].at
         self.cluster.pass_to(now)
         while self.events and self.events[0].at == now:

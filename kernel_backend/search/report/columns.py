@@ -17,7 +17,7 @@ class Column(NamedTuple):
 
 
 def columns(space: Space) -> tuple[Column, ...]:
-    """Return all columns in written order: a block's parameters once for each index up to the most blocks."""
+    """Return all columns in written order; a block's parameters once for each index up to the most blocks."""
     outer = [Column(each.name, each) for each in space.of(None)]
     lists = dict.fromkeys(each.each for each in space.parameters if each.each is not None)
     inner = [
@@ -30,9 +30,9 @@ def columns(space: Space) -> tuple[Column, ...]:
 
 
 def flat(space: Space, params: Mapping[str, Value]) -> dict[str, Value]:
-    """Return searched hyperparameters as columns; a list of blocks gives its length and each block's parameters.
+    """Return searched hyperparameters by column; a list of blocks gives its length and each block's parameters.
 
-    Where a space has no parameters (a user's own class needs none) they are all of `params`.
+    Where the space has no parameters (as for a user's own class) all of `params` are returned.
     """
     names = space.names or tuple(params)
     return dict(item for name in names if name in params for item in _items(name, params[name], space))
@@ -48,7 +48,7 @@ def _items(name: str, value: Value, space: Space) -> Iterator[tuple[str, Value]]
 
 
 def ordered(space: Space, names: Iterable[str]) -> tuple[str, ...]:
-    """Return these names in written order; those that are no column of the space come last."""
+    """Return column names in written order; names that are no column of the space come last."""
     left = set(names)
     known = [each.name for each in columns(space) if each.name in left]
     return (*known, *sorted(left.difference(known)))

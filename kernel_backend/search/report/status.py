@@ -53,7 +53,7 @@ SORTED = ("best", "trial", "state", "unit", "value", "until", "attempts", "secon
 
 @dataclass
 class TrialHistory:
-    """History of one trial in a log."""
+    """History of one trial in a search's log: hyperparameters, parent, target, and reported values by unit."""
 
     params: Mapping[str, Value] = field(default_factory=dict)
     parent: int | None = None
@@ -100,7 +100,7 @@ class SearchHistory:
 
     @property
     def brackets(self) -> Sequence[Bracket]:
-        """Return the ladders of a searcher that compares trials before the end."""
+        """Return the brackets with their rungs, of a search method that has rungs; else none."""
         found: Sequence[Bracket] = getattr(self._searcher, "brackets", ())
         return [each for each in found if len(each.rungs) > 1]
 
@@ -158,12 +158,12 @@ class SearchHistory:
             )
 
     def raw(self, lower: float) -> float:
-        """Return the value as it was reported; infinite, with the worse sign, where it diverged or failed."""
+        """Return a compared value as it was reported; infinite, with the worse sign, if the trial diverged."""
         return self.metric.lower(lower)  # twice is what it was
 
 
 def _judge(settings: Settings, space: Space) -> Searcher | None:
-    """Return the searcher whose ladders are shown; None where it has none, or cannot be created any more."""
+    """Return a searcher with the brackets to show; None if the method has no rungs, or its package fails."""
     method = registry.find(settings.method)
     if method is None or method.judged != "rungs":
         return None
@@ -179,7 +179,7 @@ def _judge(settings: Settings, space: Space) -> Searcher | None:
 def ranked_values(history: SearchHistory) -> tuple[int, dict[int, float]]:
     """Return the highest unit with enough results to compare, and each trial's first value there or beyond.
 
-    Enough is more than there are columns, and ten; values that are not finite do not count.
+    At least ten results are needed, and more than there are columns. Values that are not finite do not count.
     """
     least = max(10, len(columns(history.space)) + 1)
     units = [rung.unit for bracket in history.brackets for rung in bracket.rungs] or [history.settings.units]
@@ -273,7 +273,7 @@ Rank = tuple[bool, float, str]  # numbers before words
 def _sorted(
     trials: Sequence[TrialSummary], history: SearchHistory, seconds: Mapping[int, float], page: Page
 ) -> list[TrialSummary]:
-    """Sort trials by a column, the better value first; trials without a value come last either way."""
+    """Sort trials by a column, the better value first; trials without a value in it come last in either direction."""
     name, around = page.sort.removeprefix("-"), page.sort.startswith("-")
     known = dict.fromkeys((*SORTED, *(column.name for column in columns(history.space)), *history.columns))
     if name not in known:
@@ -286,7 +286,7 @@ def _sorted(
 
 
 def _rank(name: str, trial: TrialSummary, history: SearchHistory, seconds: Mapping[int, float]) -> Rank | None:
-    """Return the sort key of a trial; None where it has no value in this column."""
+    """Return the sort key of a trial in a column; None where it has no value there."""
     told = history.trials.get(trial.index, NOTHING)
     found: float | None
     match name:
@@ -336,7 +336,7 @@ def _rung(rung: Rung, history: SearchHistory) -> RungStatus:
 
 
 def _some(places: Sequence[RankKey]) -> list[RankKey]:
-    """Return all places, best first; of too many the best, half of the limit, and an even choice of the others."""
+    """Return all results, best first; beyond `ENTRIES` the best half of that number, and some of the others, evenly."""
     if len(places) <= ENTRIES:
         return list(places)
     best, others = places[: ENTRIES // 2], places[ENTRIES // 2 :]
@@ -349,7 +349,7 @@ def curves(
 ) -> SearchCurves:
     """Return the learning curves of at most `limit` trials, best first, of at most `points` points each.
 
-    Of more trials the best half, and the rest evenly from the others.
+    If there are more trials, half of the limit are the best, and the rest an even choice of the others.
     """
     metric = experiment.config.metric
     told = {
@@ -369,9 +369,9 @@ def curves(
 
 
 def _line(trial: int, told: TrialHistory, state: TrialState, points: int) -> TrialCurve:
-    """Return every k-th value, and the last.
+    """Return a trial's learning curve of at most `points` points: every k-th value and the last, no means.
 
-    Trials are compared by single values, and a mean would be none of them.
+    Trials are compared by single values, so the curve must show those.
     """
     count = len(told.units)
     step = -(-count // points)

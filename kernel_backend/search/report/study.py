@@ -52,7 +52,7 @@ def study(
 def importance(
     mode: Literal["min", "max"], space: Space, params: Sequence[Mapping[str, Value]], values: Sequence[float], unit: int
 ) -> Importance:
-    """Return the share of each hyperparameter in what separates the best tenth of trials from the rest.
+    """Return the importance of each hyperparameter for belonging to the best tenth of trials, as shares of 1.
 
     PED-ANOVA (Watanabe et al., IJCAI 2023), which handles conditions. `values` are those at the end of `unit`, one
     value per trial; the caller must leave out values that are not finite.
@@ -137,12 +137,12 @@ def _distributions(space: Space) -> dict[str, Any]:
 
 
 def _choice(value: Value) -> Any:
-    """Return a choice as a study takes it: lists and dictionaries as they are written."""
+    """Convert a choice for an Optuna study, which takes no lists and dictionaries: these become text."""
     return written(value) if isinstance(value, list | dict) else value
 
 
 def _counted(params: Mapping[str, Value], distributions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that the space has; reported ones may lie outside of it."""
+    """Return the reported parameters whose values lie in the study's distributions, and drop the others."""
     chosen = {name: _choice(value) for name, value in params.items() if name in distributions}
     return {name: value for name, value in chosen.items() if _holds(distributions[name], value)}
 

@@ -25,7 +25,7 @@ MOST = 256  # points that a density is made of: beyond them it costs time and ad
 
 
 class KdeSampler:
-    """Draw candidates near good trials, and take the one with the highest ratio of good to bad density."""
+    """Sampler of candidates near good trials; the one with the highest ratio of good to bad density is proposed."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -41,7 +41,7 @@ class KdeSampler:
 
 
 def split(seen: Observations) -> tuple[Array, Array] | None:
-    """Return the points of good and bad trials, at the highest rung with enough results; None without one.
+    """Return the points of good and bad trials, at the highest rung with enough results; None if no rung has enough.
 
     Trials that still train count as bad: eight concurrent proposals must not get the same point.
     """
@@ -57,7 +57,7 @@ def split(seen: Observations) -> tuple[Array, Array] | None:
 
 
 def _thinned(places: Sequence[RankKey]) -> list[int]:
-    """Return the trials of at most `MOST` of them, evenly from the best to the worst."""
+    """Return at most `MOST` of these trials, evenly from the best to the worst."""
     step = max(1, -(-len(places) // MOST))
     return [place.trial for place in places[::step]]
 
@@ -70,7 +70,7 @@ def _propose(good: Array, bad: Array, dimensions: Sequence[Dimension], random: n
 
 
 def _drawn(centres: Array, width: Array, choices: NDArray[np.int64], random: np.random.Generator) -> Array:
-    """Draw a point near each centre; uniformly in dimensions that are inactive for it."""
+    """Draw a point near each centre; coordinates that are inactive (NaN) in a centre are uniform."""
     anywhere = random.random(centres.shape)
     moved = centres + random.normal(size=centres.shape) * width * WIDER
     inside = 1.0 - np.abs(1.0 - np.mod(moved, 2.0))  # reflected at 0 and 1, so that points do not gather on the border
@@ -80,9 +80,9 @@ def _drawn(centres: Array, width: Array, choices: NDArray[np.int64], random: np.
 
 
 def widths(points: Array, choices: NDArray[np.int64]) -> Array:
-    """Return Scott's rule in each dimension [d].
+    """Return the kernels' bandwidth in each dimension [d], by Scott's rule.
 
-    For a choice, the probability that a kernel gives to the other values.
+    For a choice it is the probability that a kernel gives to the other values.
     """
     dimensions = points.shape[1]
     present = ~np.isnan(points)

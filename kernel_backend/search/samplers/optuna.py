@@ -77,7 +77,7 @@ class _OptunaSampler:
         return [_coordinate(each, asked.params[str(place)]) for place, each in chosen]
 
     def _trial(self, point: Array, value: float | None, distributions: list[Any]) -> optuna.trial.FrozenTrial:
-        """Return a trial of the study: running where it has no value yet."""
+        """Return a trial of the Optuna study: running if it has no value yet, else complete."""
         from optuna.trial import TrialState, create_trial
 
         whole = {place: float(at) for place, at in enumerate(self._counting(point)) if not math.isnan(at)}
@@ -89,7 +89,7 @@ class _OptunaSampler:
         )
 
     def _counting(self, point: Array) -> Array:
-        """Return the coordinates for the study; NaN for those left out."""
+        """Return a point's coordinates as the study takes them; NaN for those that are left out."""
         raise NotImplementedError
 
     def _sampler(self, seed: int) -> optuna.samplers.BaseSampler:
@@ -148,7 +148,7 @@ class CmaesSampler:
         return seen.encoder.decode(point)
 
     def _told(self, points: Array, values: Sequence[float]) -> Any:
-        """Return the strategy after all complete generations."""
+        """Return the CMA-ES strategy after all complete generations."""
         if points.shape[1] == 1:  # it needs two dimensions: the other one makes no difference
             points = np.column_stack([points, np.full(len(points), 0.5)])
         strategy = _strategy(np.full(points.shape[1], 0.5), None)
@@ -172,7 +172,7 @@ def _strategy(middle: Array, population: int | None) -> Any:
 
 
 def some(places: Sequence[RankKey], most: int) -> list[RankKey]:
-    """Return all results, best first; of too many the best half of `most` and the newest of the others."""
+    """Return all results, best first; beyond `most` the best half of that number, and the newest of the others."""
     if len(places) <= most:
         return list(places)
     best, others = places[: most // 2], places[most // 2 :]

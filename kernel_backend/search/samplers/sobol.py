@@ -64,7 +64,7 @@ def _directions(dimension: int) -> list[int]:
 
 
 def _scrambled(directions: list[int], random: Random) -> list[int]:
-    """Multiply each by one random lower triangular matrix over GF(2), whose first row is the highest bit."""
+    """Multiply each direction number by one random lower triangular matrix over GF(2); row 0 is the highest bit."""
     # Row r has a 1 at the bit that it makes, and random bits at those above.
     rows = [(random.getrandbits(row) << 1 | 1) << BITS - 1 - row for row in range(BITS)]
     return [

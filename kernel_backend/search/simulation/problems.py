@@ -221,10 +221,10 @@ def _column(name: str, values: Array) -> Parameter:
 
 
 class Trained:
-    """Simulate learning curves whose loss falls as a power of the unit, towards a floor of the trial's own.
+    """Learning curves whose loss falls as a power of the unit, towards a floor that differs between trials.
 
-    How good a trial becomes and how fast is noise of (seed, trial), independent of its hyperparameters. It serves to
-    forecast what a search costs, which depends on ranks alone.
+    The floor and speed of a trial are random, by (seed, trial), and independent of its hyperparameters. This serves to
+    forecast the cost of a search, which depends on ranks alone.
     """
 
     def __init__(self, units: int, seconds: float = 1.0, seed: int = 0) -> None:

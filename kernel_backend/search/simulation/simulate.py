@@ -90,7 +90,7 @@ def simulate(
 
 
 class _Due(NamedTuple):
-    """End of a trial's next unit, or of all to its target; `fails` is the unit in which it fails."""
+    """Event at the end of a trial's next unit, or at its target; `fails` is the unit in which the trial fails."""
 
     time: float
     order: int
@@ -101,7 +101,7 @@ class _Due(NamedTuple):
 
 
 class _Simulation:
-    """Simulated gangs, and the trials that they train."""
+    """State of a simulation: gangs, the trials that they train, and the clock."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ _imported: dict[Path, None] = {}  # the folders of the definitions that this pro
 
 
 def loaded(id: str, archive: Callable[[], bytes]) -> ModuleType:
-    """Return the definition of snapshot `id` as a module, run once in a process; `archive` is called at first use.
+    """Return the definition of snapshot `id` as a module, run once per process; `archive` is called to unpack it.
 
     Its local modules are those of the snapshot, unless this process has imported others of their names before.
     """
@@ -60,7 +60,7 @@ def travelling(folder: Path) -> dict[str, bytes]:
 
 
 def take_travelled(code: Path) -> None:
-    """Import definitions that travelled with an unpacked snapshot from there.
+    """Make definitions that came with an unpacked snapshot importable from there.
 
     Their modules are appended to the module path.
     """
@@ -78,7 +78,7 @@ def _home() -> Path:
 
 
 class _Finder(MetaPathFinder):
-    """Finder for definitions that travelled here, or that this home has."""
+    """Import finder for loaded definitions: those that came with a snapshot, and those of this home."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -99,7 +99,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(SourceFileLoader):
-    """Loader that runs a definition with its own shipped modules first on the path."""
+    """Import loader that runs a definition with its own shipped modules first on the path."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the module."""

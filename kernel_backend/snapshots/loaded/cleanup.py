@@ -42,7 +42,7 @@ def _unused(root: Path) -> Iterator[Path]:
 
 
 def _set_aside(folder: Path) -> Path:
-    """Rename a folder, so that it is never seen half deleted."""
+    """Rename a folder before it is deleted, so that no process imports from a half-deleted one."""
     return folder.rename(folder.with_name(f"old-{folder.name}-{os.getpid()}"))
 
 

@@ -1,4 +1,4 @@
-"""When an experiment was deleted, and when its files were freed."""
+"""Add the times when an experiment was deleted, and when its files were freed."""
 
 from __future__ import annotations
 
