@@ -105,7 +105,7 @@ class AgentOperations:
         return self._area.artifact(experiment, trial, name)
 
     def asker(self, body: Iterator[bytes], asked: str) -> SearchClassProcess:
-        """Return a process of a search class; its requests come on the same socket."""
+        """Return a search class in a process; requests to it come on the same socket."""
         return self._area.asker(SearchClass.model_validate_json(asked), b"".join(body))
 
     def lock(self, body: Iterator[bytes], environment: str) -> Any:
@@ -185,11 +185,11 @@ class AgentOperations:
         self._place(experiment, trial, uid).discard(checkpoint)
 
     def sweep(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, attempt: int) -> None:
-        """Delete a trial's uncommitted checkpoints."""
+        """Delete a trial's uncommitted checkpoints of attempts before `attempt`."""
         self._place(experiment, trial, uid).sweep(attempt)
 
     def clear(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> None:
-        """Delete a trial's fencing tokens, and its checkpoint folder if that is empty."""
+        """Delete the fencing tokens and the empty folder of a trial without checkpoints."""
         self._place(experiment, trial, uid).clear()
 
     def pin(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str, pinned: bool) -> None:

@@ -97,7 +97,7 @@ def _read(entry: CacheEntry) -> bool:
 def _read_all(
     unread: list[tuple[bytes, StatSignature]], threads: ThreadPoolExecutor, told: str, say: Say
 ) -> Iterator[tuple[bytes, CacheEntry]]:
-    """Yield the digests of those files that still exist."""
+    """Read files in threads, and yield the digest of each that still exists."""
     done, next_word = 0, time.monotonic() + TOLD_S
     chunks = [unread[begin : begin + AT_ONCE] for begin in range(0, len(unread), AT_ONCE)]
     for chunk, entries in zip(chunks, threads.map(_read_some, chunks), strict=True):

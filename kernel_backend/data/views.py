@@ -69,7 +69,7 @@ def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: s
 
 
 def _moved(value: Value, paths: Sequence[str], place: str) -> Value:
-    """Return `place` for a value that is one of `paths`, the path below `place` for one below it, else the value."""
+    """Return a path that is one of `paths`, or below one, as the same path at or below `place`; else the value."""
     if not isinstance(value, str):
         return value
     for path in (each.rstrip("/") for each in paths):

@@ -157,7 +157,7 @@ def _fill(contents: dict[str, tuple[int, str | None]], names: Iterable[str], sid
 
 
 def _name(path: str, cwd: str) -> str:
-    """Return a path relative to the experiment's folder: the same files in another folder are equal."""
+    """Return a path relative to the experiment's folder, so that the same files in another folder are equal."""
     return str(PurePath(path).relative_to(cwd)) if PurePath(path).is_relative_to(cwd) else path
 
 

@@ -55,7 +55,7 @@ class LocalEngine:
         return [self._node]
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Start a launcher, unless this attempt has or had one: its lock decides, so calling twice starts one."""
+        """Start a launcher, unless the attempt has or had one: it holds the attempt's lock, so two calls start one."""
         folder = self._folder(job.id)
         if folder.launcher() is not None and folder.token_digest() != token_digest(token):
             await self.set_aside(job.id)
@@ -150,7 +150,7 @@ class LocalEngine:
         return self._gone(key, Outcome.FAILED, _never_launched(folder))
 
     def _gone(self, key: AttemptId, outcome: Outcome, result: AttemptResult | None) -> GangStatus:
-        """Kill the remaining processes of a gang without a launcher, and return its status as ended."""
+        """Kill the remaining processes of a gang without a launcher; return it as ended, or running if any survives."""
         try:
             self._kill(key)
         except Unconfirmed:

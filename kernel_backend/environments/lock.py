@@ -63,7 +63,7 @@ class Plan(Record):
 
 
 def requirements(environment: Environment) -> Plan:
-    """Return a requirement for each distribution, except Daylight, whose wheel is made of its own files."""
+    """Return the requirements of an environment's distributions; Daylight's wheel is made of its own files instead."""
     wanted, files, pinned, unlocked = {}, {}, {}, {}
     for name, version in environment.distributions.items():
         url = environment.urls.get(name)

@@ -45,7 +45,7 @@ class LauncherRecord(Record):
 
 
 class AttemptFolder(NamedTuple):
-    """Attempt's folder, with accessors for its files."""
+    """Folder of an attempt, with accessors for its files."""
 
     path: Path
 

@@ -64,11 +64,11 @@ class ChildSearchProcess:
         return self._call("interval")
 
     def ask(self, trial: int) -> Any:
-        """Return the result of its `ask`."""
+        """Return the result of the class's `ask`."""
         return self._call("ask", trial)
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Return the result of its `tell`."""
+        """Return the result of the class's `tell`."""
         return self._call("tell", trial, params, unit, value)
 
     def close(self) -> None:

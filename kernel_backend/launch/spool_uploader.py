@@ -32,9 +32,9 @@ _log = logging.getLogger(__name__)
 class SpoolUploader(threading.Thread):
     """Thread that uploads the spool, so that a slow service never delays the launcher's detection of dead ranks.
 
-    Nothing is lost while the service is down: the service reads records that were never posted from the spool when it
-    adopts the gang, or when the attempt ends. `instruct` is called with `release` or `stop` when the service requires
-    it, and with `until N` for a new target.
+    Nothing is lost while the service is down: posts are repeated, and after the attempt's end the service reads from
+    the spool what was never posted. `instruct` is called with `release` or `stop` when the service requires it, and
+    with `until N` for a new target.
     """
 
     def __init__(self, folder: AttemptFolder, job: LaunchSpec, instruct: Callable[[str], None]) -> None:

@@ -20,7 +20,7 @@ _ANY_STATE = _NO_COOKIE = 0xFFFFFFFF
 
 
 def look(local: ConnectionEnd, remote: ConnectionEnd) -> FoundSocket | None:
-    """Return the socket at `local` that receives from `remote`: of that connection, else the listener.
+    """Return the socket at `local` that receives from `remote`: the connection's own, else the listener.
 
     Raises OSError if this kernel does not report it.
     """

@@ -15,7 +15,7 @@ _LISTEN = "0A"
 
 
 def look(local: ConnectionEnd, remote: ConnectionEnd) -> FoundSocket | None:
-    """Return the socket at `local` that receives from `remote`: of that connection, else the listener."""
+    """Return the socket at `local` that receives from `remote`: the connection's own, else the listener."""
     tables = {table: list(_rows(table)) for table in (_V4, _V6)}
     order = [(_V6, local), (_V6, ConnectionEnd(IPv6Address(0), local.port))]
     if isinstance(local.address, IPv4Address):  # a socket of IPv6 may serve both; the nearest address comes first
@@ -49,7 +49,7 @@ def _rows(table: Path) -> Iterator[_Row]:
 
 
 def _written(end: ConnectionEnd, table: Path) -> str:
-    """Format an end as in the table: words in the machine's byte order, in hexadecimal."""
+    """Format an end of a connection as the table has it: words in the machine's byte order, in hexadecimal."""
     packed = end.address.packed
     if table is _V6 and len(packed) == 4:
         packed = bytes(10) + b"\xff\xff" + packed

@@ -120,7 +120,7 @@ class ClusterState:
         self.free[node.name] = [slot for slot in range(node.slots) if slot not in held]
 
     def remove_node(self, name: str) -> None:
-        """Remove a node. What ran there is reported by its engine."""
+        """Remove a node; its allocations stay until its engine reports their gangs as ended."""
         del self.nodes[name], self.free[name]
         self._forget_counts()
 

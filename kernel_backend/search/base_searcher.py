@@ -297,7 +297,7 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _fail(self, trial: int, known: P) -> None:
-        """Record the failure of a trial."""
+        """Record the failure of a trial; most searchers record it as the worst result."""
 
     def told(self, trial: int, params: dict[str, Value]) -> None:
         """Record the hyperparameters that a trial really has.

@@ -11,7 +11,7 @@ LATE_BLOOMERS = 0.1  # the share of all training that goes to trials which are n
 
 
 class Bracket:
-    """Ladder of rungs; new trials are shared among brackets by `weight`."""
+    """Ladder of rungs that some trials of a search climb; new trials are divided among brackets by `weight`."""
 
     def __init__(self, units: Sequence[int], weight: float) -> None:
         self.rungs = [Rung(unit) for unit in units]

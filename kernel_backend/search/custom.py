@@ -73,7 +73,7 @@ class Custom(BaseSearcher[_Trial]):
         return len(waiting) + (0 if self._nothing_now else max(self._left(), int(others)))
 
     def _choose(self) -> Create | Resume | None:
-        """Return the decision of the class's `ask`; None if it proposes nothing, or its answer is invalid."""
+        """Return the decision of the class's `ask`; None if it proposes nothing, or fails: then `failure` is set."""
         if not self._wanted():
             return None
         try:

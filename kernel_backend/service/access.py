@@ -21,7 +21,7 @@ async def visible(store: Store, who: Person, number: int) -> Experiment:
 
 
 async def changeable(store: Store, who: Person, number: int, deleted: bool = False) -> Experiment:
-    """Return the experiment if it is the user's own; raises NotFound, and Forbidden for one that they may only see.
+    """Return the experiment if the user owns it or is an admin; raises NotFound, and Forbidden for other readers.
 
     Raises Conflict for a deleted one, unless `deleted` allows it.
     """

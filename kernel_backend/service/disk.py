@@ -59,7 +59,7 @@ class DiskMeter:
         )
 
     def _measured(self, owners: set[str], warnings: list[str]) -> Mapping[str, WorkspaceUsage]:
-        """Measure the workspace of each owner, one that several share once."""
+        """Return the disk usage by owner; a workspace that several owners share is measured once."""
         done: dict[Workspace, WorkspaceUsage] = {}
         found = {}
         for owner in sorted(owners):

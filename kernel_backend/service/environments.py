@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Preparation:
-    """Prepare environments of experiments. Works in its own threads, which end with the service."""
+    """Lock and build environments of experiments, in daemon threads that end with the service."""
 
     def __init__(self, archive: Archive, areas: Workspaces, wake: Callable[[], None]) -> None:
         self._areas = areas
@@ -38,7 +38,7 @@ class Preparation:
         self.lookups = Lookups(wake)
 
     def check(self, owner: str, snapshot: str) -> None:
-        """Check that a locked environment of this snapshot exists or may be built; raises NoEnvironment."""
+        """Raise NoEnvironment unless a locked environment of this snapshot exists or can be built."""
         environment = self.recorded(snapshot)
         if self._kept(owner).python(environment) is not None:
             return
@@ -50,9 +50,9 @@ class Preparation:
             raise NoEnvironment("--env locked: there is no uv, which builds environments: pip install uv")
 
     def keep(self, owner: str, snapshot: str, python: str) -> None:
-        """Lock the environment of a snapshot and store its wheels, unless already done; returns at once.
+        """Start to lock a snapshot's environment and to store its wheels, unless done already; returns at once.
 
-        If it cannot be done, perhaps offline, the reason is logged, and the next submission tries again.
+        A failure, perhaps for lack of a network, is logged, and the next submission tries again.
         """
         environment = self.recorded(snapshot)
         with self._guard:
@@ -104,9 +104,10 @@ class Preparation:
         return str(found)
 
     def note(self, experiment: Experiment, attempts: int) -> str | None:
-        """Return a note for the user about the packages an experiment is about to train with, after `attempts`.
+        """Return a note for the user about packages that an attempt lacks, or has otherwise than its snapshot.
 
-        Right after its own submission nothing has changed, and nothing is checked.
+        For an unlocked environment, None right after a new submission: it cannot have changed yet. `attempts` is the
+        number of earlier attempts.
         """
         if experiment.config.env == "locked":
             return self._lacking(experiment)

@@ -128,7 +128,7 @@ class Service:
         return await asyncio.to_thread(self._archive.spare, id)
 
     async def put_snapshot(self, who: Person, id: str, data: bytes) -> None:
-        """Store an archive under its sha256; raises InvalidRequest where the two do not agree, and Forbidden."""
+        """Store a snapshot's archive; raises InvalidRequest unless `id` is the sha256 of `data`, and Forbidden."""
         may_submit(who)
         await asyncio.to_thread(self._archive.put, id, data)
 
@@ -233,7 +233,7 @@ class Service:
         return await asyncio.to_thread(self._store.reports, number, trial, kind, after, limit)
 
     async def export(self, who: Person, number: int, trial: int | None) -> SearchStatus | Sequence[StoredReport]:
-        """Return a trial's reports, or a search with all of its trials where none is named."""
+        """Return a trial's reports; for a search without `trial`, its status with all trials."""
         experiment = await self._visible(who, number)
         if experiment.config.search is not None and trial is None:
             return await self.search.status(who, number, sort="trial", limit=EVERY)
@@ -241,7 +241,7 @@ class Service:
         return await asyncio.to_thread(self._store.reports, number, trial or 1)
 
     async def facts(self, who: Person, number: int, trial: int) -> list[StoredFact]:
-        """Return the provenance records of a trial's attempts, in order: what its result depends on."""
+        """Return the provenance records of a trial's attempts, in order: conditions that its result depends on."""
         await self._visible(who, number)
         return await asyncio.to_thread(self._store.facts, number, trial)
 
@@ -279,7 +279,7 @@ class Service:
         return text, await asyncio.to_thread(self._archive.snapshot, experiment.snapshot)
 
     async def environment(self, who: Person, number: int) -> EnvironmentInfo:
-        """Return the environment that it ran with, and its lock."""
+        """Return the environment that is recorded in an experiment's snapshot, with its lock."""
         experiment = await self._visible(who, number)
         return await asyncio.to_thread(self._preparation.info, experiment.owner, experiment.snapshot)
 
@@ -303,7 +303,7 @@ class Service:
     # Changing
 
     async def label(self, who: Person, number: int, edit: LabelEdit) -> Overview:
-        """Change an experiment's name, note or tags, at any time; what is trained does not depend on them."""
+        """Change an experiment's name, note or tags, at any time: they do not affect training."""
         await changeable(self._store, who, number)
 
         def change(before: Experiment) -> tuple[dict[str, Any], AuditEntry | None]:

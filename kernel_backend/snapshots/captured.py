@@ -54,7 +54,7 @@ class TooLarge(Exception):
 
 
 def write(value: object, most: int | None = None) -> WrittenValue:
-    """Write the value in the plainest format that restores it equal; raise whatever pickle raises if there is none.
+    """Write a value in the plainest format that restores it equal; raise pickle's error if no format can.
 
     Raises TooLarge if a pickle has more than `most` bytes: the size of an object is not known in advance.
     """
@@ -189,7 +189,7 @@ def _as_json(value: Any) -> WrittenValue | None:
 
 
 def _is_json(value: Any, seen: set[int]) -> bool:
-    """Return True if JSON restores the value with the same types; an object held twice would become two."""
+    """Return True if JSON restores the value with the same types; False if it holds one object twice."""
     if value is None or type(value) in (bool, int, str):
         return not isinstance(value, int) or abs(value) < 10**4000  # Python reads more digits only if configured to
     if type(value) is float:

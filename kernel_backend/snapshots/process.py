@@ -108,7 +108,7 @@ def _replaced() -> Iterator[tuple[str, str]]:
 
 
 def _is_users(namespace: dict[str, Any]) -> bool:
-    """Return True if a function with these globals is of the notebook or its project, not an installed library."""
+    """Return True if a function with these globals is from the notebook or its project, not an installed library."""
     name, file = str(namespace.get("__name__")), namespace.get("__file__")
     if name in ("__main__", "definition"):
         return True
@@ -212,7 +212,7 @@ def _recursion(sys: Any) -> str:
 
 
 def _errors_of_warnings(warnings: Any) -> str:
-    """Return the kinds of warnings that are raised as errors; IPython has some of its own."""
+    """Return the kinds of warnings that are raised as errors, without those that IPython sets."""
     kinds = {category for action, _, category, *_ in warnings.filters if action == "error"}
     return ", ".join(sorted(kind.__name__ for kind in kinds if not kind.__module__.startswith("IPython.")))
 

@@ -88,7 +88,10 @@ class _Digest:
         return self._of_object(value) or self._of_library(value)
 
     def _of_object(self, value: Any) -> bytes | None:
-        """Digest records of plain classes by the class's own name, as its module differs in a job."""
+        """Digest an object by its class's name and its content; None if its kind cannot be compared.
+
+        The class's module is left out, since it differs in a job.
+        """
         name = type(value).__qualname__
         if isinstance(value, enum.Enum):
             return self._hashed("enum", name.encode(), value.name.encode())

@@ -129,9 +129,9 @@ class Store(QuotaStore, Protocol):
     ) -> list[Experiment]:
         """Return experiments, newest first.
 
-        `state` is the state that an overview shows (`running` is an active experiment with a running trial) or an
-        experiment's own state; raises InvalidRequest for any other. `search` is a part of the name, the note or a tag
-        in any case, or a number with or without `#`.
+        `state` is the state that an overview shows (of an active experiment, that of its liveliest trial: running
+        before queued) or an experiment's own state; raises InvalidRequest for any other. `search` is a part of the
+        name, the note or a tag in any case, or a number with or without `#`.
         """
 
     def overview(self, number: int) -> Overview:
@@ -170,13 +170,13 @@ class Store(QuotaStore, Protocol):
         """
 
     def warm_started(self) -> list[Experiment]:
-        """Return the searches that warm-start from other experiments' results and are not deleted."""
+        """Return the searches that warm-start from other experiments, by results or weights, and are not deleted."""
 
     def snapshot_users(self, snapshot: str, but: int) -> list[int]:
         """Return the numbers of the experiments with this snapshot that are not purged, except experiment `but`."""
 
     def purge(self, number: int, at: float) -> None:
-        """Delete the reports, messages, facts, artifacts and labels of a deleted experiment.
+        """Delete the reports, messages, facts, artifacts, search log, parameters and labels of a deleted experiment.
 
         Its number, owner, trials and attempts stay, since slot usage is computed from them.
         """

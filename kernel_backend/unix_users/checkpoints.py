@@ -85,11 +85,11 @@ class AgentCheckpoints:
         self._ask("discard", _NONE, checkpoint=checkpoint)
 
     def sweep(self, attempt: int) -> None:
-        """Delete uncommitted checkpoints."""
+        """Delete uncommitted checkpoints of attempts before `attempt`."""
         self._ask("sweep", _NONE, attempt=attempt)
 
     def clear(self) -> None:
-        """Delete the trial's fencing tokens, and its folder if that is empty."""
+        """Delete the fencing tokens and the empty folder of a trial without checkpoints."""
         self._ask("clear", _NONE)
 
     def pin(self, checkpoint: str, pinned: bool) -> None:

@@ -59,7 +59,7 @@ class UnixUserEngine:
     async def statuses(self) -> Sequence[GangStatus]:
         """Return the status of every recorded gang.
 
-        If an agent does not answer, its last answer is used: a gang's slots are freed only when it is known to have
+        If an agent does not answer, its last answer is used, or `running`: slots are freed only of gangs known to have
         ended.
         """
         noted = await asyncio.to_thread(self._noted)
@@ -104,7 +104,7 @@ class UnixUserEngine:
             self._seen[key] = _gone(key)
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of the spool, read by its owner's agent."""
+        """Return a page of a gang's spool, read by its owner's agent."""
         user, place = await self._of(key), begin.to_json()
         ask = partial(self._agents.ask, user, "records", _PAGE, key=str(key), after=after, begin=place)
         return await asyncio.to_thread(ask)
@@ -146,7 +146,7 @@ class UnixUserEngine:
         return {key: found.get(key, _gone(key)) for key in keys}
 
     def _look_anew(self, user: str) -> None:
-        """Drop a status request under way, whose answer may be older than this moment."""
+        """Drop a status request under way: its answer may be older than the change just made."""
         if (look := self._looks.pop(user, None)) is not None:
             look.add_done_callback(lambda done: done.cancelled() or done.exception())
 

@@ -96,15 +96,15 @@ class AgentSearchProcess:
         return self._call("interval")
 
     def ask(self, trial: int) -> Any:
-        """Return the result of its `ask`."""
+        """Return the result of the class's `ask`."""
         return self._call("ask", trial=trial)
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Return the result of its `tell`."""
+        """Return the result of the class's `tell`."""
         return self._call("tell", trial=trial, params=params, unit=unit, value=value)
 
     def close(self) -> None:
-        """End its process; a later call starts a new one."""
+        """End the class's process; a later call starts a new one."""
         if self._link is not None:
             self._link.close()
             self._link = None

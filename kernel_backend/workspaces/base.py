@@ -36,10 +36,10 @@ class SearchClassProcess(Protocol):
         """Return the class's `interval` attribute."""
 
     def ask(self, trial: int) -> Any:
-        """Return the result of its `ask`."""
+        """Return the result of the class's `ask`."""
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Return the result of its `tell`."""
+        """Return the result of the class's `tell`."""
 
     def close(self) -> None:
         """End the process."""

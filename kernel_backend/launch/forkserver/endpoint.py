@@ -16,7 +16,7 @@ _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
 class ForkserverEndpoint(NamedTuple):
-    """Files of one forkserver: `KEY.sock`, `KEY.lock` and `KEY.log` in a folder of its user (0700)."""
+    """Socket, lock and log of one forkserver: `KEY.sock`, `KEY.lock` and `KEY.log` in a folder of the user's (0700)."""
 
     folder: Path
     key: str

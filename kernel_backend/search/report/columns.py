@@ -10,7 +10,7 @@ from kernel_backend.model.search.space import Parameter, Space
 
 
 class Column(NamedTuple):
-    """Column of a table, with its parameter."""
+    """Column of a table: its name, and the parameter whose values it shows."""
 
     name: str
     parameter: Parameter

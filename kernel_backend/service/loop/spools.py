@@ -36,9 +36,9 @@ class SpoolIntake:
         self._pages = asyncio.Semaphore(PAGES_AT_ONCE)
 
     async def take_in(self, key: AttemptId, owner: str) -> None:
-        """Store the records in an attempt's spool beyond those stored before; records that are refused become a note.
+        """Store the records of an attempt's spool that were not stored before; refused records are reported by a note.
 
-        Raises StoreUnavailable: called again, it continues after what was stored.
+        Raises StoreUnavailable: a repeated call continues behind the records that were stored.
         """
         after = (await asyncio.to_thread(self._store.attempt, key)).accepted
         begin, left_out, problem = SpoolPosition(), 0, ""
@@ -81,7 +81,7 @@ class SpoolIntake:
             await asyncio.sleep(pause)
 
     def _store_page(self, key: AttemptId, page: SpoolPage) -> list[Refused]:
-        """Store the records of a page; return those that were refused. Blocks."""
+        """Store the records of a page; return those that the store refuses. Blocks."""
         return send_in_parts(page.records, lambda some: self._accept(key, some), (_Unstorable,))
 
     def _accept(self, key: AttemptId, records: Sequence[SpoolRecord]) -> None:

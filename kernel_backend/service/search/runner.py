@@ -1,9 +1,9 @@
 """Run active searches: pass trial reports to their searchers, and store the decisions.
 
-A decision is stored, together with its effect on the trial, before it is acted on. After a restart a searcher is the
-fold of its log; reports after the last one in the log are read from the store. A custom search class may compute for
-long, and so may a Gaussian process: callers wait for them in a separate thread, and meanwhile the search reports that
-it wants nothing.
+A decision is stored, together with its effect on the trial, before it takes effect. After a restart a searcher is
+rebuilt by replaying its log; reports after the last one in the log are read from the store. A custom search class may
+compute for long, and so may a Gaussian process: they run in a separate thread, and while they compute, the search
+requests no gangs.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class StoredFailure(NamedTuple):
 
 
 class Searches:
-    """Run all searches. Its methods may be called from any thread: one at a time works on each search."""
+    """Run all searches. Methods may be called from any thread; each search is used by one thread at a time."""
 
     def __init__(self, store: Store, process: Callable[[Experiment], ClosableProcess]) -> None:
         """Create the runner; `process` makes that of a custom search, and starts nothing yet."""
@@ -83,7 +83,7 @@ class Searches:
     # What the loop calls
 
     def wants(self, experiment: Experiment) -> int:
-        """Return how many more gangs the search could use, beyond those that its trials have or wait for."""
+        """Return how many more gangs a search could use, beyond those that its trials hold or wait for."""
         return self._answer(experiment, lambda known: known.searcher.wants(), 0)
 
     def on_slot(self, experiment: Experiment) -> Trial | None:
@@ -99,7 +99,7 @@ class Searches:
             return self._on_slot(experiment, known) if known else None
 
     def hear(self, experiment: Experiment) -> bool:
-        """Process the reports and ends of trials; return whether anything was decided."""
+        """Let a search process new reports and ends of its trials; return whether it has decided anything."""
         if is_slow(experiment):
             if self._news(experiment):
                 self._isolated(experiment, self._hear_all)
@@ -135,9 +135,10 @@ class Searches:
                 self._happen(experiment, known, Closed(limit=limit), lambda _: paused)
 
     def unprepared(self, experiment: Experiment, trial: int, failure: Failure) -> None:
-        """End a search after `prepare` failed for good in one trial, as it would in all; the other trials are paused.
+        """End a search after `prepare` failed for good in one trial, as it would in all.
 
-        If a slow searcher is busy at that time, its search ends with the next trial that fails in this way.
+        The other trials are paused: at once, or by a custom class's searcher at their next target. If a slow searcher
+        is busy, its search ends with the next trial that fails in this way.
         """
         with self._locked(experiment) as known:
             if known and known.failed is None:

@@ -1,4 +1,4 @@
-"""Read from an experiment how its search is run: its method, its settings, and how its trials ended."""
+"""Derive from an experiment how its search is run: its method, settings, and the reasons of its trials' ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def method_of(experiment: Experiment) -> SearchMethod | None:
 
 
 def is_custom(experiment: Experiment) -> bool:
-    """Return whether its searcher is a user's own class."""
+    """Return whether an experiment's searcher is a user's own search class."""
     method = method_of(experiment)
     return method is not None and method.own_class
 

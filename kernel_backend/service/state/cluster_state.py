@@ -1,6 +1,6 @@
 """Maintain the scheduler's cluster state incrementally.
 
-A round costs what has changed, and a restart gives the same state.
+The cost of a round depends on the number of changes, and a restarted service computes the same state.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class ClusterStateManager:
     # What was decided
 
     def decided(self, cluster: ClusterState, decisions: Decisions) -> None:
-        """Apply the new reservations; a started request keeps its own until it holds its slots."""
+        """Apply the new reservations; a request that starts keeps its reservation until it holds its slots."""
         starting = (start.reservation for start in decisions.starts)
         cluster.reservations = (*(each for each in starting if each is not None), *decisions.reservations)
 

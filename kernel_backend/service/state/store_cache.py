@@ -1,4 +1,4 @@
-"""Cache the store's records of unfinished work, updated from its messages: a read costs what has changed."""
+"""Cache the store's records of unfinished work, updated from its message stream, so that a round reads changes only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Record = TypeVar("_Record")
 
 
 class RecordChange(NamedTuple):
-    """Record with the time of its change."""
+    """Record of the store with the time of its change."""
 
     at: float
     record: _Records

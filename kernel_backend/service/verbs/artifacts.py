@@ -18,7 +18,7 @@ from kernel_backend.workspaces.base import Contents, Workspace, Workspaces
 
 
 class Opened(NamedTuple):
-    """Open artifact: its record, its current size in bytes, and its content in pieces."""
+    """Artifact opened for reading: its record, its current size in bytes, and its content in pieces."""
 
     artifact: Artifact
     size: int

@@ -49,22 +49,22 @@ class SearchVerbs:
     async def status(
         self, who: Person, number: int, sort: str = "best", limit: int = 100, offset: int = 0
     ) -> SearchStatus:
-        """Return the status with so many of its trials; `sort` is a column, `-` before it reverses the order.
+        """Return the status of a search with `limit` of its trials; `sort` is a column, `-` before it reverses.
 
-        Raises NotFound, Conflict where it is no search, and InvalidRequest for an unknown column.
+        Raises NotFound, Conflict where the experiment is no search, and InvalidRequest for an unknown column.
         """
         experiment = await visible(self._store, who, number)
         async with self._lock:
             return await asyncio.to_thread(self._status, experiment, Page(sort, limit, offset))
 
     async def curves(self, who: Person, number: int, limit: int, points: int) -> SearchCurves:
-        """Return the learning curves of its trials, the best first; raises as `search_status` does."""
+        """Return the learning curves of a search's trials, the best first; raises as `status` does."""
         experiment = await visible(self._store, who, number)
         async with self._lock:
             return await asyncio.to_thread(self._curves, experiment, limit, points)
 
     async def importance(self, who: Person, number: int) -> Importance:
-        """Return the importance of each hyperparameter; raises as `search_status` does."""
+        """Return the importance of each hyperparameter of a search; raises as `status` does."""
         experiment = await visible(self._store, who, number)
         async with self._lock:
             return await asyncio.to_thread(self._importance, experiment)

@@ -35,7 +35,7 @@ class Overviews:
         cluster_state: ClusterStateManager,
         failed: Callable[[Experiment], str | None],
     ) -> None:
-        """Create the view; `failed` returns what ended a search besides its trials, or keeps it from going on."""
+        """Create the view; `failed` returns the failure that ended or delays a search (`Searches.notice`)."""
         self._store, self._cluster_state, self._failed = store, cluster_state, failed
         self._snapshot_warnings = lru_cache(WARNED)(lambda id: archive.snapshot(id).warnings)
 
@@ -88,7 +88,7 @@ class Overviews:
 
 
 def _impossible(who: Person, experiment: Experiment, trials: Sequence[Trial], cluster: ClusterState) -> Wait | None:
-    """Return why a trial is held by the engine: capacity has shrunk since submission, or its log excluded a node."""
+    """Return why trials are held by the engine: no node is large enough now, or log policies exclude too many."""
     held = [trial for trial in trials if Hold.ENGINE in trial.holds]
     if not held:
         return None
