@@ -24,7 +24,7 @@ class View(NamedTuple):
 
 
 def view(then: Data, listed: bytes, present: Fingerprint, root: Path, folders: Path) -> View:
-    """Create links in one of `folders`, named as in the old list, to files below `root` that have the same bytes.
+    """Create links in one of `folders`, named as in the old list, to files with the same bytes below `root`.
 
     `present` is the current fingerprint of `root`. A file may have been renamed since. If bytes are missing, no link is
     created; a name that leaves the folder counts as missing.
@@ -69,7 +69,7 @@ def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: s
 
 
 def _moved(value: Value, paths: Sequence[str], place: str) -> Value:
-    """Return a path that is one of `paths`, or below one, as the same path at or below `place`; else the value."""
+    """Return `place`, or the path below it, for a value at or below one of `paths`; else the value."""
     if not isinstance(value, str):
         return value
     for path in (each.rstrip("/") for each in paths):

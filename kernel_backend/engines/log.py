@@ -52,7 +52,7 @@ def read_tail(path: Path, tail: int, ended: bool) -> Piece:
 
 
 def _from_line(data: bytes) -> bytes:
-    """Return the data after the first line break; without one, all but the first byte, and no part of a character."""
+    """Return the data after the first line break; without one, all but the first byte, from a whole character on."""
     _, _, lines = data.partition(b"\n")
     return lines or data[1:].lstrip(_CONTINUES)
 

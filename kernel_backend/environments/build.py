@@ -74,6 +74,6 @@ def _contents(venv: Path) -> list[str]:
 
 
 def _line(name: str, wheel: Path) -> str:
-    """Format a requirement of a wheel file; its digest is in the URL as well, since uv records it from there."""
+    """Format a requirement of a wheel file; its digest is also in the URL, from where uv records it."""
     sha256 = digest(wheel.read_bytes())
     return f"{name} @ {wheel.as_uri()}#sha256={sha256} --hash=sha256:{sha256}\n"

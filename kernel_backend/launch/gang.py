@@ -41,7 +41,7 @@ def rank_env(base: Mapping[str, str], job: LaunchSpec, seat: RankAssignment, mee
 
 
 def forkserver_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
-    """Return the part of a rank's environment that is the same for all ranks of its gang and for later attempts."""
+    """Return the part of a rank's environment that is the same in its gang and in later attempts."""
     numerics = numerics_env(job.config.reproducible, job.config.threads or 1)
     common = {**base, "PYTHONUNBUFFERED": "1", "DAYLIGHT_HOME": job.home, **numerics}
     return {name: value for name, value in common.items() if name != _MARK}

@@ -149,7 +149,7 @@ class ChildSearchProcess:
         return line
 
     def _where(self) -> str:
-        """Return ` (it is at cell [4] line 3)` if the process reports the line that its class is running; else ""."""
+        """Return ` (it is at cell [4] line 3)`, the line that the class is running; "" without an answer."""
         self._send({"call": "where"})
         line = self._line(WHERE_S)
         where = json.loads(line).get("where") if line else None

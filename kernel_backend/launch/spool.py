@@ -1,7 +1,7 @@
-"""Read the spool of an attempt: rank 0 appends a JSON line per record, its launcher or the service reads them.
+"""Read the spool of an attempt, to which rank 0 appends a JSON line per record.
 
-The file belongs to the user. A page is bounded however long the file is, and lines that are no records are skipped and
-counted.
+Its launcher reads it while the ranks run, the service afterwards. The file belongs to the user. A page is bounded
+however long the file is, and lines that are no records are skipped and counted.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Queue:
         return line is not None and line.first.key == request.key and line.since <= since
 
     def add(self, request: SlotRequest, at: float) -> None:
-        """Add a new or changed request; one that stays the head of its user queue keeps its time as the head."""
+        """Add a new or changed request; one that stays the head of its user queue keeps its `since`."""
         since: float | None = None
         if request.key in self.requests:
             before = self.line(self.requests[request.key])

@@ -27,7 +27,7 @@ class RequestKey(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Fields by which equal requests are grouped: if the first of a shape does not fit, no other of it does."""
+    """Fields by which equal requests are grouped: if the first of a shape does not fit, none does."""
 
     slots: int
     one_node: bool

@@ -203,12 +203,12 @@ def hyperband_searcher(settings: Settings, space: Space) -> Asha:
 
 
 def asha_plan(settings: Settings, space: Space) -> Plan:
-    """Return what an ASHA search trains at most, for a dry run."""
+    """Return the plan of an ASHA search for a dry run."""
     return _plan(_asha_brackets(settings), settings.limit, settings.limit)
 
 
 def hyperband_plan(settings: Settings, space: Space) -> Plan:
-    """Return what a Hyperband search trains at most; without `--trials` the brackets give the number of trials."""
+    """Return the plan of a Hyperband search for a dry run; without `--trials` its brackets set their number."""
     brackets = _hyperband_brackets(settings)
     return _plan(brackets, settings.limit, _hyperband_trials(settings, brackets))
 

@@ -51,7 +51,7 @@ def _going(trial: Trial, until: int) -> Moved | None:
 
 
 def held(trial: Trial) -> Moved | None:
-    """Return the change that pauses a trial until its search resumes it; None if it is paused so, or has ended."""
+    """Return the change that pauses a trial until its search resumes it; None if it is already, or has ended."""
     if trial.state in TRIAL_ENDED or trial.state is TrialState.STOPPING or Hold.SEARCH in trial.holds:
         return None
     leaving: dict[TrialState, e.Event] = {

@@ -55,7 +55,7 @@ def make(settings: Settings, space: Space, search_process: SearchProcess | None 
 
 
 def plan(settings: Settings, space: Space) -> Plan:
-    """Return the most that a search trains; raises InvalidRequest as `make` does."""
+    """Return the plan of a search: the most that it trains. Raises InvalidRequest as `make` does."""
     method = method_of(settings.method)
     if method.plan:
         found: Plan = function_of(method, method.plan)(settings, space)

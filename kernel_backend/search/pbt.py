@@ -38,7 +38,7 @@ def pbt_searcher(settings: Settings, space: Space) -> Pbt:
 
 
 def pbt_plan(settings: Settings, space: Space) -> Plan:
-    """Return what a population trains at most, for a dry run: each member to its end, itself or by its copies."""
+    """Return the plan for a dry run: each member is trained to its end, itself or by its copies."""
     population = settings.population or POPULATION
     trials = min(population, settings.trials or population)
     return Plan(trials, settings.units, trials * (settings.units // interval_of(settings)))
@@ -128,7 +128,7 @@ class Pbt(BaseSearcher[Progress]):
         return bad and bool(self._parents(unit, trial))
 
     def _share(self, ranking: Ranking) -> int:
-        """Return a fifth of the number of results; 1 for a small population once all of it has reached the unit."""
+        """Return a fifth of the number of results; 1 for a small population that has reached the unit completely."""
         return len(ranking) // FIFTH or (1 if len(ranking) >= self._population else 0)
 
     def _begun(self, decision: Create) -> Progress:
@@ -198,7 +198,7 @@ def interval_of(settings: Settings) -> int:
 
 
 def shifted(domain: Domain, at: float, up: bool) -> float:
-    """Return the coordinate of a value times 1.2 (`up`) or 0.8, from that of the value, `at`; both in [0, 1].
+    """Return the coordinate, in [0, 1], of 1.2 times (`up`) or 0.8 times the value at coordinate `at`.
 
     A choice becomes a neighbouring choice. A number stays within its range, a whole one changes by at least 1, a power
     of two by a factor of 2.

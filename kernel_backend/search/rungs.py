@@ -91,7 +91,7 @@ class Rung(Ranking):
         return self.places[rank].value < WORST and rank < max(1, len(self) // eta)
 
     def leave(self, trial: int) -> None:
-        """Mark a trial as one that is not to be promoted from here: it has been already, or never will be."""
+        """Mark a trial that is not to be promoted from here, as it was promoted already or never will be."""
         self._left.add(trial)
 
     def best_waiting(self) -> int | None:
@@ -104,7 +104,7 @@ class Rung(Ranking):
         return None
 
     def promotable(self, eta: int) -> int | None:
-        """Return the best trial that has not left, if it is among the best floor(n / eta) of n results; else None."""
+        """Return the best trial that has not left, if among the best floor(n / eta) of n results; else None."""
         best = len(self.places) // eta
         trial = self.best_waiting() if best else None
         return trial if trial is not None and self._of[trial] <= self.places[best - 1] else None

@@ -56,7 +56,7 @@ class Numbering:
 
 
 def forgotten(newest: int, largest: int, attempts: dict[tuple[int, int], int], names: list[str]) -> str:
-    """Return a note about experiments and attempts that have folders but are not in the store; "" if there are none.
+    """Return a note about experiments and attempts that have folders but are not in the store, else "".
 
     `newest` is the store's largest number of an experiment, `largest` that of the folders; `attempts` are the numbers
     of the store's newest attempts by experiment and trial, `names` those of the attempts' folders.

@@ -1,4 +1,4 @@
-"""Read what trainings have reported: metrics, facts and artifacts."""
+"""Read reports, provenance records and artifacts of trainings."""
 
 from __future__ import annotations
 

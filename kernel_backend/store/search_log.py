@@ -36,7 +36,7 @@ def append(tx: Transaction, number: int, entries: Sequence[LogEntry]) -> None:
 
 
 def read_log(db: Connection, number: int, after: int, limit: int | None) -> list[LogEntry]:
-    """Return what `Store.search_log` specifies."""
+    """Return at most `limit` entries of a search's log above number `after`, in order."""
     rows = db.execute(_LINES.where(_here.experiment == number, _here.number > after).limit(limit))
     return [entry for page in rows.partitions(_PAGE) for entry in _decoded(page)]
 

@@ -299,7 +299,7 @@ audit = Table(
 
 
 def inside(db: Connection, column: Column[Any], key: str) -> Any:
-    """Return an expression for a key in a column of JSON objects; call `as_float` or `as_string` on it for its type."""
+    """Return an expression for a key in a column of JSON objects; the caller adds `as_float` or `as_string`."""
     held = cast(column, JSON) if db.dialect.name == "postgresql" else type_coerce(column, JSON)
     return held[key]
 

@@ -49,7 +49,7 @@ def explain_in_order(
     lengths: Mapping[str, Lengths] = UNKNOWN,
     reader: Person | None = None,
 ) -> Wait:
-    """Return what `explain` does, for an eligible request, given all requests ahead of it in scheduling order."""
+    """Return the explanation, as `explain` does, of an eligible request, given all requests ahead of it in order."""
     expected = forecast(cluster, ahead, request, lengths)
     reason = _reason(cluster, request, ahead, reader) + _left_out(cluster, request)
     if expected is None or expected.likely <= 0:

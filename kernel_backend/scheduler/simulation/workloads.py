@@ -75,11 +75,11 @@ class Workload:
 
     @property
     def key(self) -> RequestKey:
-        """Return its key in the scheduler."""
+        """Return the job's request key in the scheduler."""
         return RequestKey(self.number, 1)
 
     def request(self, queued_at: float) -> SlotRequest:
-        """Return its slot request.
+        """Return the job's slot request.
 
         Parameters
         ----------

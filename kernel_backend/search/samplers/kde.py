@@ -41,7 +41,7 @@ class KdeSampler:
 
 
 def split(seen: Observations) -> tuple[Array, Array] | None:
-    """Return the points of good and bad trials, at the highest rung with enough results; None if no rung has enough.
+    """Return the points of good and bad trials at the highest rung with enough results; None without such a rung.
 
     Trials that still train count as bad: eight concurrent proposals must not get the same point.
     """

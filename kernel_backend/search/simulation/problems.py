@@ -244,5 +244,5 @@ class Trained:
         return floor + math.pow(unit, -speed)
 
     def seconds(self, trial: int) -> float:
-        """Return the same time for all trials."""
+        """Return the seconds of a unit, the same for all trials."""
         return self._seconds

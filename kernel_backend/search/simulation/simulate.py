@@ -90,7 +90,7 @@ def simulate(
 
 
 class _Due(NamedTuple):
-    """Event at the end of a trial's next unit, or at its target; `fails` is the unit in which the trial fails."""
+    """Event at the end of a trial's next unit, or at its target; in unit `fails` the trial fails."""
 
     time: float
     order: int

@@ -167,7 +167,7 @@ class AttemptEnder:
         self._bus.ring()
 
     async def remove_unknown(self, key: AttemptId) -> None:
-        """Kill and forget a gang whose attempt is not in the store, or has ended there: it must hold no slots."""
+        """Kill and forget a gang whose attempt is not in the store, or ended there: it must hold no slots."""
         with contextlib.suppress(Unconfirmed):
             await self._engine.kill(key)
             await self._engine.forget(key)

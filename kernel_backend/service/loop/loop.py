@@ -118,7 +118,7 @@ class Loop:
         return wanted and known and status is not None and status.phase != "ended"
 
     async def _is_own(self, attempt: Attempt, status: GangStatus) -> bool:
-        """Return whether a gang was started for this attempt, and not for one of the same key from a lost database."""
+        """Return whether a gang was started for this attempt, not for its namesake from a lost database."""
         if not status.token_digest or attempt.id in self._own:
             return True
         if status.token_digest != await asyncio.to_thread(self._store.token_digest, attempt.id):

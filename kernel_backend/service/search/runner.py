@@ -208,7 +208,7 @@ class Searches:
                 return otherwise
 
     def _isolated(self, experiment: Experiment, verb: Callable[[Experiment, SearchState], object]) -> None:
-        """Run `verb` on a slow search in a thread; do nothing while one runs, or during the pause after an error."""
+        """Run `verb` on a slow search in a thread; do nothing while one runs, or shortly after an error."""
         failure = self._errors.get(experiment.number)
         if failure is not None and time.monotonic() < failure.until:
             return

@@ -26,7 +26,7 @@ def is_custom(experiment: Experiment) -> bool:
 
 
 def is_slow(experiment: Experiment) -> bool:
-    """Return whether a searcher may be slow or raise: it is from a package or user, or its sampler uses a library."""
+    """Return whether a searcher may be slow or raise: user code, a package's, or a sampler that needs a library."""
     search, method = experiment.config.search, method_of(experiment)
     return search is not None and (method is None or method.slow or search.samples_by in NEEDED)
 

@@ -343,7 +343,7 @@ class ClusterStateManager:
         self._watch(cluster, run, trial, self._clock())
 
     def _watch(self, cluster: ClusterState, run: Allocation, trial: ScheduledTrial | None, at: float) -> None:
-        """Set the time of a gang's first checkpoint, and the time when it was asked to leave, in the cluster state."""
+        """Record in the cluster state when a gang committed its first checkpoint, and when it was asked to leave."""
         own = trial is not None and trial.checkpoint and checkpoint_order(trial.checkpoint)[1] == self._numbers[run.key]
         if own and run.committed is None:
             cluster.change(run.key, committed=at)
@@ -351,7 +351,7 @@ class ClusterStateManager:
             cluster.change(run.key, leaving=at)
 
     def asked_to_go(self, attempt: AttemptId) -> float | None:
-        """Return when an attempt's gang was asked to leave, by this service or an earlier one; None if it was not."""
+        """Return when an attempt's gang was asked to leave, by this service or an earlier one, else None."""
         key = RequestKey(attempt.experiment, attempt.trial)
         run = self._cluster.runs.get(key) if self._cluster is not None else None
         return run.leaving if run is not None and self._numbers.get(key) == attempt.number else None

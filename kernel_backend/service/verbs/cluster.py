@@ -294,7 +294,7 @@ def _runs(cluster: ClusterState, who: Person) -> dict[str, list[NodeRun]]:
 
 
 def _group(who: Person, owner: str, group: str) -> str:
-    """Return the group of an allocation; "" for a group of one (a user's name) that the reader may not see."""
+    """Return an allocation's group; "" for a group of one (a user's name) that the reader may not see."""
     return "" if group == owner and not who.sees(owner, group) else group
 
 
@@ -303,6 +303,6 @@ def _of_gang(key: RequestKey) -> dict[str, Any]:
 
 
 def _of_server(cluster: ClusterState, run: Allocation) -> dict[str, Any]:
-    """Return the fields of a notebook server: its name, last activity, and the time of its reclaim if it stays idle."""
+    """Return the fields of a notebook server: name, last activity, and when it is reclaimed if it stays idle."""
     back = preemptible_at(run, cluster.rules)
     return {"server": run.key.server, "last_activity": run.last_activity, "take_back_at": back}

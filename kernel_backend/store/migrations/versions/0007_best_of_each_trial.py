@@ -35,7 +35,7 @@ def upgrade() -> None:
 
 
 def _bests(db: sa.Connection, number: int, metric: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """Return the best value of each trial of an experiment that has one, by index; ties go to the earliest step."""
+    """Return the best value of each trial that has one, by index; ties go to the earliest step."""
     name, sign = metric.get("name", "loss"), -1 if metric.get("mode") == "max" else 1
     bests: dict[int, dict[str, Any]] = {}
     for trial, step, epoch, metrics in _validations(db, number):
