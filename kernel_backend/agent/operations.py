@@ -37,7 +37,7 @@ class AgentOperations:
         self._places = CheckpointStorage(str(home / "checkpoints"))
 
     def hello(self, body: Iterator[bytes]) -> Greeting:
-        """Identify this agent."""
+        """Return this agent's identity."""
         return Greeting(uid=os.getuid(), pid=os.getpid(), home=str(self._home))
 
     # Gangs
@@ -63,7 +63,7 @@ class AgentOperations:
         return self._done(self._engine.records(parse_attempt(key), after, SpoolPosition.model_validate(begin)))
 
     def logs(self, body: Iterator[bytes], key: str, rank: int, offset: int, tail: int | None) -> Any:
-        """Return a piece of a rank's log."""
+        """Return a part of a rank's log, as `Engine.logs` does."""
         return self._done(self._engine.logs(parse_attempt(key), rank, offset, tail))
 
     def set_gang_aside(self, body: Iterator[bytes], key: str) -> None:

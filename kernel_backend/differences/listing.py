@@ -9,7 +9,7 @@ NAMED = 3  # in a sentence
 
 
 class Changes(NamedTuple):
-    """Names of files, sorted."""
+    """Changes between two lists: names of files added, removed and changed, sorted."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]

@@ -46,7 +46,7 @@ def _first_differing(a: Iterator[bytes], b: Iterator[bytes]) -> int | None:
 
 
 class _Reader:
-    """Reader of a given number of bytes from pieces."""
+    """Reader that returns a given number of bytes from a stream of pieces."""
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
         self._pieces, self._held = iter(pieces), b""

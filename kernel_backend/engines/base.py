@@ -1,4 +1,4 @@
-"""Define the interface of an engine: gangs by key, started once, found again, ended for certain."""
+"""Define the interface of an engine: start gangs once by key, find them after a restart, and end them surely."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _CONTINUES = bytes(range(0b1000_0000, 0b1100_0000))  # bytes that begin no chara
 
 
 class Piece(NamedTuple):
-    """Text of a log, the offset behind it, and the size that can be read by now."""
+    """Text read from a log, the offset after it, and the size of the log now."""
 
     text: str
     offset: int

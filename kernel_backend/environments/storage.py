@@ -118,7 +118,7 @@ class Environments:
         return next((self._wheels / digest).glob("*.whl"), None) if digest else None
 
     def _keep_ours(self, environment: Environment, python: Path) -> None:
-        """Store the wheel of the Daylight that ran, usually the one that is running here."""
+        """Store the wheel of the Daylight that an environment ran with, built from its files here or in `python`."""
         if environment.daylight is None:
             raise NoEnvironment("this snapshot does not say which Daylight it ran with: it cannot be locked")
         if self._wheel(environment.daylight) is None:

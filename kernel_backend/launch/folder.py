@@ -29,7 +29,7 @@ _NO_FILE = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, e
 
 
 class LauncherRecord(Record):
-    """Identity of the process that launches this attempt: pid and start time, unique until the machine reboots."""
+    """Identity of an attempt's launcher process: pid and start time, unique until the machine reboots."""
 
     pid: int
     started: float  # seconds after the machine's boot: a wall clock that is set does not change it
@@ -78,7 +78,7 @@ class AttemptFolder(NamedTuple):
             return ""
 
     def sources(self) -> Sources:
-        """Return the location of the user's code."""
+        """Return the locations of the user's code: the unpacked snapshot and the working folder."""
         job = self.job()
         code = Path(job.code)
         return Sources(code, Path(job.cwd), self._read(str(code / "snapshot.json"), Snapshot))

@@ -121,7 +121,7 @@ def _show_stacks(gang: Gang, ranks: Collection[int]) -> None:
 
 
 def _over(codes: Sequence[int | None], folder: AttemptFolder, since: float) -> bool:
-    """Return True if the ranks still running must be killed, `since` seconds after the first one ended."""
+    """Return True if the remaining ranks must be killed, `since` seconds after the first rank exited."""
     broken = [rank for rank, code in enumerate(codes) if failed(code)]
     if not broken:
         return since > FAREWELL_S

@@ -32,7 +32,7 @@ class RankRequest(NamedTuple):
 
 
 class RankProcesses(Protocol):
-    """Processes started for a request."""
+    """Interface to the rank processes started for a request."""
 
     lost: str | None
     """Why nobody can say how they ended; None while that is known."""

@@ -1,4 +1,4 @@
-"""Reconcile a trial with the state that its experiment wants: level-based, so that a missed step is made up for."""
+"""Reconcile a trial with its experiment's wanted state: level-based, so that missed steps are made up for."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class ConnectionEnd(NamedTuple):
-    """One end of a connection."""
+    """Address and port at one end of a connection."""
 
     address: IPv4Address | IPv6Address
     port: int
@@ -25,7 +25,7 @@ class ConnectionEnd(NamedTuple):
 
 
 class FoundSocket(NamedTuple):
-    """Socket of this machine."""
+    """Socket found on this machine: its Unix user, and whether a process holds it."""
 
     uid: int
     held: bool  # by a process: a connection not accepted yet, or closed already, belongs to the kernel alone

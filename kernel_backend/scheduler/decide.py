@@ -155,7 +155,7 @@ class _Pass:
         return False
 
     def _next_of_each_shape(self, line: UserQueue) -> list[SlotRequest]:
-        """Return the first unserved request of each shape, in order."""
+        """Return the first unserved request of each shape in a user queue, in order."""
         firsts = []
         for shape, requests in line.shapes.items():
             nth = self._begun[line.key, shape]

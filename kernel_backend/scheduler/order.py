@@ -1,4 +1,4 @@
-"""Iterate over requests in scheduling order, lazily: only as far as a caller reads."""
+"""Iterate lazily over requests in scheduling order: only as many as the caller reads are computed."""
 
 from __future__ import annotations
 

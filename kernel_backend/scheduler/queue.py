@@ -30,7 +30,7 @@ class UserQueue:
     """Requests of one user in one group with one priority, in order of queueing; also by shape."""
 
     def __init__(self, key: QueueKey, requests: list[SlotRequest]) -> None:
-        """Begin with these requests, at least one, which are in order."""
+        """Create a queue of these requests, at least one, which must be in order."""
         self.key, self.requests = key, requests
         self.shapes: dict[Shape, list[SlotRequest]] = {}
         for request in requests:
@@ -42,7 +42,7 @@ class UserQueue:
 
     @property
     def first(self) -> SlotRequest:
-        """Return the first request."""
+        """Return the head of the queue."""
         return self.requests[0]
 
     def ahead_of(self, request: SlotRequest, most: int) -> list[SlotRequest]:
@@ -57,7 +57,7 @@ class UserQueue:
             self.since = max(request.queued_at, request.failed_at)
 
     def remove(self, request: SlotRequest, at: float) -> bool:
-        """Remove a request; return whether any is left."""
+        """Remove a request; return whether the queue has any left. A new head counts as such from `at` on."""
         was_first = request.key == self.first.key
         of_shape = self.shapes[request.shape]
         for requests in (self.requests, of_shape):
@@ -92,7 +92,7 @@ class Queue:
         return self.lines.get(request.pool, {}).get(_line_key(request))
 
     def stands(self, request: SlotRequest) -> bool:
-        """Return whether the request is eligible to start now."""
+        """Return whether the request is in its user queue, and so eligible to start now."""
         line = self.line(request)
         requests = line.shapes.get(request.shape, []) if line else []
         nth = bisect_left(requests, request.order, key=_order)

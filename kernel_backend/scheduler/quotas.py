@@ -111,7 +111,7 @@ class Ledger:
     # What this decision gives and commits
 
     def give(self, request: SlotRequest) -> None:
-        """Count a request as started."""
+        """Count a request as started, in its owner's and group's slots and shares."""
         self.commit(request)
         self._given["group"][request.group] += request.slots
         self._given["member"][request.group, request.owner] += request.slots

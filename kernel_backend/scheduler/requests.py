@@ -13,7 +13,7 @@ ANY_TRIAL = 0  # the trial of a request whose search chooses it when a gang is g
 
 
 class RequestKey(NamedTuple):
-    """Key of a trial, of (`trial` 0) the nth gang that a search could use, or of a notebook server."""
+    """Key of a request by a trial, by a search for its nth gang (`trial` 0), or by a notebook server."""
 
     experiment: int
     trial: int
@@ -118,17 +118,17 @@ class Allocation:
 
     @cached_property
     def slots(self) -> int:
-        """Return the number of its slots."""
+        """Return how many slots the gang holds."""
         return sum(len(share.slots) for share in self.placement)
 
     @cached_property
     def by_node(self) -> Counter[str]:
-        """Return the number of its slots on each node."""
+        """Return how many slots the gang holds on each node."""
         return Counter({share.node: len(share.slots) for share in self.placement})
 
     @cached_property
     def kind(self) -> str:
-        """Return the kind of its devices."""
+        """Return the kind of the gang's devices."""
         return self.placement[0].kind if self.placement else ""
 
     def on(self, excluded: frozenset[str]) -> int:

@@ -59,7 +59,7 @@ class UsageByName(dict[Name, Meter]):
             self[name].replay(theirs)
 
     def use(self, name: Name, at: float) -> Use:
-        """Return the slots that an account holds and has held, for display."""
+        """Return an account's use for display: slots held now, decayed use, and slot-seconds in its window."""
         meter, window = self.get(name) or Meter(self._rules.half_life), self._window(name)
         return Use(held=meter.held, decayed=meter.decayed(at), window=meter.within(window, at) if window else None)
 

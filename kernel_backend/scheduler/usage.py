@@ -1,4 +1,4 @@
-"""Meter slot usage in closed form, so that a year of history costs what an hour does."""
+"""Meter slot usage in closed form, so that the cost does not grow with the length of the history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Meter:
         self._totals: list[float] = [0.0]
 
     def hold(self, slots: int, at: float) -> None:
-        """Add slots from `at` on, or remove them if negative. A time before the last one counts as that."""
+        """Add slots from `at` on, or remove them if negative. Earlier times than the last call's count as that."""
         at = max(at, self._at)
         total = self._totals[-1] + self.held * (at - self._times[-1])
         self._decayed = self.decayed(at)

@@ -128,7 +128,7 @@ class Encoder:
 
 
 def _places(parameters: Sequence[Parameter], prefix: str, dimensions: list[Dimension]) -> list[_Place]:
-    """Assign coordinates in written order; return the parameters with conditions before what depends on them."""
+    """Append a coordinate to `dimensions` for each parameter; return their positions, conditions before dependants."""
     found = {}
     for each in parameters:
         choices = len(each.domain.values) if isinstance(each.domain, Choices) else 0
@@ -167,7 +167,7 @@ def _encode(places: list[_Place], params: Mapping[str, Value], point: list[float
 
 
 def codec(domain: Range | Choices) -> Codec:
-    """Return the mapping between values of this domain and [0, 1]."""
+    """Return the pair of functions that map [0, 1] to the values of this domain, and back."""
     if isinstance(domain, Choices):
         return _steps(len(domain.values), domain.values.__getitem__, domain.values.index)
     if domain.scale == "log2":

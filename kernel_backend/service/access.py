@@ -11,7 +11,7 @@ from kernel_backend.store.base import Store
 
 
 async def visible(store: Store, who: Person, number: int) -> Experiment:
-    """Return the experiment if it is the user's or one of their groups'; raises NotFound."""
+    """Return the experiment if the user may see it and it is not purged; raises NotFound."""
     experiment = await asyncio.to_thread(store.experiment, number)
     if not sees(who, experiment):
         raise NotFound(f"there is no experiment #{number}")
@@ -50,5 +50,5 @@ def may_submit(who: Person) -> None:
 
 
 def sees(who: Person, experiment: Experiment) -> bool:
-    """Return whether a user may see an experiment."""
+    """Return whether a user may see an experiment: as its owner, in its group, or as an admin."""
     return who.sees(experiment.owner, experiment.group)

@@ -1,4 +1,4 @@
-"""Hold what the parts of the service share: stores and engine, settings, and change notification."""
+"""Hold the objects that the service's parts share: stores and engine, settings, and change notification."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kernel_backend.workspaces.base import Workspaces
 
 @dataclass(frozen=True)
 class Context:
-    """Context of one service, created once by the caller of `build`.
+    """Objects and settings shared by the parts of one service, created once by the caller of `build`.
 
     `url` is where launchers reach a service whose home they cannot read; `servers` are notebook servers, where a hub
     has some.

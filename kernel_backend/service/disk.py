@@ -1,4 +1,4 @@
-"""Measure what takes disk: by user, by experiment, and what they share."""
+"""Measure disk usage: by user, by experiment, and of files that they share."""
 
 from __future__ import annotations
 

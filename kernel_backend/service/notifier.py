@@ -1,4 +1,4 @@
-"""Wake tasks that wait for news; the news itself is always read from the store, so none is lost."""
+"""Wake tasks that wait for changes; the changes are always read from the store, so that none is lost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class Notifier:
-    """Notifier: `ring` wakes all tasks that wait at that time."""
+    """Event source for tasks that wait for changes: `ring` wakes all tasks that are waiting."""
 
     def __init__(self) -> None:
         self._bell = asyncio.Event()
@@ -19,7 +19,7 @@ class Notifier:
     def listen(self) -> asyncio.Event:
         """Return an event that the next `ring` sets.
 
-        Take it before reading and wait on it after, so that nothing is missed.
+        To miss nothing, call this first, then read the store, then wait for the event.
         """
         return self._bell
 

@@ -37,7 +37,7 @@ class Numbering:
             _log.warning("%s", self.note)
 
     def beyond(self, owner: str) -> int:
-        """Return the largest number in any folder that an experiment of this owner may write to."""
+        """Return the largest experiment number among the folders that this owner's experiments may write to."""
         known = self._known.get(owner)
         if known is None:  # without a lock: one owner's folders, or their agent, may be slow, and must not block others
             known = max(largest_number(self._home), self._in_area(owner), self._in_places())

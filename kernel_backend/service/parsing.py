@@ -1,4 +1,4 @@
-"""Parse what users wrote: functions that are called in a confined process."""
+"""Parse users' code: functions that are called in a confined process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from kernel_backend.snapshots.archive import UNREADABLE, Archive
 
 
 def bound(root: Path, submission: Submission) -> Bound:
-    """Return the hyperparameters of a submission; raises InvalidDefinition."""
+    """Return the hyperparameters and search space of a submission, checked against its definition.
+
+    Raises InvalidDefinition.
+    """
     archive = Archive(root)
     source = archive.definition(submission.snapshot)
     snapshot = archive.snapshot(submission.snapshot)

@@ -115,7 +115,7 @@ class Service:
         await asyncio.to_thread(self._store.close)
 
     async def busy(self) -> bool:
-        """Return whether anything runs, waits or ends; paused experiments wait for their owner, and do not count."""
+        """Return whether any experiment runs, waits or is ending; paused experiments do not count."""
         if await asyncio.to_thread(self._store.live_trials):
             return True
         unfinished = await asyncio.to_thread(self._store.unfinished_experiments)
@@ -133,10 +133,10 @@ class Service:
         await asyncio.to_thread(self._archive.put, id, data)
 
     async def submit_once(self, who: Person, submission: Submission) -> tuple[Overview, bool]:
-        """Return the new experiment, queued, or an active duplicate; and whether it is new.
+        """Return the new experiment, queued, or an active duplicate of the submission; and whether it is new.
 
-        Raises NotFound (no such snapshot), InvalidDefinition (the cell, or a hyperparameter) and ImpossibleAsk: what
-        can never run is refused here, and nothing of it is stored.
+        Raises NotFound (no such snapshot), InvalidDefinition (the cell, or a hyperparameter) and ImpossibleAsk for a
+        submission that can never run, of which nothing is stored.
         """
         draft = await self._validator.draft(who, submission)
         if submission.again or submission.rerun_of is not None:
@@ -262,7 +262,7 @@ class Service:
     ) -> LogChunk:
         """Return a rank's log from a byte offset, or its last `tail` bytes from the beginning of a line.
 
-        By default that of the newest attempt, of the rank that failed, else rank 0.
+        By default the newest attempt's log of the rank that failed, else of rank 0.
         """
         await self._visible(who, number)
         newest = await asyncio.to_thread(self._store.trial, number, trial)
@@ -273,7 +273,7 @@ class Service:
         return await self._engine.logs(chosen.id, speaker, offset, tail)
 
     async def source(self, who: Person, number: int) -> tuple[str, Snapshot]:
-        """Return the definition's text and the snapshot's description."""
+        """Return the text of an experiment's definition, and the description of its snapshot."""
         experiment = await self._visible(who, number)
         text = await asyncio.to_thread(self._archive.definition, experiment.snapshot)
         return text, await asyncio.to_thread(self._archive.snapshot, experiment.snapshot)
@@ -284,7 +284,7 @@ class Service:
         return await asyncio.to_thread(self._preparation.info, experiment.owner, experiment.snapshot)
 
     async def archive(self, who: Person, number: int) -> bytes:
-        """Return the snapshot's archive: definition, project files and description."""
+        """Return an experiment's snapshot archive: definition, project files and description."""
         experiment = await self._visible(who, number)
         return await asyncio.to_thread(self._archive.get, experiment.snapshot)
 
@@ -368,7 +368,7 @@ class Service:
     # What launchers send
 
     async def check_attempt(self, key: AttemptId, token: str) -> None:
-        """Check that this is the attempt's own token; raises Unauthenticated."""
+        """Raise Unauthenticated unless this is the attempt's own token."""
         try:
             known = await asyncio.to_thread(self._store.token_digest, key)
         except NotFound:

@@ -1,4 +1,4 @@
-"""Cache the results of verifying checkpoints byte by byte, for as long as their files are the same."""
+"""Cache the results of verifying checkpoints byte by byte, until their files change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Digest the states of global random generators, as of `torch.rand(3)`, to compare notebook and job."""
+"""Digest the states of global random generators, such as torch's, to compare notebook and job."""
 
 from __future__ import annotations
 

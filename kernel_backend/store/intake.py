@@ -1,4 +1,4 @@
-"""Store the records of an attempt's spool: each once, the first report of a step, and progress only forward."""
+"""Store the records of an attempt's spool: each once, the first report of each step, progress never backwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Store the logs of searches: numbered without gaps, and read quickly, for a restart replays all of them."""
+"""Store the logs of searches: entries are numbered without gaps, and read quickly, since a restart replays all."""
 
 from __future__ import annotations
 

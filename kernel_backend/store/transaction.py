@@ -148,7 +148,7 @@ class Transaction:
         self.db.execute(insert(events), row | {"type": type_, "data": data})
 
     def write_down(self, entry: AuditEntry) -> AuditEntry:
-        """Store an audit entry with the next number; these have no gaps, for writers are serialised."""
+        """Store an audit entry with the next number; numbers have no gaps, since writers are serialised."""
         newest: int | None = self.db.execute(select(func.max(audit.c.seq))).scalar_one()
         numbered = entry.model_copy(update={"seq": 1 + (newest or 0)})
         self.db.execute(insert(audit), to_row(numbered))

@@ -46,7 +46,7 @@ class UnixUserEngine:
         self._seen: dict[AttemptId, GangStatus] = {}  # the last known statuses
 
     async def nodes(self) -> Sequence[Node]:
-        """Return this machine."""
+        """Return this machine as the only node."""
         return [self._node]
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
@@ -110,7 +110,7 @@ class UnixUserEngine:
         return await asyncio.to_thread(ask)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """Return a piece of a rank's log."""
+        """Return a part of a rank's log, as `Engine.logs` does."""
         user = await self._of(key)
         ask = partial(self._agents.ask, user, "logs", _LOG, key=str(key), rank=rank, offset=offset, tail=tail)
         try:

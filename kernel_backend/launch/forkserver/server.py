@@ -19,7 +19,7 @@ TICK_S = 5.0  # between checks whether it is still needed
 
 
 class ForkedRank(NamedTuple):
-    """Role of a forked process: one of the requested ranks."""
+    """Rank that a forked process is to become, from the launcher's request."""
 
     rank: int
     request: RankRequest

@@ -44,7 +44,7 @@ def overdue(states: Mapping[int, RankState], hang_timeout: float) -> bool:
 def hang(states: Mapping[int, RankState], sources: Sources, line: Callable[[str, int], str], at: float) -> Failure:
     """Return the failure of a hung gang, with the stacks of all its ranks, the blamed one's first.
 
-    `line` returns the text of a file's line.
+    `line` returns a line of a source file, given file and number.
     """
     rank = blamed(states)
     state = states[rank]

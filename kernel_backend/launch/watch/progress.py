@@ -45,7 +45,7 @@ class Watch:
         return {rank: RankState(tick, self._idle[rank]) for rank, tick in self._ticks.items() if rank in alive and tick}
 
     def overdue(self, alive: Collection[int]) -> bool:
-        """Return True if one of the living ranks hangs."""
+        """Return True if a living rank has made no progress for longer than the hang timeout allows."""
         return overdue(self.states(alive), self._timeout)
 
     def steps(self) -> dict[int, int | None]:

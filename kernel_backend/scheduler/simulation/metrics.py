@@ -51,7 +51,7 @@ def bound(jobs: Iterable[Workload], slots: int, until: float) -> float:
 
 
 def utilisation(played: SimulationResult) -> float:
-    """Return the useful work as a fraction of the bound."""
+    """Return the useful work of a simulated schedule as a fraction of `bound`."""
     done = sum(played.jobs[interval.job].slots * interval.useful for interval in played.intervals)
     most = bound(played.jobs.values(), played.slots, played.until)
     return done / most if most else 1.0

@@ -74,7 +74,7 @@ class TrialHistory:
 
     @property
     def value(self) -> float | None:
-        """Return the newest value."""
+        """Return the newest value; None before the first."""
         return self.values[-1] if self.values else None
 
 
@@ -105,7 +105,7 @@ class SearchHistory:
         return [each for each in found if len(each.rungs) > 1]
 
     def take(self, entries: Iterable[LogEntry]) -> None:
-        """Apply more entries, each once and in order."""
+        """Apply further log entries, which must follow those applied before."""
         found = list(entries)
         if self._searcher is not None:
             self._replay(self._searcher, found)
@@ -207,10 +207,10 @@ def search_status(
     now: float,
     page: Page,
 ) -> SearchStatus:
-    """Return the status of a search.
+    """Return the status of a search, with the trials of a page.
 
-    `seconds` are slot-seconds of each trial, `now` is in seconds since the epoch. Raises InvalidRequest for an
-    unknown column.
+    `seconds` are slot-seconds of each trial, `now` is in seconds since the epoch. Raises InvalidRequest for an unknown
+    column.
     """
     settings = history.settings
     chosen = _sorted(trials, history, seconds, page)[page.offset : page.offset + page.limit]

@@ -187,11 +187,11 @@ def _distribution(dimension: Dimension) -> Any:
 
 
 def _internal(distribution: Any, at: float) -> float | int:
-    """Return a coordinate as a value of the study."""
+    """Return a coordinate of the unit cube as a value of the Optuna study."""
     choices = len(getattr(distribution, "choices", ()))
     return min(int(at * choices), choices - 1) if choices else at
 
 
 def _coordinate(dimension: Dimension, value: float) -> float:
-    """Return a value of the study as a coordinate of the unit cube."""
+    """Return a value of the Optuna study as a coordinate of the unit cube."""
     return (value + 0.5) / dimension.choices if dimension.choices else value

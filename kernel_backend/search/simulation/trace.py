@@ -17,7 +17,7 @@ State = Literal["running", "paused", "pruned", "completed", "failed"]
 
 @dataclass
 class SimulatedTrial:
-    """Trial as seen by the simulation; times in seconds of the simulated clock."""
+    """Trial of a simulated search; times are seconds of the simulated clock."""
 
     number: int
     params: dict[str, Value]

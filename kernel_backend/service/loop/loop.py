@@ -1,4 +1,4 @@
-"""Reconcile the engine and the store in rounds: observe, decide, apply. Recovery is the first round."""
+"""Reconcile the engine and the store in rounds: observe, decide, apply. The first round recovers from a restart."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ GOING_ON = (TrialState.STARTING, TrialState.RUNNING)
 
 
 class Loop:
-    """Control loop: one task that alone starts and ends attempts."""
+    """Control loop of the service: one task, which alone starts and ends attempts."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class Loop:
     # What experiments want of their trials
 
     async def _reconcile(self) -> bool:
-        """Reconcile trials with their experiments; return whether any experiment is unfinished and not paused."""
+        """Reconcile all experiments with their trials; return whether any is unfinished and not paused."""
         async with self.settling:
             cluster = await self.cluster_state.now()
             cache = self.cluster_state.cache

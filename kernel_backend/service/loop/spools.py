@@ -1,7 +1,7 @@
-"""Store the spools of ended attempts: page by page, and one page at a time per user.
+"""Store the spools of ended attempts page by page, one page at a time per user.
 
-A spool is the user's file, of any length and content. Its attempt holds no slots any more, and only its own trial
-waits for this.
+A spool is the user's file, of any length and content. Its attempt holds no slots any more, so reading it delays only
+its own trial.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class ClosableProcess(SearchProcess, Protocol):
     """Search process that can be closed."""
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
 
 
 class ExperimentSearchProcess:

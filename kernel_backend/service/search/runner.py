@@ -73,7 +73,7 @@ class Searches:
     """Run all searches. Methods may be called from any thread; each search is used by one thread at a time."""
 
     def __init__(self, store: Store, process: Callable[[Experiment], ClosableProcess]) -> None:
-        """Create the runner; `process` makes that of a custom search, and starts nothing yet."""
+        """Create the runner; `process` returns the process object of a custom search, without starting it."""
         self._store, self._process = store, process
         self._known: dict[int, SearchState] = {}
         self._locks: dict[int, threading.Lock] = {}
@@ -295,7 +295,7 @@ class Searches:
         return known
 
     def _begin(self, experiment: Experiment, known: SearchState) -> None:
-        """Write prior results of earlier experiments as the first log entries, all of them or none."""
+        """Write prior results of earlier experiments as the first log entries, in one transaction."""
         now, entries = time.time(), list[LogEntry]()
         trials = warm_start.prior_results(self._store, experiment.config, experiment.space)
         with self._believing(experiment):

@@ -41,7 +41,7 @@ class StartError(NamedTuple):
 
 
 class RequestBuilder:
-    """Build slot requests; may read the store, so it belongs in a thread. It never waits for users' files."""
+    """Builder of slot requests; call it in a thread, since it may read the store. It never waits for users' files."""
 
     def __init__(
         self, store: Store, searches: Searches, preparation: Preparation, checkpoint_copies: CheckpointCopies

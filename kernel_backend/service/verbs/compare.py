@@ -44,7 +44,7 @@ class CompareVerbs:
         return await asyncio.to_thread(self._with_tensor, found, old, new)
 
     async def history(self, who: Person, search: str | None, limit: int) -> list[HistoryEntry]:
-        """Return the user's experiments, newest first: each with what has changed since the one before it."""
+        """Return the user's experiments, newest first, each with its differences from the experiment before it."""
         shown = await asyncio.to_thread(self._store.experiments, who.name, None, search, limit)
         begun = await asyncio.to_thread(lambda: [self._entry(who, each) for each in shown])
         found = await self._confined.call(who.name, causes_of, [sides for _, sides in begun])
@@ -122,7 +122,7 @@ class CompareVerbs:
             return
 
     def _first_difference(self, a: int, b: int, step: int) -> str:
-        """Return the first tensor that differs, by the bytes of the two checkpoints; "" where it is not found.
+        """Return a text with the first tensor that differs between two checkpoints of a step; "" if none is found.
 
         As in `the first tensor that differs after step 8: 0.weight of model`.
         """

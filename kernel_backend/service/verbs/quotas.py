@@ -55,7 +55,7 @@ class QuotaVerbs:
             return [looked.account(key) for key in sorted(keys, key=lambda key: (key[0] != "user", key[1]))]
 
     async def set_quota(self, who: Person, kind: AccountKind, name: str, given: Mapping[str, Any]) -> Account:
-        """Set some numbers of an account, and reset others (None) to the hub's.
+        """Set some quota numbers of an account, and reset those that are None to the hub's.
 
         Raises Forbidden for users who are no admins, and InvalidRequest with the invalid number.
         """
@@ -114,7 +114,7 @@ class QuotaVerbs:
 
 
 class AccountsSnapshot:
-    """Accounts at one point in time."""
+    """Accounts with quotas and use, computed from one cluster state."""
 
     def __init__(self, stored_quotas: StoredQuotas, cluster: ClusterState, who: Person) -> None:
         self._stored_quotas, self._cluster, self._who = stored_quotas, cluster, who
@@ -183,7 +183,7 @@ class AccountsSnapshot:
 
 
 def _own(who: Person) -> list[Key]:
-    """Return the user's account, then their groups'."""
+    """Return the keys of the user's account and of their groups' accounts."""
     return [("user", who.name), *(("group", name) for name in who.groups)]
 
 

@@ -32,7 +32,7 @@ PAGE = 5000  # lines of a log that are read at once
 
 
 class SearchVerbs:
-    """Operations of one user on one search. `changed` is called after each that changes something."""
+    """Operations on searches. `changed` is called after each operation that changes a search."""
 
     def __init__(self, store: Store, loop: Loop, changed: Callable[[], None]) -> None:
         self._store, self._loop, self._changed = store, loop, changed
@@ -115,7 +115,7 @@ class SearchVerbs:
         self._changed()
 
     async def prune(self, who: Person, number: int, trial: int) -> None:
-        """Prune a trial for good; raises NotFound, and Conflict where it has ended. Twice changes nothing."""
+        """Prune a trial for good; raises NotFound, and Conflict where it has ended. Idempotent."""
         experiment = await self._open(who, number)
         found = await asyncio.to_thread(self._store.trial, number, trial)
         if found.state in TRIAL_ENDED:

@@ -1,4 +1,4 @@
-"""Read the curves of trials, with a cache, so that a growing one is not read anew each time."""
+"""Read the curves of trials with a cache, so that of a growing curve only new reports are read."""
 
 from __future__ import annotations
 

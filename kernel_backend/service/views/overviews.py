@@ -26,7 +26,7 @@ WARNED = 4096  # snapshots whose warnings are cached: an archive never changes
 
 
 class Overviews:
-    """Complete the store's overviews of experiments."""
+    """View that adds wait reasons and warnings to the store's overviews, and redacts them."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Overviews:
         self._snapshot_warnings = lru_cache(WARNED)(lambda id: archive.snapshot(id).warnings)
 
     async def one(self, who: Person, number: int) -> Overview:
-        """Return an experiment as this user may read it; raises NotFound."""
+        """Return the overview of an experiment, redacted for this user; raises NotFound."""
         known = await asyncio.to_thread(self._store.overview, number)
         (completed,) = await self.complete(who, [known])
         return completed

@@ -17,7 +17,7 @@ _PREEMPTED_FOR = re.compile(r"(?:(?<= was preempted: )|(?<= was put aside: ))#(\
 
 
 class NoteRedactor:
-    """Rewrite notes for one user; blocks where one names an experiment."""
+    """Redactor of notes for one user; it blocks to look up an experiment that a note names."""
 
     def __init__(self, store: Store, who: Person) -> None:
         self._store, self._who = store, who

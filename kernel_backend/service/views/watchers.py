@@ -20,7 +20,7 @@ KEPT = 32  # pages of earlier ones: many watchers that begin together read the s
 
 
 class EncodedMessage(NamedTuple):
-    """Message as it is sent, encoded once for all watchers."""
+    """Message encoded as JSON once for all watchers."""
 
     seq: int
     experiment: int
