@@ -233,7 +233,10 @@ class Service:
         return await asyncio.to_thread(self._store.reports, number, trial, kind, after, limit)
 
     async def export(self, who: Person, number: int, trial: int | None) -> SearchStatus | Sequence[StoredReport]:
-        """Return a trial's reports; for a search without `trial`, its status with all trials."""
+        """Return the reports of a trial, by default the first; of a search without `trial`, its status.
+
+        The status of a search has all of its trials.
+        """
         experiment = await self._visible(who, number)
         if experiment.config.search is not None and trial is None:
             return await self.search.status(who, number, sort="trial", limit=EVERY)
