@@ -232,10 +232,11 @@ def check(
 
 
 def _definition(capture: Capture) -> Definition:
-    """Parse the definition of a capture.
+    """Return the parsed definition of a capture.
 
-    Raises InvalidDefinition that describes a cell without roles. Where it can be rewritten as functions, these are
-    `details["cell"]`, with `details["options"]` for its first line, and the message ends with their text.
+    Raises InvalidDefinition for a cell without roles, such as a training loop. If the loop can be rewritten as
+    functions, `details["cell"]` holds that cell, `details["options"]` the options for its `%%dlsubmit` line, and the
+    message ends with the cell.
     """
     try:
         return parse(capture.source, capture.roles_from)

@@ -14,7 +14,7 @@ class Greeting(Record):
 
 
 class ListedCheckpoint(Record):
-    """Committed checkpoint; `files` changes whenever a program touches one of its files."""
+    """Committed checkpoint with a fingerprint of its files (`files`), which changes if a program writes to one."""
 
     manifest: str  # the text of its file
     pinned: bool

@@ -168,7 +168,7 @@ class Definition(Record):
         return self.fitted(name, given[name])
 
     def _can_ask(self, name: str) -> str:
-        """Name the loop values that the role with this argument may take, as the end of an error message."""
+        """Return the end of an error message: arguments available to the function whose `name` is unbound."""
         roles = (role for role in self.roles if _key(role) in CAN_ASK)
         owner = next((role for role in roles if name in (each.name for each in self.functions[role].parameters)), None)
         return f". By name {owner} can have {CAN_ASK[_key(owner)]}" if owner else ""

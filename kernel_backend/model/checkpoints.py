@@ -71,7 +71,7 @@ def candidates(found: Sequence[CheckpointInfo], metric: Metric, which: Checkpoin
 
 
 def choose(found: Sequence[CheckpointInfo], metric: Metric, which: CheckpointSelector) -> CheckpointInfo:
-    """Return the checkpoint that best matches `which`; raises as `candidates` does."""
+    """Return the first checkpoint that `candidates` gives for a selector; raises as `candidates` does."""
     return candidates(found, metric, which)[0]
 
 

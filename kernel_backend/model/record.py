@@ -109,7 +109,7 @@ def checked(kind: type[_Record], **fields: Any) -> _Record:
 
 
 def problem_text(error: ValidationError) -> str:
-    """Return `config.slots: Input should be greater than or equal to 1, not 0`, for the first few fields."""
+    """Describe the first five invalid fields of a request, as `config.slots: Input should be ... 1, not 0`."""
     parts = []
     for found in error.errors(include_url=False)[:5]:
         where = ".".join(str(part) for part in found["loc"]) or "body"

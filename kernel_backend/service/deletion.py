@@ -98,7 +98,7 @@ class Deletion:
         self._bus.ring()
 
     def _check_pins(self, experiment: Experiment) -> None:
-        """Raise Conflict if a pinned checkpoint would be deleted: those that other experiments begin from are kept."""
+        """Raise Conflict if another experiment starts from a checkpoint that would be deleted."""
         needed = self._needed(experiment.number).checkpoints
         for trial, _, manifest in self._checkpoints(experiment):
             if manifest.pinned and _name(trial, manifest) not in needed:

@@ -53,7 +53,7 @@ class Functions:
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """Return the training steps, in written order."""
+        """Return the names of the user's training step functions, in written order."""
         return self._definition.steps
 
     def model(self) -> nn.Module:

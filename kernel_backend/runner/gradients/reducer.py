@@ -90,7 +90,7 @@ class OwnGradients:
         self._word = ControlWord(samples, 0.0 if loss is None else loss.detach(), flags)
 
     def finish(self) -> ControlWord:
-        """Return the control word; the gradients are complete already."""
+        """Return the step's loss, sample count and flags; on one rank there is nothing to sum."""
         return self._word
 
 

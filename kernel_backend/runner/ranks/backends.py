@@ -180,7 +180,7 @@ class HorovodRanks:
         return tensor
 
     def all_to_all(self, tensor: Tensor, sends: Sequence[int], receives: Sequence[int], name: str) -> Tensor:
-        """Exchange pieces."""
+        """Send `sends[i]` elements of the tensor to rank i; return what all ranks sent to this one, in rank order."""
         got, _ = self._hvd.alltoall(tensor, splits=torch.tensor(sends, dtype=torch.int32), name=f"{name}.exchange")
         return cast("Tensor", got)
 
@@ -240,7 +240,7 @@ class TorchRanks:
         return tensor
 
     def all_to_all(self, tensor: Tensor, sends: Sequence[int], receives: Sequence[int], name: str) -> Tensor:
-        """Exchange pieces."""
+        """Send `sends[i]` elements of the tensor to rank i; return what all ranks sent to this one, in rank order."""
         got = tensor.new_empty(sum(receives))
         self._dist.all_to_all_single(got, tensor, list(receives), list(sends))
         return got

@@ -49,7 +49,7 @@ def explain_in_order(
     lengths: Mapping[str, Lengths] = UNKNOWN,
     reader: Person | None = None,
 ) -> Wait:
-    """Return the explanation, as `explain` does, of an eligible request, given all requests ahead of it in order."""
+    """Return why an eligible request waits, like `explain`, for a caller that has already sorted the queue."""
     expected = forecast(cluster, ahead, request, lengths)
     reason = _reason(cluster, request, ahead, reader) + _left_out(cluster, request)
     if expected is None or expected.likely <= 0:
