@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 NPM    := PATH="$(CURDIR)/$(BIN):$$PATH" npm --silent
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo lab hub browser test torture test-fast check fix types bench screenshots docs clean
+.PHONY: help setup lock demo lab hub browser test durations torture test-fast check fix types bench screenshots docs clean
 
 help: ## this list
 	@$(PYTHON) -c 'import re; [print(f"  make {a:<10} {b}") for a, b in re.findall(r"^([a-z-]+):.*?## (.*)", open("Makefile").read(), re.M)]'
@@ -37,6 +37,10 @@ hub: setup ## a JupyterHub of three users and an admin with Daylight in it, on f
 test: setup browser ## every test
 	$(NPM) test
 	$(PYTEST)
+
+durations: setup browser ## run every test, and store the seconds of each test file in tests/durations.csv
+	$(PYTEST) --junitxml=build/tests.xml
+	$(BIN)/python scripts/durations.py build/tests.xml > tests/durations.csv
 
 torture: setup ## the long proofs: ten thousand notebooks, hundreds of kills, corruptions and full disks, a million draws, ten thousand histories of a cluster, a hundred reruns, a search in which everything dies (half an hour)
 	@set -e; for proof in notebooks corruptions full_disks draws schedules lateness reruns searches kills; do echo "== $$proof"; $(BIN)/python -m tests.torture.$$proof; done
