@@ -1,4 +1,4 @@
-"""What takes disk, told by a real service of real files."""
+"""Report the disk usage of real files by a real service."""
 
 from __future__ import annotations
 
