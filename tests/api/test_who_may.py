@@ -57,7 +57,8 @@ WHOSE = {
         f"POST {ONE}/verify",
     ],
     "changes": [
-        *(f"POST {ONE}/{verb}" for verb in ("label", "pause", "resume", "extend")),
+        *(f"POST {ONE}/{verb}" for verb in ("label", "pause", "resume", "extend", "delete", "undelete")),
+        *(f"POST {ONE}/trials/{{trial}}/{verb}" for verb in ("promote", "prune")),
         f"DELETE {KEPT}",
         f"POST {KEPT}/pin",
         f"POST {KEPT}/unpin",
@@ -91,9 +92,6 @@ BODIES = {
     "priority": {"priority": -1},
 }
 SERVED = [f"{method} {route.path}" for route in ROUTES for method in route.operations]
-LISTED = {call.partition("?")[0] for calls in WHOSE.values() for call in calls}
-# Every other verb of an experiment is for those who may change it: the least that a new one may let in.
-WHOSE["changes"] += [called for called in SERVED if called.startswith(f"POST {ONE}/") and called not in LISTED]
 CALLS = {call.partition("?")[0]: (call, whose) for whose, calls in WHOSE.items() for call in calls}
 
 
