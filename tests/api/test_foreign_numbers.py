@@ -128,7 +128,7 @@ def test_whom_a_training_made_room_for_is_told_to_whoever_may_see_it(served: Ser
 
 
 def heard(served: Served, token: str, asked: int) -> set[str]:
-    """What the stream says of who was preempted."""
+    """Return the text of the first note about a preemption that the stream sends."""
     headers = {"Authorization": f"Bearer {token}"}
     url = f"ws://127.0.0.1:{served.port}/api/stream?after=0&experiment={asked}"
     with connect(url, additional_headers=headers, proxy=None) as watching:

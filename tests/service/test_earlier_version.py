@@ -72,7 +72,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 
 def run(python: Path | str, home: Path, *words: str) -> str:
-    """What `daylight ...` of a version prints; it has to succeed."""
+    """Run `daylight ...` of a version, which has to succeed, and return what it prints."""
     done = subprocess.run(
         [str(python), "-c", DAYLIGHT, *words],
         cwd=home.parent,

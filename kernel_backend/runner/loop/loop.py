@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -105,7 +106,7 @@ def take_step(run: Training, shares: list[Batch]) -> StepResult:
             losses[objective.label] = word.loss
             if compared is not None:
                 warn_if_coupled(run, compared, float(word.loss))
-            objective.finite.take(word.loss, lambda it=objective: nan_origin(run, it, shares))  # type: ignore[misc]
+            objective.finite.take(word.loss, partial(nan_origin, run, objective, shares))
             with drawing_alike(run, objective):
                 update(run, objective)
     complete_step(run)
@@ -164,14 +165,14 @@ def loss_of(
     if not batch.samples:
         return None
     with run.precision(), lone_sample_told(batch):
-        if run.loss is None or objective.function is not None:
+        if objective.function is not None:
             result = call_step(run, objective, run.model, batch.data, batch.epoch, run.step)
         else:
             given = forward(run, run.model, batch, batch.epoch)
             if compared is not None:
                 own = {name: host_copy(given[name]) for name in run.loss_asks}
                 compared.append(MetricPart(0, rank, batch.samples, own))
-            result = loss_and_logged(run.loss(**given))
+            result = loss_and_logged(run.loss_function(**given))
     if result is None:
         return None
     loss, values = result
