@@ -51,7 +51,7 @@ IMPORTS = """
 import sys, time
 try: import horovod.torch
 except ImportError: pass
-import kernel_backend.runner.worker
+import kernel_backend.runner.rank_process
 print(time.time() - float(sys.argv[1]))
 """
 

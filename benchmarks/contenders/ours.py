@@ -15,11 +15,12 @@ from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.experiment import Cadence, Config
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.resources import Share
-from kernel_backend.runner import worker
+from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.definition.functions import Functions
 from kernel_backend.runner.definition.load import load
 from kernel_backend.runner.determinism import exactness
 from kernel_backend.runner.first_epoch import code_of
+from kernel_backend.runner.forms import functions as form
 from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.loop import loop
 from kernel_backend.runner.loop.training import Training
@@ -48,13 +49,16 @@ def build(folder: Path, source: str, params: dict[str, Any], **options: Any) -> 
     choice = choose(job.config.backend, kind)
     ranks = connect(choice, kind, PATIENCE_S)
     constants = {"device": device, "rank": rank, "world": size, "epochs": job.config.epochs}
-    functions = Functions(load(Path(job.code), folder), job.params, job.config.seed, constants)
+    loaded = load(Path(job.code), folder)
+    functions = Functions(loaded, job.params, job.config.seed, constants)
     numerics = exactness.numerics(device, job.config, size, choice.name)
     spool, progress = Spool(folder / "spool.jsonl", rank), Progress(folder, rank)
-    training = worker.build(
-        job, functions, ranks, device, numerics, code_of(Path(job.code)), Instructions(), spool, progress
+    code = code_of(Path(job.code))
+    context = RankContext(
+        job, loaded, functions, ranks, choice, device, numerics, code, Instructions(), spool, progress
     )
-    worker.begin(training, numerics)
+    training = form.build(context)
+    form.begin(training, numerics)
     return training
 
 

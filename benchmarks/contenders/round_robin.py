@@ -33,7 +33,7 @@ Train = Callable[..., None]  # (step, *arguments): trains for ever
 Times = Mapping[str, Sequence[float]]
 
 _FORKED = multiprocessing.get_context("forkserver")
-_FORKED.set_forkserver_preload(["torch._dynamo", "horovod.torch", "kernel_backend.runner.worker"])
+_FORKED.set_forkserver_preload(["torch._dynamo", "horovod.torch", "kernel_backend.runner.rank_process"])
 _FRESH = multiprocessing.get_context("spawn")
 
 

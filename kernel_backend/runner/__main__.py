@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 from kernel_backend.parent_death import die_with
 
 if TYPE_CHECKING:
-    from kernel_backend.runner.loop.training import Training
+    from kernel_backend.runner.context import FormTraining
 
 LEAVE_S = 300.0  # what threads and exit handlers of the user's get when the work is done
 
@@ -53,9 +53,9 @@ def main(folder: Path) -> int:
     from kernel_backend.runner import failure
     from kernel_backend.runner.definition.load import read_snapshot
 
-    trainings: list[Training] = []
+    trainings: list[FormTraining] = []
     try:
-        from kernel_backend.runner.worker import work
+        from kernel_backend.runner.rank_process import work
 
         progress.tick("starting", 0)
         spool = Spool(folder / "spool.jsonl", rank)

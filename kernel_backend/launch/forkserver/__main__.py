@@ -22,7 +22,7 @@ from kernel_backend.launch.forkserver.endpoint import ForkserverEndpoint
 from kernel_backend.launch.forkserver.server import ForkserverLoop
 
 # An optimizer's first step imports torch._dynamo.
-PRELOADED = ("torch", "torch._dynamo", "kernel_backend.runner.worker")
+PRELOADED = ("torch", "torch._dynamo", "kernel_backend.runner.rank_process")
 PRELOADED_IF_THERE = ("horovod.torch",)  # a rank that needs it reports the problem itself
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # querying CUDA or ROCm for the number of devices opens them
 

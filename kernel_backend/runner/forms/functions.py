@@ -1,9 +1,8 @@
-"""Run one rank from its launch spec to its exit code: devices, peers, definition, training."""
+"""Train a definition of functions: build its parts, restore its checkpoint, run the loop."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -12,39 +11,29 @@ import torch
 from torch import nn
 from torch.amp import GradScaler
 
-from kernel_backend.artifacts.run import run
 from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.frames import Call, Sources, users_frame
 from kernel_backend.model.launch.launch_spec import LaunchSpec
-from kernel_backend.model.launch.progress import stall_limit
-from kernel_backend.model.reports import Fact, Note, Started
-from kernel_backend.runner.artifacts import ArtifactWriter
+from kernel_backend.model.reports import Fact, Note
 from kernel_backend.runner.checkpoint.checkpointer import Checkpointer
 from kernel_backend.runner.checkpoint.contents import TrainingContents
 from kernel_backend.runner.checkpoint.ema import WeightAverage
 from kernel_backend.runner.checkpoint.saving import HostCopy
 from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
+from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.data import Batches, source
-from kernel_backend.runner.declared_data import DeclaredDataCheck, changes
 from kernel_backend.runner.definition.auxiliary_modules import AuxiliaryModules, auxiliary_modules
 from kernel_backend.runner.definition.functions import BatchRule, Functions, parts_of
-from kernel_backend.runner.definition.load import MODULE, Loaded, load
-from kernel_backend.runner.definition.prepare_hook import prepared
-from kernel_backend.runner.definition.process_check import ProcessCheck, process_check
-from kernel_backend.runner.definition.state_check import check_state
-from kernel_backend.runner.definition.trackers import SILENT, silence_trackers
-from kernel_backend.runner.definition.unsnapshotted import left_behind
-from kernel_backend.runner.determinism import exactness, seeds
+from kernel_backend.runner.definition.load import MODULE, Loaded
+from kernel_backend.runner.determinism import exactness
 from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.determinism.generators import OwnGenerators
 from kernel_backend.runner.determinism.random_states import RandomStates
-from kernel_backend.runner.determinism.rank_variables import protected_rank_variables
-from kernel_backend.runner.first_epoch import FirstEpoch, code_of, watch_files
+from kernel_backend.runner.first_epoch import FirstEpoch
 from kernel_backend.runner.gradients.reducer import Gradients, OwnGradients, Parameters, SummedGradients
 from kernel_backend.runner.gradients.tree import TreeGradients, shares_of
-from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.loop.cadence import CadenceTimer
 from kernel_backend.runner.loop.finite import Finite
@@ -54,101 +43,62 @@ from kernel_backend.runner.loop.target import Target
 from kernel_backend.runner.loop.training import Training
 from kernel_backend.runner.metrics.sums import share
 from kernel_backend.runner.metrics.whole_set import Metrics
-from kernel_backend.runner.progress import Progress
-from kernel_backend.runner.ranks.backends import Choice, Ranks, choose, connect
+from kernel_backend.runner.ranks.backends import Ranks
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def work(
-    job: LaunchSpec, instructions: Instructions, spool: Spool, progress: Progress, watch: Callable[[Training], None]
-) -> int:
-    """Train the job's trial as one of its ranks and return the exit code, 0 or 85.
+class FunctionsTraining:
+    """Training of a definition of functions in this rank, from its checkpoint to its exit code."""
 
-    `watch` is given the training once it exists. Raises whatever ends this rank: the user's own errors,
-    InvalidDefinition, a backend's error when a peer is lost.
-    """
-    config = job.config
-    kind = "cpu" if config.device == "cpu" else job.placement[0].kind
-    device = exactness.settle(kind, config, int(os.environ.get("LOCAL_RANK", "0")))
-    exactness.hear_nondeterminism(partial(_tell_nondeterminism, spool))
-    # For draws at a cell's top level: torch's initial seed differs in every process.
-    seeds.reseed(seeds.mix(config.seed, "init", "definition"))
-    if not spool.speaks:
-        silence_trackers()
-    code_id = code_of(Path(job.code))
-    watch_files(job)
-    with protected_rank_variables(lambda text: spool.say(Note(text=text)), also=() if spool.speaks else SILENT):
-        process = process_check(Path(job.code)) if spool.speaks else ProcessCheck(None, "")
-        loaded = load(Path(job.code), Path(job.cwd), process.cell_begins)
-    if spool.speaks:
-        check_state(
-            loaded,
-            Path(job.code),
-            Path(job.cwd),
-            config.seed,
-            note=lambda text: spool.say(Note(text=text)),
-            alive=lambda: progress.tick("starting", 0),
-            changes=lambda: changes(job, loaded.snapshot),
-            strict=not job.rerun,
-            process=process.differences(),
-        )
-    prepared(job, loaded, progress)  # before any rank waits for a peer: it may take long
-    choice = choose(config.backend, kind)
-    ranks = connect(choice, kind, stall_limit(config.hang_timeout))
-    run.begin(ArtifactWriter(job, spool, progress) if ranks.rank == 0 else None)
-    constants = {"run": run, "device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}
-    functions = Functions(loaded, job.params, config.seed, constants)
-    numerics = exactness.numerics(device, config, ranks.size, choice.name)
-    training = build(job, loaded, functions, ranks, device, numerics, code_id, instructions, spool, progress)
-    if text := left_behind(Path(job.code), Path(job.cwd), loaded.snapshot):
-        spool.say(Note(text=text))
-    watch(training)
-    declared = DeclaredDataCheck(job, loaded.snapshot, spool)
-    if ranks.rank == 0:
-        declared.start()
-    try:
-        resumed = begin(training, numerics)
-        guarantee = exactness.guarantee(config, ranks.size, device, functions.asks_rank, training.generators.ways)
+    def __init__(self, rank: RankContext) -> None:
+        """Build the training; raise InvalidDefinition."""
+        self._rank = rank
+        self._training = build(rank)
+
+    @property
+    def step(self) -> int:
+        """Return the number of steps taken."""
+        return self._training.step
+
+    def train(self) -> int:
+        """Restore the checkpoint, train, and return the exit code."""
+        training, rank, functions = self._training, self._rank, self._rank.functions
+        resumed = begin(training, rank.numerics)
+        generators = training.generators.ways
+        guarantee = exactness.guarantee(rank.config, rank.ranks.size, rank.device, functions.asks_rank, generators)
         if training.train.is_stream and functions.needs_model("train_data"):
             guarantee = "none: train_data() reads a stream with the model, one batch ahead of the steps"
-        spool.say(started(training, choice, resumed, numerics | exactness.libraries(device, choice.name), guarantee))
-        code = train(training)
-    finally:
-        progress.tick("finishing", training.step)  # a checkpoint being written must not look like a hang
+        rank.say_started(
+            steps_per_epoch=training.train.per_epoch,
+            total_steps=training.total_steps,
+            parameters=sum(each.numel() for each in training.model.parameters()),
+            guarantee=guarantee,
+            resumed_from=resumed,
+        )
+        return train(training)
+
+    def close(self) -> None:
+        """Wait for the checkpoint being written, and stop threads and loader workers."""
+        training = self._training
         training.checkpoints.close()
         training.first_epoch.close()
-        declared.close()
         training.train.close()
         if training.validation is not None:
             training.validation.close()
-    ranks.close()
-    return code
 
 
-def build(
-    job: LaunchSpec,
-    loaded: Loaded,
-    functions: Functions,
-    ranks: Ranks,
-    device: torch.device,
-    numerics: dict[str, str],
-    code_id: str,
-    instructions: Instructions,
-    spool: Spool,
-    progress: Progress,
-) -> Training:
+def build(rank: RankContext) -> Training:
     """Build the training that the definition describes, at step 0; raise InvalidDefinition."""
+    job, loaded, functions, ranks, device = rank.job, rank.loaded, rank.functions, rank.ranks, rank.device
+    instructions, spool, progress = rank.instructions, rank.spool, rank.progress
     config = job.config
     everyones = shares_of(config.logical_workers or ranks.size, ranks.size)
     mine, count = everyones[ranks.rank], everyones[-1].stop
 
-    def note(text: str) -> None:
-        spool.say(Note(text=text))
-
     def batches(role: str, tag: str, digested: bool = False) -> Batches:
         data, workers = source(functions.result(role), role), loader_workers(config, functions, role)
-        return Batches(data, config.batch_size, config.seed, tag, mine, count, workers, device, note, digested)
+        return Batches(data, config.batch_size, config.seed, tag, mine, count, workers, device, rank.note, digested)
 
     validates = functions.has("validation_data")
     if config.search is not None and not validates:
@@ -196,7 +146,7 @@ def build(
         spool,
         open_storage(job.checkpoints, job.uid),
         TrainingContents(stateful, logical, streams, ranks, config.seed),
-        numerics,
+        rank.numerics,
         HostCopy(device),
         eager=unseen,
     )
@@ -225,7 +175,7 @@ def build(
             average=average,
             **steps,
         ),
-        first_epoch=FirstEpoch(job, ranks, spool, code_id, validates),
+        first_epoch=FirstEpoch(job, ranks, spool, rank.code_id, validates),
         checkpoints=checkpoints,
         pace=CadenceTimer(data.per_epoch, config.checkpoint_every, lambda: checkpoints.cost, lambda: checkpoints.busy),
         progress=progress,
@@ -284,7 +234,7 @@ def steps_known(config: Config, data: Batches) -> dict[str, int]:
     return {} if data.per_epoch is None else {"steps": config.epochs * data.per_epoch}
 
 
-def begin(training: Training, numerics: dict[str, str]) -> str | None:
+def begin(training: Training, numerics: Mapping[str, str]) -> str | None:
     """Restore a checkpoint, or share rank 0's initial state, on all ranks; return the checkpoint's id, if any."""
     training.checkpoints.check()
     _must_sample_alike(training)
@@ -313,24 +263,6 @@ def begin(training: Training, numerics: dict[str, str]) -> str | None:
     return manifest.id
 
 
-def started(
-    training: Training, choice: Choice, resumed: str | None, numerics: dict[str, str], guarantee: str
-) -> Started:
-    """Return the `Started` report: backend, number of ranks, steps, parameters and reproducibility guarantee."""
-    alone = training.ranks.size == 1
-    return Started(
-        backend=choice.name,
-        reason=f"{choice.reason}; one slot communicates with no other" if alone else choice.reason,
-        world=training.ranks.size,
-        steps_per_epoch=training.train.per_epoch,
-        total_steps=training.total_steps,
-        parameters=sum(each.numel() for each in training.model.parameters()),
-        guarantee=guarantee,
-        resumed_from=resumed,
-        runtime=numerics,
-    )
-
-
 def _must_sample_alike(training: Training) -> None:
     """Raise InvalidDefinition if a user's sampler gives each rank different indices."""
     mine = [data.sampled for data in (training.train, training.validation) if data is not None]
@@ -339,8 +271,3 @@ def _must_sample_alike(training: Training) -> None:
             "the sampler of a DataLoader gives other indices on each rank: it must give those of all ranks, and each "
             "global batch is shared out then. Leave out what splits them by rank"
         )
-
-
-def _tell_nondeterminism(spool: Spool, operation: str) -> None:
-    text = f"{operation} has no deterministic implementation in torch: a rerun may give other bits"
-    spool.say(Note(level="warning", text=text))

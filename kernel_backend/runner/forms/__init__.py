@@ -1,0 +1,1 @@
+"""Train each form of definition: functions, or a loop of the user's."""

@@ -1,0 +1,98 @@
+"""Run one rank from its launch spec to its exit code: devices, peers, definition, training."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from kernel_backend.artifacts.run import run
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.launch.progress import stall_limit
+from kernel_backend.model.reports import Note
+from kernel_backend.runner.artifacts import ArtifactWriter
+from kernel_backend.runner.context import FormTraining, RankContext
+from kernel_backend.runner.declared_data import DeclaredDataCheck, changes
+from kernel_backend.runner.definition.functions import Functions
+from kernel_backend.runner.definition.load import load
+from kernel_backend.runner.definition.prepare_hook import prepared
+from kernel_backend.runner.definition.process_check import ProcessCheck, process_check
+from kernel_backend.runner.definition.state_check import check_state
+from kernel_backend.runner.definition.trackers import SILENT, silence_trackers
+from kernel_backend.runner.definition.unsnapshotted import left_behind
+from kernel_backend.runner.determinism import exactness, seeds
+from kernel_backend.runner.determinism.rank_variables import protected_rank_variables
+from kernel_backend.runner.first_epoch import code_of, watch_files
+from kernel_backend.runner.forms.functions import FunctionsTraining
+from kernel_backend.runner.ipc import Instructions, Spool
+from kernel_backend.runner.progress import Progress
+from kernel_backend.runner.ranks.backends import choose, connect
+
+# How each form of definition is trained; a form's module is imported only by the jobs that need it.
+TRAININGS: Mapping[str, Callable[[RankContext], FormTraining]] = {"functions": FunctionsTraining}
+
+
+def work(
+    job: LaunchSpec, instructions: Instructions, spool: Spool, progress: Progress, watch: Callable[[FormTraining], None]
+) -> int:
+    """Train the job's trial as one of its ranks and return the exit code, 0 or 85.
+
+    `watch` is given the training once it exists. Raises whatever ends this rank: the user's own errors,
+    InvalidDefinition, a backend's error when a peer is lost.
+    """
+    config = job.config
+    kind = "cpu" if config.device == "cpu" else job.placement[0].kind
+    device = exactness.settle(kind, config, int(os.environ.get("LOCAL_RANK", "0")))
+    exactness.hear_nondeterminism(partial(_tell_nondeterminism, spool))
+    # For draws at a cell's top level: torch's initial seed differs in every process.
+    seeds.reseed(seeds.mix(config.seed, "init", "definition"))
+    if not spool.speaks:
+        silence_trackers()
+    code_id = code_of(Path(job.code))
+    watch_files(job)
+    with protected_rank_variables(lambda text: spool.say(Note(text=text)), also=() if spool.speaks else SILENT):
+        process = process_check(Path(job.code)) if spool.speaks else ProcessCheck(None, "")
+        loaded = load(Path(job.code), Path(job.cwd), process.cell_begins)
+    if spool.speaks:
+        check_state(
+            loaded,
+            Path(job.code),
+            Path(job.cwd),
+            config.seed,
+            note=lambda text: spool.say(Note(text=text)),
+            alive=lambda: progress.tick("starting", 0),
+            changes=lambda: changes(job, loaded.snapshot),
+            strict=not job.rerun,
+            process=process.differences(),
+        )
+    prepared(job, loaded, progress)  # before any rank waits for a peer: it may take long
+    choice = choose(config.backend, kind)
+    ranks = connect(choice, kind, stall_limit(config.hang_timeout))
+    run.begin(ArtifactWriter(job, spool, progress) if ranks.rank == 0 else None)
+    constants = {"run": run, "device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}
+    functions = Functions(loaded, job.params, config.seed, constants)
+    numerics = exactness.numerics(device, config, ranks.size, choice.name)
+    context = RankContext(
+        job, loaded, functions, ranks, choice, device, numerics, code_id, instructions, spool, progress
+    )
+    training = TRAININGS[loaded.definition.form](context)
+    if text := left_behind(Path(job.code), Path(job.cwd), loaded.snapshot):
+        context.note(text)
+    watch(training)
+    declared = DeclaredDataCheck(job, loaded.snapshot, spool)
+    if ranks.rank == 0:
+        declared.start()
+    try:
+        code = training.train()
+    finally:
+        progress.tick("finishing", training.step)  # a checkpoint being written must not look like a hang
+        training.close()
+        declared.close()
+    ranks.close()
+    return code
+
+
+def _tell_nondeterminism(spool: Spool, operation: str) -> None:
+    text = f"{operation} has no deterministic implementation in torch: a rerun may give other bits"
+    spool.say(Note(level="warning", text=text))
