@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from kernel_backend.definition.code import code_id, is_code
 from kernel_backend.home import stand_in_folder
 from kernel_backend.model.facts import Delivered
 from kernel_backend.model.launch.launch_spec import LaunchSpec
-from kernel_backend.model.reports import Fact
+from kernel_backend.model.reports import Fact, Note
 from kernel_backend.runner import opened_files
 from kernel_backend.runner.data import Batch
 from kernel_backend.runner.data.sample_digest import SampleDigests
+from kernel_backend.runner.definition.step_files import is_result
 from kernel_backend.runner.ipc import Spool
 from kernel_backend.runner.ranks.backends import Ranks
 
@@ -42,6 +44,7 @@ class FirstEpoch:
         self._before: SampleDigests | None = SampleDigests()  # in earlier attempts, all ranks; None if unknown
         self._delivered = False  # all samples of the epoch, and this was reported
         self._over = False  # the files were reported, too
+        self._writers: Counter[str] = Counter()  # how many ranks have opened a file for writing
         self._ended = threading.Event()  # the training has
         self._looking: threading.Thread | None = None
 
@@ -98,12 +101,13 @@ class FirstEpoch:
 
     def _everyones(self) -> tuple[SampleDigests | None, list[str]]:
         """Return the digest of all ranks' samples (None if unknown) and, on rank 0, all files."""
-        mine = self._own, opened_files.heard()
+        mine = self._own, opened_files.heard(), opened_files.made()
         found = self._before
-        for seen, files in self._ranks.all_gather_object(mine) if self._ranks.size > 1 else [mine]:
+        for seen, files, made in self._ranks.all_gather_object(mine) if self._ranks.size > 1 else [mine]:
             found = found and found.and_(seen)
             if self._ranks.rank == 0:
                 opened_files.add(files)
+                self._writers.update(made)
         return found, opened_files.all_opened()
 
     def _say_delivered(self, whole: bool) -> None:
@@ -125,6 +129,8 @@ class FirstEpoch:
         self._over = True
         opened_files.stop()
         if self._ranks.rank == 0:
+            if text := several_writers(self._writers, os.getcwd()):
+                self._spool.say(Note(level="warning", text=text))
             self._looking = threading.Thread(target=self._look, args=(files,), name="observed files", daemon=True)
             self._looking.start()
 
@@ -132,6 +138,23 @@ class FirstEpoch:
         """Read the opened files for their digests and report these, in a thread next to the training."""
         found = observed(files, Path(self._job.home), hurry=self._ended.is_set, likeness=_likeness(self._job))
         self._spool.say(Fact(name="observed", value=found.to_json()))
+
+
+def several_writers(writers: Mapping[str, int], cwd: str) -> str:
+    """Return a warning about files in the working folder that several ranks have written; empty for none."""
+    found = [
+        os.path.relpath(path, cwd)
+        for path, ranks in sorted(writers.items())
+        if ranks > 1 and path.startswith(f"{cwd}/") and is_result(path, cwd, ()) and not path.endswith(".lock")
+    ]
+    if not found:
+        return ""
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return (
+        f"{found[0]}{more} was written by {writers[os.path.join(cwd, found[0])]} ranks at once, as a cell's top level, "
+        "train_data, model and the like run on every rank: write it in prepare(), which runs once, or take rank as an "
+        "argument and write where it is 0"
+    )
 
 
 def code_of(folder: Path) -> str:

@@ -1,7 +1,7 @@
-"""Record the files that this process and its loader workers open for reading, by audit hook (PEP 578).
+"""Record the files that this process opens, and its loader workers for reading, by audit hook (PEP 578).
 
 A hook cannot be removed again, so it does next to nothing. Files that a library opens in C or Rust code are missed;
-safetensors is common enough to be patched.
+safetensors and torch.save are common enough to be patched.
 """
 
 from __future__ import annotations
@@ -21,26 +21,29 @@ Keep = Callable[[str], bool]
 _opened: dict[str, None] = {}
 _written: set[str] = set()  # temporary files that were made here
 _fresh: list[str] = []
+_made: dict[str, None] = {}  # other files opened for writing, since they were last returned
 _temporary = os.path.join(tempfile.gettempdir(), "")
+_working = os.sep  # the working folder, which may be a temporary one itself
 _keep: Keep | None = None  # None: nothing is recorded
 _hooked = False
 
 
 def watch(keep: Keep) -> None:
     """Start recording files that `keep` accepts, also in processes forked from this one."""
-    global _keep, _hooked
-    _keep = keep
+    global _keep, _hooked, _working
+    _keep, _working = keep, os.path.join(os.getcwd(), "")
     if not _hooked:
         _hooked = True
         sys.addaudithook(_hear)
         _have_safetensors_tell()
+        _have_torch_tell()
 
 
 def stop() -> None:
     """Stop recording, and discard the records."""
     global _keep
     _keep = None
-    for each in (_opened, _written, _fresh):
+    for each in (_opened, _written, _fresh, _made):
         each.clear()
 
 
@@ -67,6 +70,13 @@ def heard() -> list[str]:
     return found
 
 
+def made() -> list[str]:
+    """Return the absolute paths of the files, except temporary ones, opened for writing since the last call."""
+    found = list(_made)
+    _made.clear()
+    return found
+
+
 def add(paths: Iterable[str]) -> None:
     """Add files recorded by another process, if this one is still recording."""
     for path in paths if _keep is not None else ():
@@ -87,8 +97,11 @@ def _hear(event: str, args: tuple[Any, ...]) -> None:
             return
         if event == "open" and args[2] & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC):
             # Other files that are made here, downloads perhaps, will be there when this is run again.
-            if path.startswith(_temporary) and len(_written) < MOST:
-                _written.add(path)
+            if path.startswith(_temporary) and not path.startswith(_working):
+                if len(_written) < MOST:
+                    _written.add(path)
+            elif len(_made) < MOST and _keep(path) and path.encode():
+                _made[path] = None
         elif _keep(path) and path.encode():  # what has a name that is no UTF-8 raises
             _remember(path)
     except Exception:  # an error here must not reach the code that opens a file
@@ -116,3 +129,19 @@ def _have_safetensors_tell() -> None:
 
     for library in libraries:
         library.safe_open = safe_open
+
+
+def _have_torch_tell() -> None:
+    """Patch torch.save, which writes files in C++, to raise the audit event that Python would."""
+    import torch.serialization
+
+    library: Any = torch.serialization
+    real = library._open_zipfile_writer
+
+    @functools.wraps(real)
+    def opens(name: Any) -> Any:
+        if isinstance(name, str | os.PathLike):
+            sys.audit("open", name, "wb", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        return real(name)
+
+    library._open_zipfile_writer = opens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -13,6 +14,7 @@ from torch.amp import GradScaler
 
 from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.home import attempt_folder
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.frames import Call, Sources, users_frame
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -27,6 +29,7 @@ from kernel_backend.runner.data import Batches, source
 from kernel_backend.runner.definition.auxiliary_modules import AuxiliaryModules, auxiliary_modules
 from kernel_backend.runner.definition.functions import BatchRule, Functions, parts_of
 from kernel_backend.runner.definition.load import MODULE, Loaded
+from kernel_backend.runner.definition.step_files import StepFiles, tells_ranks_apart
 from kernel_backend.runner.determinism import exactness
 from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.determinism.generators import OwnGenerators
@@ -86,6 +89,7 @@ class FunctionsTraining:
         training.train.close()
         if training.validation is not None:
             training.validation.close()
+        training.files.close()
 
 
 def build(rank: RankContext) -> Training:
@@ -150,6 +154,7 @@ def build(rank: RankContext) -> Training:
         HostCopy(device),
         eager=unseen,
     )
+    files = step_files(rank)
     return Training(
         config=config,
         model=model,
@@ -157,8 +162,9 @@ def build(rank: RankContext) -> Training:
         average=average,
         logical=logical,
         loss=loss,
+        files=files,
         loss_asks=functions.asked("loss") if loss is not None else frozenset(),
-        metrics=Metrics(metrics, metrics_asks, ranks, device) if metrics is not None else None,
+        metrics=Metrics(metrics, metrics_asks, ranks, device, files=files) if metrics is not None else None,
         metrics_asks=metrics_asks,
         rule=BatchRule(model),
         precision=precision(config, device),
@@ -183,6 +189,14 @@ def build(rank: RankContext) -> Training:
         instructions=instructions,
         target=Target(job.until, ranks, instructions, progress),
     )
+
+
+def step_files(rank: RankContext) -> StepFiles:
+    """Return the redirection of the files that step functions write."""
+    job, number = rank.job, rank.ranks.rank
+    apart = any(tells_ranks_apart(each.read_bytes()) for each in Path(job.code).rglob("*.py"))
+    private = attempt_folder(Path(job.home), job.id) / f"rank-{number}.files"
+    return StepFiles(os.getcwd(), private, number, rank.note, rank.ranks.size, apart)
 
 
 def loader_workers(config: Config, functions: Functions, role: str) -> int | None:

@@ -63,7 +63,7 @@ def _given(
 def _add_losses(run: Training, model: nn.Module, part: MetricPart, sums: Sums) -> None:
     """Add the loss of a share; without a `loss` function, the training steps' losses and logged values."""
     if run.loss is not None:
-        loss, _ = loss_and_logged(run.loss(**part.values))
+        loss, _ = loss_and_logged(run.loss_function(**part.values))
         sums.add("loss", loss, part.samples, part.logical)
         return
     for objective in run.objectives:

@@ -15,6 +15,7 @@ from kernel_backend.runner.checkpoint.checkpointer import Checkpointer
 from kernel_backend.runner.checkpoint.ema import WeightAverage
 from kernel_backend.runner.data import Batches
 from kernel_backend.runner.definition.functions import BatchRule
+from kernel_backend.runner.definition.step_files import StepFiles
 from kernel_backend.runner.determinism.generators import OwnGenerators
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.first_epoch import FirstEpoch
@@ -38,6 +39,7 @@ class Training:
     average: WeightAverage | None
     logical: LogicalRanks
     loss: Callable[..., Any] | None  # None: training steps compute their losses
+    files: StepFiles  # of the functions that a step calls
     loss_asks: frozenset[str]  # the loop values that it takes
     metrics: Metrics | None
     metrics_asks: frozenset[str]  # the loop values that it takes
@@ -71,9 +73,9 @@ class Training:
 
     @property
     def loss_function(self) -> Callable[..., Any]:
-        """Return `loss`, where there is one."""
+        """Return `loss`, where there is one, with the files that it writes redirected."""
         assert self.loss is not None
-        return self.loss
+        return self.files.inside(self.loss)
 
     @property
     def uses_output(self) -> bool:

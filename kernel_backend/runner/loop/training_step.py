@@ -28,4 +28,4 @@ def call_step(
     if objective.asks & {"input", "target"}:
         inputs = run.rule.split(data)
         values |= {"input": inputs.value, "target": inputs.target}
-    return step_result(objective.role, objective.function(**values))
+    return step_result(objective.role, run.files.inside(objective.function)(**values))

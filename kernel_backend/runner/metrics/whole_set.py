@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.definition.step_files import StepFiles
 from kernel_backend.runner.determinism.reachability import held_by
 from kernel_backend.runner.metrics.agreement import Agreement, Kind
 from kernel_backend.runner.metrics.join import host_copy, join, moved, size_of
@@ -72,9 +73,10 @@ class Metrics:
         ranks: Ranks,
         device: torch.device,
         limit: int = LIMIT,
+        files: StepFiles | None = None,
     ) -> None:
         """Set up the role; `asked` are the loop values that it takes, `limit` is in bytes over all ranks."""
-        self._function, self._asked, self._ranks = function, asked, ranks
+        self._function, self._asked, self._ranks = files.inside(function) if files else function, asked, ranks
         self.device, self._limit = device, limit
         self._objects = [each for _, each in held_by({"metrics": function}) if is_metric(each)]
         for each in self._objects:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sqlite3
 import threading
 from pathlib import Path
 
 import pytest
+import torch
 
 import daylight
 import jupyter_ext
@@ -44,7 +46,13 @@ def test_reading_is_heard_however_a_file_is_named(heard, tmp_path, monkeypatch):
 def test_writing_alone_is_not(heard, tmp_path):
     for mode in ("w", "a", "x", "w+"):
         open(tmp_path / f"made{mode}", mode).close()
+    torch.save(1, tmp_path / "net.pt")
+    (tmp_path / "scratch" / "x").touch()
+    torch.save(1, io.BytesIO())
     assert heard() == []
+    made = [str(tmp_path / name) for name in ("madew", "madea", "madex", "madew+", "net.pt")]
+    assert opened_files.made() == made
+    assert opened_files.made() == []
 
 
 def test_a_temporary_file_that_was_made_here_is_none_and_a_download_is_one(heard, tmp_path):

@@ -1,0 +1,210 @@
+"""Keep what step functions write on ranks other than 0 out of the user's folders, so that a file has one writer.
+
+Loss, metrics and training steps run on all ranks. While one runs, `open` and its like are patched:
+rank 0 writes files as ever, other ranks into a private folder, where they find them again. Functions that make data and
+models are left alone: libraries download and cache with locks and renames that must stay shared.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import io
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+# Names by which code tells processes apart, and writes a file of each on purpose.
+_OF_A_RANK = {"rank", "get_rank", "local_rank", "global_rank", "RANK", "LOCAL_RANK", "process_index"}
+_OF_ALL = {"world", "world_size", "get_world_size", "WORLD_SIZE"}
+_OF_A_PROCESS = {"is_main_process", "is_global_zero", "rank_zero_only", "getpid", "gethostname", "uuid1", "uuid4"}
+_TELLS_APART = _OF_A_RANK | _OF_ALL | _OF_A_PROCESS
+_SYSTEM = ("/dev", "/proc", "/sys", "/run")
+# Functions of `os` that must find a private file under its original name, and where their paths stand.
+_OF_A_PATH = ("stat", "lstat", "access", "chmod", "utime", "truncate", "listxattr", "remove", "unlink")
+_OF_TWO = ("rename", "replace")
+# What torch.save and safetensors' save_file call to open a file in C++ or Rust, and where its path stands.
+_IN_NATIVE_CODE = (("torch.serialization", "_open_zipfile_writer", 0), ("safetensors.torch", "serialize_file", 1))
+
+
+def tells_ranks_apart(source: bytes) -> bool:
+    """Return True if code names its rank or process, and so decides itself which rank writes what."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):  # a file of another Python that is shipped and never imported
+        return False
+    return any(not _TELLS_APART.isdisjoint(_names(node)) for node in ast.walk(tree))
+
+
+def _names(node: ast.AST) -> tuple[str, ...]:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.alias(name=name):
+            return (name,)
+        case ast.Constant(value=str(text)):
+            return (text,)
+    return ()
+
+
+def is_result(path: str, cwd: str, caches: Iterable[str]) -> bool:
+    """Return True if an absolute path is a file of the user's: not temporary, of the system, hidden, or in a cache."""
+    if any(_within(path, folder) for folder in (*_SYSTEM, tempfile.gettempdir(), *caches) if not _within(cwd, folder)):
+        return False
+    below = os.path.relpath(path, cwd) if _within(path, cwd) else path
+    return not any(part.startswith(".") for part in below.split("/"))
+
+
+def caches_of(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the folders that variables such as HF_HOME and TORCH_HOME name."""
+    named = (value for name, value in environment.items() if name.endswith("_HOME") or "CACHE" in name)
+    return tuple(value for value in named if os.path.isabs(value) and value != "/")
+
+
+class StepFiles:
+    """Redirection of the files that step functions open for writing on this rank."""
+
+    def __init__(
+        self, cwd: str, private: Path, rank: int, note: Callable[[str], None], size: int, apart: bool = False
+    ) -> None:
+        """Set up for one of `size` ranks, which has its files below `private`.
+
+        Rank 0 calls `note` for the first file that it writes. With `apart`, code that names its rank, files are
+        redirected in `aside` alone.
+        """
+        self._cwd, self._folder, self._note, self._size = cwd, str(private), note, size
+        self._redirects, self._apart = rank > 0, apart or size == 1
+        self._caches = caches_of(os.environ)
+        self._own: dict[str, str] = {}  # private path of each redirected one
+        self._thread = threading.get_ident()  # that of the steps; others write checkpoints meanwhile
+        self._restored: list[tuple[Any, str, Any]] = []
+
+    def inside(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the step function with its files redirected while it runs."""
+        if self._apart:
+            return function
+
+        def called(*args: Any, **named: Any) -> Any:
+            before = self._enter()
+            try:
+                return function(*args, **named)
+            finally:
+                self._leave(before)
+
+        return called
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Redirect the files of calls on rank 0 that are no part of the training, and delete them afterwards."""
+        self._redirects, before = True, self._enter()
+        try:
+            yield
+        finally:
+            self._leave(before)
+            self._redirects = False
+            self._own.clear()
+            self.close()
+
+    def close(self) -> None:
+        """Delete the private files."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def opened(self, file: Any, mode: str) -> Any:
+        """Return the path to open in place of `file`: a private one if this rank has written it, or is about to."""
+        path = self._path(file)
+        if path is None or path in self._own:
+            return file if path is None else self._own[path]
+        if not set(mode) & set("wax+") or not is_result(path, self._cwd, self._caches):
+            return file
+        if not self._redirects:
+            self._tell(path)
+            return file
+        if not os.path.isdir(os.path.dirname(path)) or ("r" in mode and not os.path.exists(path)):
+            return file  # the error is the user's
+        own = self._redirect(path)
+        if set(mode) & set("ar") and os.path.isfile(path):
+            shutil.copyfile(path, own)
+        self._own[path] = own
+        self._patch_os()
+        return own
+
+    def moved(self, source: Any, target: Any) -> tuple[Any, Any]:
+        """Return the paths to rename: what a private file becomes is private, too."""
+        before, after = self._path(source), self._path(target)
+        if before is None or after is None or not (before in self._own or after in self._own):
+            return source, target
+        self._own.setdefault(after, self._redirect(after))
+        return self._own.get(before, source), self._own[after]
+
+    def _tell(self, path: str) -> None:
+        note, self._note = self._note, lambda text: None
+        note(
+            f"{os.path.relpath(path, self._cwd) if _within(path, self._cwd) else path} is written by rank 0 of "
+            f"{self._size} alone: what loss, metrics and steps write on other ranks is discarded. For a file of each "
+            "rank, take rank as an argument and name the file by it"
+        )
+
+    def _path(self, file: Any) -> str | None:
+        """Return the absolute path of what is opened; None for a file descriptor, and for other threads."""
+        if not isinstance(file, str | bytes | os.PathLike) or threading.get_ident() != self._thread:
+            return None
+        path = os.path.abspath(os.fsdecode(file))
+        return None if _within(path, self._folder) else path
+
+    def _redirect(self, path: str) -> str:
+        own = f"{self._folder}{path}"
+        os.makedirs(os.path.dirname(own), exist_ok=True)
+        return own
+
+    def _enter(self) -> int:
+        before, open_file = len(self._restored), builtins.open
+
+        def opens(file: Any, mode: str = "r", *args: Any, **named: Any) -> Any:
+            # What has an opener, as in tempfile, is opened in its own way.
+            path = file if len(args) > 5 or named.get("opener") else self.opened(file, mode)
+            return open_file(path, mode, *args, **named)
+
+        self._patch(builtins, "open", opens)
+        self._patch(io, "open", opens)
+        for name, function, place in _IN_NATIVE_CODE:
+            if (real := getattr(sys.modules.get(name), function, None)) is not None:
+                self._patch(sys.modules[name], function, self._saving(real, place))
+        if self._own:
+            self._patch_os()
+        return before
+
+    def _leave(self, before: int) -> None:
+        while len(self._restored) > before:
+            setattr(*self._restored.pop())
+
+    def _patch(self, module: Any, name: str, function: Callable[..., Any]) -> None:
+        self._restored.append((module, name, getattr(module, name)))
+        setattr(module, name, function)
+
+    def _saving(self, real: Callable[..., Any], place: int) -> Callable[..., Any]:
+        def saves(*args: Any, **named: Any) -> Any:
+            return real(*args[:place], self.opened(args[place], "w"), *args[place + 1 :], **named)
+
+        return saves
+
+    def _patch_os(self) -> None:
+        if any(module is os for module, _, _ in self._restored):
+            return
+        for name in _OF_A_PATH:
+            self._patch(os, name, self._of_path(getattr(os, name)))
+        for name in _OF_TWO:
+            self._patch(os, name, self._of_two(getattr(os, name)))
+
+    def _of_path(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda path, *args, **named: real(self._own.get(self._path(path) or "", path), *args, **named)
+
+    def _of_two(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda src, dst, **named: real(*self.moved(src, dst), **named)
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
