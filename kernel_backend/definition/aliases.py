@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 
-from kernel_backend.definition.contract import LOOP_VALUES, TRAINED, Parameter
+from kernel_backend.definition.contract import LOOP_VALUES, ROLES, Parameter
 
 _DATA = r"_?(data|dataset|set|loader|dataloader|data_loader|ds|dl)"
 _MAKES = r"(make|get|build|create|setup)_"
@@ -17,6 +17,8 @@ _OTHER_NAMES = {
     "optimizer": rf"optim|optimiser|configure_optimizers?|{_MAKES}(optimizer|optimiser|optim)",
     "loss": r"criterion|loss_fn|loss_func|loss_function|compute_loss|calc_loss",
     "metrics": r"metric|metric_fn|metrics_fn",
+    "test_data": rf"({_MAKES}|load_)?test(ing)?{_DATA}",
+    "collate": r"collate_fn|collate_batch",
     "schedule": rf"lr_schedule|(lr_)?scheduler|({_MAKES})(lr_)?(schedule|scheduler)",
 }
 # Less certain: reported, and not assumed.
@@ -45,7 +47,7 @@ def role_of(name: str) -> str | None:
 def looks_like(name: str) -> str | None:
     """Return the role that a function of this name probably stands for."""
     certain = role_of(name) or next((role for role, names in _NEARLY.items() if re.fullmatch(names, name)), None)
-    close = difflib.get_close_matches(name, TRAINED, n=1, cutoff=_CLOSE)
+    close = difflib.get_close_matches(name, ROLES, n=1, cutoff=_CLOSE)
     return certain or (close[0] if close else None)
 
 
@@ -71,6 +73,8 @@ def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
         return dict(zip(free[:1], ["params"], strict=False))
     if role == "schedule" and "optimizer" not in asked:
         return dict(zip(free[:1], ["optimizer"], strict=False))
+    if role in ("collate", "augment") and "batch" not in asked:
+        return dict(zip(free[:1], ["batch"], strict=False))
     return {}
 
 

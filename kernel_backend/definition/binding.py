@@ -51,24 +51,59 @@ def bind_space(definition: Definition, given: Mapping[str, Value], space: Space)
 
 
 def check_options(definition: Definition, config: Config) -> None:
-    """Raise InvalidDefinition for `--gather-loss` or `--ema` with a definition that does not support them."""
+    """Raise InvalidDefinition for options that this definition, or other options, do not go with."""
+    problem = next((text for rule in _RULES if (text := rule(definition, config))), None)
+    if problem:
+        raise InvalidDefinition(problem)
+
+
+def _gathers(definition: Definition, config: Config) -> str | None:
     if config.gather_loss and definition.steps:
-        raise InvalidDefinition(
+        return (
             f"--gather-loss is for loss(output, target), and {definition.steps[0]}() computes its loss from its share "
             "of the batch: leave --gather-loss out, or write loss() instead"
         )
+    if config.gather_loss and config.accumulate > 1:
+        return (
+            "--gather-loss computes the loss over the whole batch at once, and --accumulate computes the batch in "
+            "parts: leave one of them out"
+        )
+    return None
+
+
+def _averages(definition: Definition, config: Config) -> str | None:
     parts = [
         (function, each)
         for function in definition.functions.values()
         for each in function.parameters
         if function.name == "metrics" and each.name in definition.models
     ]
-    if config.ema is not None and parts:
-        function, part = parts[0]
-        raise InvalidDefinition(
-            f"metrics (line {function.line}) asks for {part.name}, which has the plain weights, and --ema validates "
-            "averaged ones: leave --ema out, or return such metrics from a step, which gets the averaged models"
+    if config.ema is None or not parts:
+        return None
+    function, part = parts[0]
+    return (
+        f"metrics (line {function.line}) asks for {part.name}, which has the plain weights, and --ema validates "
+        "averaged ones: leave --ema out, or return such metrics from a step, which gets the averaged models"
+    )
+
+
+def _validates(definition: Definition, config: Config) -> str | None:
+    given = {
+        "--patience": config.patience is not None,
+        "--validate-every": config.validate_every is not None,
+        "--validate-first": config.validate_first,
+    }
+    flag = next((flag for flag, is_given in given.items() if is_given), None)
+    if flag and "validation_data" not in definition.roles:
+        return f"{flag} goes by validations, and there are none: add validation_data, or leave {flag} out"
+    if config.patience is not None and config.search is not None:
+        return (
+            "--patience ends a training by its own progress, and in a search the method decides: leave one of them out"
         )
+    return None
+
+
+_RULES = (_gathers, _averages, _validates)
 
 
 def _searched_by_prepare(definition: Definition, space: Space) -> Iterator[str]:

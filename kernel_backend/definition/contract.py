@@ -25,12 +25,14 @@ LOOP_VALUES = frozenset({
     "params", "named_params", "input", "output", "target", "batch", "epoch", "index", "device", "rank",
     "world", "run", "optimizer", "steps", "epochs",
 })
+# Roles that code often calls by itself: a function that the cell's own code uses is a helper instead.
+HELPERS = frozenset({"collate", "sampler", "augment", "on_epoch"})
 # fmt: on
-# What this version's runner can train, `step_<key>` too; any other role is refused before anything is submitted.
-TRAINED = ("prepare", "model", "train_data", "optimizer", "loss", "step", "schedule", "validation_data", "metrics")
 # The contract by which a definition is read. 2: other names of roles are accepted, and AdamW has a hyperparameter `lr`.
-# A snapshot keeps the one by which it was made, so that it trains in the same way for ever.
-CONTRACT = 2
+# 3: other names of test_data and collate, too. A snapshot keeps the one by which it was made, so that it trains in the
+# same way for ever.
+CONTRACT = 3
+SINCE_THREE = frozenset({"test_data", "collate"})
 # Loop values that a role can ask for, for messages.
 CAN_ASK = {
     "loss": "output, target, input, batch, epoch",
@@ -38,6 +40,10 @@ CAN_ASK = {
     "optimizer": "params, named_params",
     "schedule": "optimizer, steps, epochs",
     "step": "model or the names of what it returns, batch, input, target, index, epoch",
+    "collate": "batch, the list of samples",
+    "augment": "batch, epoch, index",
+    "sampler": "train_data",
+    "on_epoch": "model or the names of what it returns, epoch, run",
 }
 _STEP = re.compile(r"step_\w+")
 
@@ -127,11 +133,10 @@ class Definition(Record):
     def bind(self, given: Mapping[str, Value], but: Collection[str] = ()) -> dict[str, Value]:
         """Bind every hyperparameter to its given value, else its default, except those in `but`, bound elsewhere.
 
-        Raises InvalidDefinition with all problems at once: roles that this version does not train with, names that
-        are no hyperparameters (with the nearest), values of the wrong type, and hyperparameters without a value.
+        Raises InvalidDefinition with all problems at once: names that are no hyperparameters (with the nearest), values
+        of the wrong type, and hyperparameters without a value.
         """
-        problems = [self._untrained(role) for role in self.roles if role not in TRAINED and not is_step(role)]
-        problems += [self.unknown(name) for name in given if name not in self.hyperparameters]
+        problems = [self.unknown(name) for name in given if name not in self.hyperparameters]
         values: dict[str, Value] = {}
         for name, parameter in self.hyperparameters.items():
             if name in but:
@@ -143,13 +148,6 @@ class Definition(Record):
         if problems:
             raise InvalidDefinition("\n".join(problems))
         return values
-
-    def _untrained(self, role: str) -> str:
-        written = f"{self._told(role)} (line {self.functions[role].line})"
-        return (
-            f"{written} is a role that this version does not train with; those that it does are {', '.join(TRAINED)}. "
-            "Leave it out, or give the function another name"
-        )
 
     def unknown(self, name: str) -> str:
         """Return the message for a name that is no hyperparameter."""

@@ -10,16 +10,18 @@ from typing import Any, Literal
 from kernel_backend.definition.aliases import by_place, role_of
 from kernel_backend.definition.contract import (
     CONTRACT,
+    HELPERS,
     LOOP_VALUES,
     REQUIRED,
     ROLES,
+    SINCE_THREE,
     Definition,
     Function,
     Parameter,
     is_role,
     is_step,
 )
-from kernel_backend.definition.unused import bound, hints, understood_as, unused
+from kernel_backend.definition.unused import bound, hints, names_used, understood_as, unused
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Value
 from kernel_backend.model.syntax import FunctionNode, module_tree
@@ -32,6 +34,8 @@ _INSTEAD = {
     "train_data": "def train_data():\n    return torch.utils.data.TensorDataset(x, y)",
     "loss": "def loss(output, target):\n    return nn.functional.cross_entropy(output, target)",
 }
+# Arguments of a sampler that mean the result of train_data, where no function of the cell has that name.
+_DATASETS = ("data", "dataset", "data_source", "source")
 _SHOWN = 500  # characters of a line that is wrong
 
 
@@ -61,8 +65,11 @@ def parse(source: str, roles_from: int = 1, contract: int = CONTRACT) -> Definit
 def _parsed(tree: ast.Module, roles_from: int, contract: int) -> Definition:
     nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
     own = [node for node in nodes.values() if node.lineno >= roles_from]
-    taken = understood_as(tree, own) if contract > 1 else {}
-    roles = [role for node in sorted(own, key=_line) if (role := taken.get(node.name, node.name)) and is_role(role)]
+    named = [role for role in ROLES if contract > 2 or role not in SINCE_THREE] if contract > 1 else []
+    taken = understood_as(tree, own, named)
+    helpers = HELPERS & names_used(tree)
+    candidates = (taken.get(node.name, node.name) for node in sorted(own, key=_line))
+    roles = [role for role in candidates if is_role(role) and role not in helpers]
     nodes |= {role: nodes[name] for name, role in taken.items()}
     _require(tree, roles, roles_from)
     found = _Found(nodes, taken, _model_keys(nodes["model"]), contract > 1)
@@ -201,9 +208,11 @@ def _parameter(function: str, argument: ast.arg, default: ast.expr | None, found
     value_of = found.taken.get(name, name)
     if function == "optimizer" and found.guesses and required and name not in found.nodes and role_of(name) == "model":
         value_of = "model"
+    if function == "sampler" and required and name not in found.nodes and name in _DATASETS:
+        value_of = "train_data"
     annotation = ast.unparse(argument.annotation) if argument.annotation else None
     kind: Literal["loop", "function", "hyperparameter"] = "hyperparameter"
-    is_part = name in found.keys and (function in ("optimizer", "metrics") or is_step(function))
+    is_part = name in found.keys and (function in ("optimizer", "metrics", "on_epoch") or is_step(function))
     if name in LOOP_VALUES or is_part or (required and value_of in LOOP_VALUES):
         _check_available(function, node, argument, value_of)
         kind = "loop"

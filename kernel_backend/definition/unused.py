@@ -6,17 +6,17 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from kernel_backend.definition.aliases import looks_like, role_of
-from kernel_backend.definition.contract import REQUIRED, TRAINED, is_role
+from kernel_backend.definition.contract import REQUIRED, ROLES, is_role
 from kernel_backend.model.syntax import FunctionNode
 from kernel_backend.model.values import nearest
 
 
-def understood_as(tree: ast.Module, own: Sequence[FunctionNode]) -> dict[str, str]:
-    """Return functions of the cell that serve as roles under another name, where the role's own name is unused."""
-    names, used = {node.name for node in own}, _used(tree)
+def understood_as(tree: ast.Module, own: Sequence[FunctionNode], roles: Sequence[str]) -> dict[str, str]:
+    """Return functions of the cell that serve as one of `roles` under another name, where its own name is unused."""
+    names, used = {node.name for node in own}, names_used(tree)
     asked = {each.arg for node in own for each in node.args.args}
     taken: dict[str, str] = {}
-    for role in TRAINED:
+    for role in roles:
         candidates = [name for name in names if role not in names and role_of(name) == role]
         idle = [name for name in candidates if name not in used]
         if len(idle) > 1:  # def train_loader(train_set)
@@ -28,7 +28,7 @@ def understood_as(tree: ast.Module, own: Sequence[FunctionNode]) -> dict[str, st
     return taken
 
 
-def _used(tree: ast.Module) -> set[str]:
+def names_used(tree: ast.Module) -> set[str]:
     """Return the module-level names that the module's code reads."""
     used: set[str] = set()
     queue: list[tuple[ast.AST, frozenset[str]]] = [(tree, frozenset())]
@@ -68,14 +68,14 @@ def bound(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, int, str | N
 def _idle(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str]) -> Iterator[FunctionNode]:
     """Return functions of the cell that are no roles and whose names neither code nor arguments use."""
     asked = {node.arg for each in tree.body if isinstance(each, FunctionNode) for node in each.args.args}
-    busy = _used(tree) | asked | set(taken)
+    busy = names_used(tree) | asked | set(taken)
     return (node for node in own if not is_role(node.name) and node.name not in busy)
 
 
 def hints(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str]) -> Iterator[str]:
     """Yield hints about unused functions with names distantly similar to a role's, where `unused` is silent."""
     for node in _idle(tree, own, taken):
-        near = nearest(node.name, TRAINED)
+        near = nearest(node.name, ROLES)
         if near and not looks_like(node.name):
             yield f"{node.name} (line {node.lineno}) is no role, and nothing uses it{near}"
 
@@ -87,7 +87,7 @@ def unused(
     for node in _idle(tree, own, taken):
         if meant := looks_like(node.name):
             yield f"{node.name} (line {node.lineno}) is no role, and nothing uses it: did you mean {meant}?"
-    used = _used(tree)
+    used = names_used(tree)
     for name, line, how in bound(tree, roles_from):
         role = None if name in used else role_of(name)
         if how == "assigned" and role not in (None, "model", *roles):

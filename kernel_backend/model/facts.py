@@ -8,7 +8,7 @@ from typing import Any, Literal
 from kernel_backend.model.record import Record
 
 # runtime: what only a rank knows of its hardware and libraries, a flat table of texts. The others are records below.
-FactName = Literal["runtime", "delivered", "observed", "weights"]
+FactName = Literal["runtime", "delivered", "observed", "weights", "test"]
 
 
 class Delivered(Record):
@@ -46,6 +46,13 @@ class Weights(Record):
 
     digest: str  # of all of it
     tensors: dict[str, str]  # name -> xxh3-128 of kind, shape and bytes
+
+
+class TestResult(Record):
+    """Loss and metrics over `test_data`, after the training."""
+
+    metrics: dict[str, float]
+    checkpoint: str  # whose weights were evaluated
 
 
 class StoredFact(Record):

@@ -156,9 +156,18 @@ def _own_options(texts: Sequence[str]) -> dict[str, Value]:
     return found
 
 
+def _validation_cadence(text: str) -> Cadence:
+    """Parse an interval of validations, which no clock may decide; raises InvalidRequest."""
+    every = parse_cadence(text)
+    if every.seconds is not None:
+        raise InvalidRequest("validations are counted in epochs or steps: write 1epoch or 500steps")
+    return every
+
+
 # How the text of an option becomes a field of Config; the others are read by pydantic.
 _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "checkpoint_every": parse_cadence,
+    "validate_every": _validation_cadence,
     "hang_timeout": parse_duration,
     "keep": parse_keep,
     "loader_workers": lambda text: None if text == "auto" else text,
@@ -229,6 +238,7 @@ def duration_word(seconds: float) -> str:
 # The reverse of _PARSERS: the words behind an option, for each time that it is given.
 _WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
     "checkpoint_every": lambda every: [[_cadence_text(every)]],
+    "validate_every": lambda every: [[_cadence_text(every)]],
     "hang_timeout": lambda seconds: [[duration_word(seconds)]],
     "keep": lambda keep: [[",".join(f"{name}:{count}" for name, count in keep if count)]],
     "metric": lambda metric: [[f"{metric.name}:{metric.mode}"]],
@@ -239,6 +249,9 @@ _WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
     "search.max_time": lambda seconds: [[duration_word(seconds)]],
     "one_node": lambda on: [[]] if on else [],
     "gather_loss": lambda on: [[]] if on else [],
+    "per_slot_batch": lambda on: [[]] if on else [],
+    "compile": lambda on: [[]] if on else [],
+    "validate_first": lambda on: [[]] if on else [],
     "preemptible": lambda on: [[]] if on else [],
     "priority": lambda priority: [[str(priority)]] if priority else [],
     "search.options": lambda options: [[f"{name}={written(value)}"] for name, value in options.items()],

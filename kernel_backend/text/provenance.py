@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernel_backend.model.facts import Delivered, FactName, Observed, Weights
+from kernel_backend.model.facts import Delivered, FactName, Observed, TestResult, Weights
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.versions import read
 from kernel_backend.text import size
@@ -47,6 +47,10 @@ def fact_lines(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) 
     if "weights" in known:
         weights = read(Weights, known["weights"])
         lines.append(f"weights    {_many(len(weights.tensors), 'tensor')} at step 0, digest {weights.digest}")
+    if "test" in known:
+        test = read(TestResult, known["test"])
+        found = ", ".join(f"{name} {value:.6g}" for name, value in test.metrics.items())
+        lines.append(f"test       {found} with checkpoint {test.checkpoint}")
     lines += [f"runtime    {name} {value}" for name, value in sorted(known.get("runtime", {}).items())]
     return lines
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from gang import DIGITS, Trial
 
 pytestmark = pytest.mark.distributed
@@ -225,3 +226,121 @@ def test_streams_of_random_numbers_are_each_ranks_own(tmp_path):
     ]
     assert len(drew[0]) == len(drew[1]) > 10
     assert not set(drew[0]) & set(drew[1])
+
+
+# Without dropout and BatchNorm a batch is trained alike in one piece and in several, but for the order of sums.
+SMOOTH = DIGITS.replace("nn.BatchNorm1d(width), ", "").replace("nn.Dropout(dropout), ", "")
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_batch_computed_in_parts_trains_what_the_whole_one_does(tmp_path, slots):
+    whole = Trial(tmp_path / "whole", source=SMOOTH, slots=slots)
+    parts = Trial(tmp_path / "parts", source=SMOOTH, slots=slots, options={"accumulate": 3, "clip": 0.5})
+    clipped = Trial(tmp_path / "clipped", source=SMOOTH, slots=slots, options={"clip": 0.5})
+    first, second, third = whole.run(), parts.run(), clipped.run()
+    assert set(first.codes + second.codes + third.codes) == {0}, second.logs()
+    assert second.started.total_steps == first.started.total_steps
+    for name, tensor in clipped.model().items():
+        torch.testing.assert_close(parts.model()[name], tensor, rtol=1e-4, atol=1e-5)
+    losses = third.reports("training"), second.reports("training")
+    assert losses[1][1]["loss"] == pytest.approx(losses[0][1]["loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"accumulate": 3}, {"accumulate": 2, "logical_workers": 4}], ids=str)
+def test_a_training_in_parts_is_exact(tmp_path, options):
+    """BatchNorm and dropout included: killed, on both backends, and with logical workers on any number of slots."""
+    whole = Trial(tmp_path / "whole", options=options)
+    assert whole.run().codes == [0, 0]
+    killed = Trial(tmp_path / "killed", options=options, every="2steps", params={"pause": 0.01}, backend="horovod")
+    first = killed.start().reaches(5).kill(0)
+    assert -9 in first.codes
+    second = killed.run(resume_from=killed.pinned())
+    assert second.codes == [0, 0], second.logs()
+    assert killed.parts() == whole.parts()
+    if "logical_workers" in options:
+        one = Trial(tmp_path / "one", options=options, slots=1)
+        assert one.run().codes == [0]
+        assert one.parts() == whole.parts()
+
+
+def test_validations_may_follow_steps_or_several_epochs(tmp_path):
+    steps = Trial(tmp_path / "steps", options={"validate_every": {"steps": 4}, "validate_first": True}).run()
+    epochs = Trial(tmp_path / "epochs", options={"validate_every": {"epochs": 2}}, epochs=3).run()
+    assert steps.codes == epochs.codes == [0, 0], steps.logs() + epochs.logs()
+    assert sorted(steps.reports("validation")) == [0, 4, 8, 12]
+    assert sorted(epochs.reports("validation")) == [12, 18]
+
+
+def test_validations_within_epochs_are_exact(tmp_path):
+    options = {"validate_every": {"steps": 4}, "rng": "stream", "schedule_per": "epoch"}
+    source = DIGITS + "def schedule(optimizer): return torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)\n"
+    whole = Trial(tmp_path / "whole", source=source, options=options)
+    ran = whole.run()
+    assert ran.codes == [0, 0], ran.logs()
+    assert rates(whole) == [0.0025]
+    for held in (4, 6):  # a release right after a validation's step, and right after an epoch's end
+        released = Trial(tmp_path / str(held), source=source, options=options)
+        attempt = released.start(hold=held - 1).reaches(held - 1)
+        attempt.tell("release").heard().go().ended()
+        assert attempt.codes == [85, 85], attempt.logs()
+        second = released.run(resume_from=released.pinned())
+        assert second.codes == [0, 0], second.logs()
+        assert released.parts() == whole.parts()
+        reported = attempt.reports("validation") | second.reports("validation")
+        assert reported == ran.reports("validation")
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_patience_ends_a_training_without_progress(tmp_path, cut):
+    source = DIGITS.replace("lr=1e-2", "lr=5.0")
+    trial = Trial(tmp_path / "trial", source=source, epochs=20, options={"patience": 2}, every="2steps")
+    if cut:
+        trial.start(hold=14).reaches(13).kill(0)
+    ran = trial.run(resume_from=trial.pinned() if cut else None)
+    assert ran.codes == [0, 0], ran.logs()
+    losses = [values["loss"] for _, values in sorted(ran.reports("validation").items())]
+    end = trial.newest().step
+    assert end < 120
+    if not cut:
+        assert min(losses) == losses[-3] == min(losses[-3:])
+    (note,) = [each for each in ran.notes() if each.startswith("stopped early")]
+    assert f"after epoch {end // 6}: 2 validations without a better loss" in note
+    again = trial.run(resume_from=trial.pinned())
+    assert (again.codes, again.reports("training")) == ([0, 0], {})
+
+
+def test_a_validation_that_is_never_finite_ends_the_training(tmp_path):
+    source = DIGITS.replace("target).float()}", "target).float(), 'odd': output.sum() * float('nan')}")
+    options = {"metric": {"name": "odd", "mode": "max"}}
+    ran = Trial(tmp_path / "trial", source=source, epochs=5, options=options).run()
+    assert set(ran.codes) == {1}
+    assert sorted(ran.reports("validation")) == [6, 12, 18]
+    assert "the validation's odd is nan at step 18" in ran.failures()[0].message
+    goes_on = Trial(tmp_path / "goes-on", source=source, epochs=4, options={**options, "on_nan": "go-on"}).run()
+    assert goes_on.codes == [0, 0]
+    assert any("the validation's odd is nan at step 6" in each for each in goes_on.notes())
+
+
+def test_batches_are_counted_and_cut_as_asked(tmp_path):
+    each = Trial(tmp_path / "each", options={"per_slot_batch": True}, epochs=1)
+    both = Trial(tmp_path / "both", batch_size=24, epochs=1)
+    dropped = Trial(tmp_path / "dropped", options={"uneven": "drop"}, epochs=1)
+    ran = [each.run(), both.run(), dropped.run()]
+    assert [attempt.codes for attempt in ran] == [[0, 0]] * 3
+    assert [attempt.started.total_steps for attempt in ran] == [3, 3, 5]
+    assert each.parts() == both.parts()
+
+
+def test_a_compiled_model_trains_exactly(tmp_path):
+    whole = Trial(tmp_path / "whole", options={"compile": True}, slots=1)
+    ran = whole.run()
+    assert ran.codes == [0], ran.logs()
+    killed = Trial(tmp_path / "killed", options={"compile": True}, slots=1, every="2steps")
+    killed.start(hold=8).reaches(7).kill(0)
+    second = killed.run(resume_from=killed.pinned())
+    assert second.codes == [0], second.logs()
+    assert killed.parts() == whole.parts()
+    plain = Trial(tmp_path / "plain", slots=1)
+    assert plain.run().codes == [0]
+    for name, tensor in plain.model().items():
+        torch.testing.assert_close(whole.model()[name], tensor, rtol=1e-3, atol=1e-4)

@@ -166,6 +166,19 @@ class Checkpointer:
                 self._spool.say(Note(text=f"{text}; weights and moments are the checkpoint's, the rest is its own"))
         return manifest
 
+    def restore_best(self) -> Manifest:
+        """Restore the best committed checkpoint by `--metric`, else the newest; call after `finish`, by all ranks."""
+        chosen = RETRY.call(self._choose_best, on=OSError) if self._ranks.rank == 0 else None
+        manifest: Manifest = self._ranks.broadcast_object(chosen)
+        if manifest.id != self._newest:
+            self._contents.load(manifest, partial(self._home.read, manifest))
+        return manifest
+
+    def _choose_best(self) -> Manifest:
+        committed, metric = self._home.committed(), self._job.config.metric
+        ranked = [each for each in committed if math.isfinite(each.metrics.get(metric.name, math.nan))]
+        return min(ranked, key=lambda each: metric.lower(each.metrics[metric.name]), default=committed[-1])
+
     # Saving
 
     def _begin_if_it_can(self, moment: Position, everyones: PerRankState, stalled: Stopwatch, lazily: bool) -> None:

@@ -17,6 +17,8 @@ from kernel_backend.runner.determinism import seeds
 
 _OF_A_STEP = frozenset({"output", "target", "input", "batch", "epoch"})
 _OF_A_TRAINING_STEP = frozenset({"target", "input", "batch", "epoch", "index"})
+_POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_OF_AUGMENT = frozenset({"batch", "epoch", "index"})
 
 
 class Functions:
@@ -121,6 +123,28 @@ class Functions:
         """Return a training step, to be called with the model, its parts and the loop values of a step by name."""
         return self.prepared(role, _OF_A_TRAINING_STEP | {"model", *parts_of(model)})
 
+    def augment(self) -> Callable[..., Any] | None:
+        """Return `augment`, to be called with `batch epoch index` by name; None without that role."""
+        return self.prepared("augment", _OF_AUGMENT) if self.has("augment") else None
+
+    def collate(self) -> Callable[[list[Any]], Any] | None:
+        """Return `collate` as a function of the list of samples; None without that role."""
+        if not self.has("collate"):
+            return None
+        made = self.prepared("collate", frozenset({"batch"}))
+        return lambda samples: made(batch=samples)
+
+    def on_epoch(self, model: nn.Module) -> Callable[..., Any] | None:
+        """Return `on_epoch`, to be called with `epoch` and the models by name; None without that role."""
+        if not self.has("on_epoch"):
+            return None
+        return self.prepared("on_epoch", frozenset({"epoch", "model", *parts_of(model)}))
+
+    @property
+    def takes_whole_batch(self) -> bool:
+        """Return True if neither `loss` nor `metrics` nor a step takes `target`, so that a batch may have none."""
+        return not any("target" in self.asked(role) for role in ("loss", "metrics", *self.steps) if self.has(role))
+
     def asked(self, role: str) -> frozenset[str]:
         """Return the loop values of a step that `loss`, `metrics` or a training step takes."""
         parameters = self._definition.functions[role].parameters
@@ -180,16 +204,26 @@ class BatchRule:
     """Rule that splits a batch into inputs and target.
 
     Of a tuple, the last item is the target and all others are inputs. Of a dict, inputs go by the names of `forward`'s
-    arguments, and the target is `labels` or `target`.
+    arguments, and the target is `labels` or `target`. Where nothing takes a target, a batch that is no tuple, or a
+    tuple of which `forward` requires every item, is the input as a whole.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        """Set up the rule; with several models, all items of a dict except the target are inputs."""
+    def __init__(self, model: nn.Module, whole: bool = False) -> None:
+        """Set up the rule; with several models, all items of a dict except the target are inputs.
+
+        `whole` says that no function takes a target.
+        """
         several = isinstance(model, nn.ModuleDict)
-        self._names = None if several else frozenset(inspect.signature(model.forward).parameters)
+        parameters = {} if several else inspect.signature(model.forward).parameters
+        self._names = None if several else frozenset(parameters)
+        positional = (each for each in parameters.values() if each.kind in (each.POSITIONAL_ONLY, _POSITIONAL))
+        self._required = sum(each.default is each.empty for each in positional)
+        self._whole = whole
 
     def split(self, batch: Any) -> Inputs:
         """Split a batch; raise InvalidDefinition if the rule does not fit it."""
+        if self._whole and isinstance(batch, list | tuple) and 1 <= len(batch) <= max(1, self._required):
+            return Inputs(tuple(batch), {}, None)
         if isinstance(batch, list | tuple) and len(batch) > 1:
             return Inputs(tuple(batch[:-1]), {}, batch[-1])
         if isinstance(batch, Mapping):
@@ -201,6 +235,8 @@ class BatchRule:
                 f"a batch has {', '.join(map(str, batch))}, and the model's forward takes "
                 f"{', '.join(sorted(names))}: give one of them the other's name"
             )
+        if self._whole and not isinstance(batch, list | tuple):
+            return Inputs((batch,), {}, None)
         raise InvalidDefinition(
             f"a sample of the data is {_a(batch)}: make it (input, ..., target), or a dict with labels or target"
         )
@@ -244,11 +280,22 @@ def step_result(role: str, result: Any) -> tuple[Tensor, Mapping[str, Any]] | No
 
 
 def loss_and_logged(result: Any) -> tuple[Tensor, Mapping[str, Any]]:
-    """Return the scalar and the logged values of a `loss` result; raise InvalidDefinition for other results."""
+    """Return the scalar and the logged values of a `loss` result; raise InvalidDefinition for other results.
+
+    Of a dict, `loss` is the scalar and the rest is logged; without such an item it is the sum of all, as torchvision's
+    detection models return their losses.
+    """
     loss, logged = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
+    if isinstance(result, Mapping) and "loss" in result:
+        loss, logged = result["loss"], {name: value for name, value in result.items() if name != "loss"}
+    elif isinstance(result, Mapping) and all(
+        isinstance(each, Tensor) and each.numel() == 1 for each in result.values()
+    ):
+        loss, logged = sum(each.reshape(()) for each in result.values()), result
     if not isinstance(loss, Tensor) or loss.numel() != 1 or not isinstance(logged, Mapping):
         raise InvalidDefinition(
-            f"loss() returned {_a(result)}; it must return a scalar tensor, or (scalar, dict of values to log)"
+            f"loss() returned {_a(result)}; it must return a scalar tensor, (scalar, dict of values to log), or a dict "
+            "of scalar tensors, of which it is loss, or the sum of all"
         )
     return loss.reshape(()), logged
 

@@ -25,7 +25,8 @@ from kernel_backend.runner.checkpoint.ema import WeightAverage
 from kernel_backend.runner.checkpoint.saving import HostCopy
 from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
 from kernel_backend.runner.context import RankContext
-from kernel_backend.runner.data import Batches, source
+from kernel_backend.runner.data import Batches, Source, source
+from kernel_backend.runner.data.user_sampler import own_sampler
 from kernel_backend.runner.definition.auxiliary_modules import AuxiliaryModules, auxiliary_modules
 from kernel_backend.runner.definition.functions import BatchRule, Functions, parts_of
 from kernel_backend.runner.definition.load import MODULE, Loaded
@@ -87,8 +88,9 @@ class FunctionsTraining:
         training.checkpoints.close()
         training.first_epoch.close()
         training.train.close()
-        if training.validation is not None:
-            training.validation.close()
+        for data in (training.validation, training.test):
+            if data is not None:
+                data.close()
         training.files.close()
 
 
@@ -100,17 +102,23 @@ def build(rank: RankContext) -> Training:
     everyones = shares_of(config.logical_workers or ranks.size, ranks.size)
     mine, count = everyones[ranks.rank], everyones[-1].stop
 
-    def batches(role: str, tag: str, digested: bool = False) -> Batches:
-        data, workers = source(functions.result(role), role), loader_workers(config, functions, role)
-        return Batches(data, config.batch_size, config.seed, tag, mine, count, workers, device, rank.note, digested)
+    def batches(role: str, tag: str, training: bool = False) -> Batches:
+        data, workers = source_of(functions, role, config, training), loader_workers(config, functions, role)
+        size = (data.batch_size or config.batch_size) * (count if config.per_slot_batch else 1)
+        parts = config.accumulate if training else 1
+        data, own = data._replace(batch_size=size), range(mine.start * parts, mine.stop * parts)
+        return Batches(data, size, config.seed, tag, own, count * parts, workers, device, rank.note, training)
 
     validates = functions.has("validation_data")
     if config.search is not None and not validates:
         raise InvalidDefinition("a search compares validations, and there is no validation_data(): write that function")
-    data = batches("train_data", "sample", digested=True)
+    data = batches("train_data", "sample", training=True)
     functions.know(**steps_known(config, data))
     model = functions.model().to(device)
     functions.know(**parts_of(model))
+    if config.compile:
+        for part in parts_of(model).values() or [model]:
+            part.compile()
     if any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in model.modules()):
         data.keep_pairs()
     average = WeightAverage(model, config.ema) if config.ema is not None else None
@@ -118,6 +126,7 @@ def build(rank: RankContext) -> Training:
     schedules = functions.schedules(optimizers)
     loss = functions.step_function("loss") if functions.has("loss") else None
     steps = {role: functions.training_step(role, model) for role in functions.steps}
+    augment = functions.augment()
     metrics = functions.step_function("metrics") if functions.has("metrics") else None
     metrics_asks = functions.asked("metrics") if metrics is not None else frozenset[str]()
     unseen = exactness.writes_unseen(model, optimizers.values(), [Path(job.code), Path(job.cwd)])
@@ -164,12 +173,15 @@ def build(rank: RankContext) -> Training:
         loss=loss,
         files=files,
         loss_asks=functions.asked("loss") if loss is not None else frozenset(),
+        augment=augment,
+        on_epoch=functions.on_epoch(model),
         metrics=Metrics(metrics, metrics_asks, ranks, device, files=files) if metrics is not None else None,
         metrics_asks=metrics_asks,
-        rule=BatchRule(model),
+        rule=BatchRule(model, functions.takes_whole_batch),
         precision=precision(config, device),
         train=data,
         validation=batches("validation_data", "validation") if validates else None,
+        test=batches("test_data", "test") if functions.has("test_data") else None,
         device=device,
         ranks=ranks,
         streams=streams,
@@ -177,6 +189,7 @@ def build(rank: RankContext) -> Training:
             model=model,
             loss=loss,
             metrics=metrics,
+            augment=augment,
             **{named("optimizer", name): each for name, each in optimizers.items()},
             average=average,
             **steps,
@@ -197,6 +210,18 @@ def step_files(rank: RankContext) -> StepFiles:
     apart = any(tells_ranks_apart(each.read_bytes()) for each in Path(job.code).rglob("*.py"))
     private = attempt_folder(Path(job.home), job.id) / f"rank-{number}.files"
     return StepFiles(os.getcwd(), private, number, rank.note, rank.ranks.size, apart)
+
+
+def source_of(functions: Functions, role: str, config: Config, training: bool) -> Source:
+    """Return the data of a role, with the user's `collate`, and for training with `sampler` and `--uneven drop`."""
+    data = source(functions.result(role), role)
+    if collate := functions.collate():
+        data = data._replace(collate=collate)
+    if training and functions.has("sampler"):
+        if data.stream:
+            raise InvalidDefinition("train_data() returned a stream, whose samples have no index: leave sampler out")
+        data = data._replace(sampler=own_sampler(functions.result("sampler"), data.length))
+    return data._replace(drop_last=data.drop_last or (training and config.uneven == "drop"))
 
 
 def loader_workers(config: Config, functions: Functions, role: str) -> int | None:
@@ -227,11 +252,13 @@ def gradients(
     config: Config, ranks: Ranks, everyones: list[range], parameters: Parameters, scaler: GradScaler, name: str
 ) -> Gradients:
     """Choose the gradient sum: a tree for logical workers, none for a single rank, else the backend's ring."""
+    parts = config.accumulate
     if config.logical_workers is not None:
-        return TreeGradients(parameters, scaler, ranks, everyones, named("tree", name))
+        leaves = [range(each.start * parts, each.stop * parts) for each in everyones]
+        return TreeGradients(parameters, scaler, ranks, leaves, named("tree", name))
     if ranks.size == 1:
         return OwnGradients(parameters, scaler)
-    return SummedGradients(parameters, scaler, ranks, named("gradients", name))
+    return SummedGradients(parameters, scaler, ranks, named("gradients", name), parts)
 
 
 def precision(config: Config, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
@@ -265,12 +292,14 @@ def begin(training: Training, numerics: Mapping[str, str]) -> str | None:
     facts = manifest.state["training"]
     training.step = training.began = manifest.step
     training.best, training.validated = facts["best"], facts["validated"]
+    training.ends, training.stale = facts.get("ends", True), facts.get("stale", 0)
+    training.not_finite = facts.get("not_finite", 0)
     training.passes, training.validation_metrics = facts.get("passes", 0), dict(manifest.metrics)
     training.current = max(0, training.passes - (not training.validated))
     training.train.restore(facts["data"])
     training.first_epoch.restore(facts.get("first_epoch"))
     total = training.total_steps
-    training.over = facts["over"] if total is None else training.step >= total
+    training.over = facts["over"] or (total is not None and training.step >= total)
     if changed := exactness.differences(manifest.numerics, numerics):
         text = f"bits may differ from step {manifest.step + 1} on: {changed}"
         training.spool.say(Note(level="warning", text=text))
@@ -279,7 +308,7 @@ def begin(training: Training, numerics: Mapping[str, str]) -> str | None:
 
 def _must_sample_alike(training: Training) -> None:
     """Raise InvalidDefinition if a user's sampler gives each rank different indices."""
-    mine = [data.sampled for data in (training.train, training.validation) if data is not None]
+    mine = [data.sampled for data in (training.train, training.validation, training.test) if data is not None]
     if any(each != mine for each in training.ranks.all_gather_object(mine)):
         raise InvalidDefinition(
             "the sampler of a DataLoader gives other indices on each rank: it must give those of all ranks, and each "

@@ -80,14 +80,18 @@ class OwnGradients:
 
     def begin(self) -> None:
         """Discard the previous step's gradients."""
+        self._word = ControlWord(0, 0.0, ControlFlags())
         for parameter in self._parameters:
             parameter.grad = None
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute the gradients of the step's one share."""
+        """Add the gradients of a share: the whole batch, or a part of it with `--accumulate`."""
+        count, mean, _ = self._word
         if loss is not None:
-            self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-        self._word = ControlWord(samples, 0.0 if loss is None else loss.detach(), flags)
+            weighted = loss if samples == total else loss * (samples / total)
+            self._scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
+            mean = mean + weighted.detach()
+        self._word = ControlWord(count + samples, mean, flags)
 
     def finish(self) -> ControlWord:
         """Return the step's loss, sample count and flags; on one rank there is nothing to sum."""
@@ -117,7 +121,8 @@ class Buckets:
         word = self._buckets[-1]
         self._word = word.flat[word.elements : word.elements + self._word_size]
         self._views = self._take_views()
-        self._touched = [False] * len(named)
+        self._touched = [False] * len(named)  # has a gradient of a share of this step
+        self._ended = [False] * len(named)  # has its gradient of the present share
         self._active = False  # another objective of the same step may compute gradients of the same parameters
         for bucket in self._buckets:
             for index in bucket.indices:
@@ -126,15 +131,15 @@ class Buckets:
 
     def _compute(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
         """Compute a share's gradients and its part of the word, weighted by its part of all samples."""
-        # Filled in place: a tensor brought from the host would make the host wait for a GPU.
-        self._word[0].fill_(samples)
+        # In place: a tensor brought from the host would make the host wait for a GPU.
+        self._word[0] += samples
         for index, flag in enumerate(flags, start=2):
             if flag:
                 self._word[index].fill_(1.0)
         self._word[_HEAD:].fill_(1.0)
         if loss is not None:
             weighted = loss * (samples / total)
-            self._word[1] = weighted.detach()
+            self._word[1] += weighted.detach()
             self._scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
 
     def _ready(self, bucket: _Bucket) -> None:
@@ -168,12 +173,12 @@ class Buckets:
         def ready(parameter: Tensor) -> None:
             if not self._active:
                 return
-            if self._touched[index]:
+            if self._ended[index]:
                 raise InvalidDefinition(
                     f"parameter {self._names[index]} got two gradients in one backward pass, and the first is on its "
                     "way to the other ranks: with activation checkpointing, write use_reentrant=False"
                 )
-            self._touched[index] = True
+            self._touched[index] = self._ended[index] = True
             bucket.missing -= 1
             if bucket.missing == 0:
                 self._ready(bucket)
@@ -187,9 +192,15 @@ class Buckets:
             if parameter.grad is not view:  # no rank used it in the step before, or the optimizer replaced it
                 parameter.grad = view
         self._touched = [False] * len(self._touched)
+        self._begin_share()
+        for bucket in self._buckets:
+            bucket.flat.zero_()
+
+    def _begin_share(self) -> None:
+        """Expect a gradient of every parameter anew."""
+        self._ended = [False] * len(self._ended)
         for bucket in self._buckets:
             bucket.missing = len(bucket.indices)
-            bucket.flat.zero_()
 
     def _mark_touched(self) -> None:
         """Mark in the word which parameters this share has used; call before its bucket is sent."""
@@ -222,21 +233,26 @@ class Buckets:
 
 
 class SummedGradients(Buckets):
-    """Gradients of a gang, one share per rank, summed by the backend's ring while they are computed."""
+    """Gradients of a gang, summed by the backend's ring while those of a rank's last share are computed."""
 
-    def __init__(self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, name: str = "gradients") -> None:
-        """Set up the buckets; `name` is unique among the gradient sums of a training."""
+    def __init__(
+        self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, name: str = "gradients", shares: int = 1
+    ) -> None:
+        """Set up the buckets; `name` is unique among the sums of a training, and each rank adds so many `shares`."""
         super().__init__(parameters, scaler)
-        self._ranks, self._name = ranks, name
+        self._ranks, self._name, self._shares = ranks, name, shares
         self._sent: list[Handle] = []
+        self._added = 0
 
     def begin(self) -> None:
         """Zero the buckets."""
         self._open()
-        self._sent = []
+        self._sent, self._added = [], 0
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute this rank's one share; full buckets are being sent when this returns."""
+        """Add the gradients of one share; after the last one, full buckets are being sent when this returns."""
+        self._begin_share()
+        self._added += 1
         self._compute(loss, samples, total, flags)
 
     def finish(self) -> ControlWord:
@@ -253,6 +269,8 @@ class SummedGradients(Buckets):
 
     def _ready(self, bucket: _Bucket) -> None:
         """Send every full bucket whose predecessors were sent; the last bucket waits for the control word."""
+        if self._added < self._shares:
+            return
         while len(self._sent) < len(self._buckets) and self._buckets[len(self._sent)].missing == 0:
             self._send()
 

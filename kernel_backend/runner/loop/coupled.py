@@ -35,7 +35,9 @@ def compares(run: Training) -> bool:
     """
     keeps = run.streams is not None and bool(run.generators)
     by_loss = all(each.function is None for each in run.objectives)
-    return by_loss and run.step == 0 and run.logical.count > 1 and not gathers(run) and not keeps
+    return (
+        by_loss and run.step == 0 and run.logical.count * run.config.accumulate > 1 and not gathers(run) and not keeps
+    )
 
 
 def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None:
@@ -55,10 +57,12 @@ def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None
     tolerance = _OF_SIXTEEN_BITS if run.config.amp else _TOLERANCE
     if whole is None or not math.isfinite(whole) or math.isclose(whole, mean, rel_tol=tolerance, abs_tol=1e-6):
         return
+    parted = run.config.accumulate > 1
     text = (
         f"the loss of the first batch as a whole is {whole:.6g}, and the mean over its {len(everyones)} shares "
         f"{mean:.6g}: it is no mean over samples (it compares samples with one another, perhaps), so the training "
-        "depends on how many slots share a batch; --gather-loss computes the loss over the whole batch"
+        f"depends on how many slots{' and parts' if parted else ''} share a batch; {'without --accumulate, ' * parted}"
+        "--gather-loss computes the loss over the whole batch"
     )
     run.spool.say(Note(level="warning", text=text))
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.data import Batch
 from kernel_backend.runner.determinism import seeds
 
@@ -15,9 +16,12 @@ if TYPE_CHECKING:
     from kernel_backend.runner.loop.training import Training
 
 
-def forward(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict[str, Any]:
-    """Run a batch through a model and return the loop values that `loss` and `metrics` may take."""
-    data = to_device(batch.data, run.device)
+def forward(run: Training, model: nn.Module, batch: Batch, epoch: int, augments: bool = False) -> dict[str, Any]:
+    """Run a batch through a model and return the loop values that `loss` and `metrics` may take.
+
+    If it `augments`, the batch is first changed by the user's `augment`.
+    """
+    data = augmented(run, batch.data, epoch) if augments else to_device(batch.data, run.device)
     inputs = run.rule.split(data)
     return {
         "output": model(*inputs.positional, **inputs.named),
@@ -40,9 +44,35 @@ def evaluated(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict
     return values
 
 
-def parts(run: Training, shares: list[Batch]) -> list[tuple[int, Batch]]:
-    """Return the non-empty shares of this process, each with its logical rank."""
-    return [(rank, batch) for rank, batch in zip(run.logical.mine, shares, strict=True) if batch.samples]
+def augmented(run: Training, data: Any, epoch: int) -> Any:
+    """Return a training batch on the device, as the user's `augment` has changed it, where there is one."""
+    on_device = to_device(data, run.device)
+    if run.augment is None:
+        return on_device
+    changed = run.files.inside(run.augment)(batch=on_device, epoch=epoch, index=run.step)
+    if changed is None:
+        raise InvalidDefinition("augment() returned None: it must return the batch, changed or not")
+    return changed
+
+
+class Piece(NamedTuple):
+    """Part of a global batch that is computed at once: a logical rank's share, or with `--accumulate` a part of it."""
+
+    rank: int  # the logical one
+    draws: tuple[int, ...]  # parts of the seed that tell the pieces of a share apart
+    batch: Batch
+
+
+def pieces(run: Training, batches: list[Batch]) -> list[Piece]:
+    """Return the training batches of this process in the order in which they are computed."""
+    count, first = run.config.accumulate, run.logical.mine.start
+    numbered = ((*divmod(number, count), batch) for number, batch in enumerate(batches))
+    return [Piece(first + share, (number,) if count > 1 else (), batch) for share, number, batch in numbered]
+
+
+def parts(run: Training, batches: list[Batch]) -> list[tuple[int, Batch]]:
+    """Return the non-empty training batches of this process, each with its logical rank."""
+    return [(each.rank, each.batch) for each in pieces(run, batches) if each.batch.samples]
 
 
 def reseed(run: Training, *where: int | str) -> None:

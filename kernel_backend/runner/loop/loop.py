@@ -1,29 +1,28 @@
-"""Run the training loop: steps, reports, validation, checkpoints, release."""
+"""Run the training loop: steps, reports, checkpoints, release."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.model.reports import Note, Report
+from kernel_backend.model.reports import Report
 from kernel_backend.runner.checkpoint.checkpointer import Position
 from kernel_backend.runner.data import Batch
 from kernel_backend.runner.definition.functions import loss_and_logged
 from kernel_backend.runner.determinism import seeds
 from kernel_backend.runner.gradients.reducer import ControlFlags, ControlWord
 from kernel_backend.runner.loop.coupled import compares, warn_if_coupled
-from kernel_backend.runner.loop.evaluate import validate
-from kernel_backend.runner.loop.forward import forward, reseed
+from kernel_backend.runner.loop.forward import augmented, forward, pieces, reseed
 from kernel_backend.runner.loop.nan_origin import nan_origin
 from kernel_backend.runner.loop.objective import Objective
 from kernel_backend.runner.loop.training import Training
 from kernel_backend.runner.loop.training_step import call_step
+from kernel_backend.runner.loop.validation import check, due, evaluate_test_data, report_again, validate_if_due
 from kernel_backend.runner.loop.whole_loss import gathers, share_losses
 from kernel_backend.runner.metrics.join import host_copy
 from kernel_backend.runner.metrics.sums import Sums
@@ -42,9 +41,12 @@ class StepResult(NamedTuple):
 
 def train(run: Training) -> int:
     """Train to the end, or until released, and return the exit code."""
-    if run.over:
-        return FINISHED  # it was killed between its last checkpoint and its exit
-    if not run.validated and end_epoch(run):
+    if run.over:  # it was killed between its last checkpoint and its exit
+        evaluate_test_data(run)
+        return FINISHED
+    if run.step == 0 and run.config.validate_first and not run.validation_metrics:
+        check(run)
+    if not run.validated and validate_if_due(run, run.ends):
         save(run)
     if run.target.reached(run.units):  # its slots, or the service, went away before a new target came
         report_again(run)
@@ -54,21 +56,21 @@ def train(run: Training) -> int:
         result = take_step(run, shares)
         run.step += 1
         run.first_epoch.take(shares)
-        run.validation_metrics, ends, run.current = {}, shares[0].last, shares[0].epoch
-        run.passes = shares[0].epoch + ends
+        run.validation_metrics, run.ends, run.current = {}, shares[0].last, shares[0].epoch
+        run.passes = shares[0].epoch + run.ends
         run.over = run.step == run.config.steps or run.passes == run.epochs
+        run.validated = not (run.ends or due(run))
         here = run.target.reached(run.units) and not run.over
         for each in run.objectives:
-            if not each.finite.waits or result.flags.report or ends or run.over:
+            if not each.finite.waits or result.flags.report or run.ends or run.over:
                 each.finite.check(run.step, run.model, last=run.over)
         if result.flags.report:
             report(run, result)
         if result.flags.release and not run.over and not here:
-            run.validated = not ends
             run.progress.tick("finishing", run.step)
             run.checkpoints.finish(moment(run))
             return RELEASED
-        improved = end_epoch(run) if ends else (run.over and check(run)) or (here and check(run, between=True))
+        improved = validate_if_due(run, run.ends) or (here and not due(run) and check(run, between=True))
         if run.over or run.step == run.config.until:
             break
         if here:
@@ -77,11 +79,13 @@ def train(run: Training) -> int:
                 return RELEASED
         elif any(each.finite.broken for each in run.objectives):
             continue  # weights that may be broken are not worth restoring
-        elif improved or result.flags.checkpoint or (ends and run.pace.after_epoch(shares[0].epoch + 1)):
+        elif improved or result.flags.checkpoint or (run.ends and run.pace.after_epoch(shares[0].epoch + 1)):
             save(run)
     run.first_epoch.finish()
     run.progress.tick("finishing", run.step)
     run.checkpoints.finish(moment(run))
+    if run.over:
+        evaluate_test_data(run)
     return FINISHED
 
 
@@ -143,11 +147,11 @@ def each_loss(
     run: Training, objective: Objective, shares: list[Batch], logged: Sums, compared: list[MetricPart] | None
 ) -> Iterator[Tensor | None]:
     """Yield the mean loss of each share; the caller computes its gradients before taking the next."""
-    for rank, batch in zip(run.logical.mine, shares, strict=True):
-        run.logical.take(rank)
+    for part in pieces(run, shares):
+        run.logical.take(part.rank)
         if run.streams is None:
-            reseed(run, "step", run.step, rank, *run.draws_for(objective))
-        yield loss_of(run, objective, rank, batch, logged, compared)
+            reseed(run, "step", run.step, part.rank, *part.draws, *run.draws_for(objective))
+        yield loss_of(run, objective, part.rank, part.batch, logged, compared)
 
 
 def loss_of(
@@ -166,9 +170,11 @@ def loss_of(
         return None
     with run.precision(), lone_sample_told(batch):
         if objective.function is not None:
-            result = call_step(run, objective, run.model, batch.data, batch.epoch, run.step)
+            result = call_step(
+                run, objective, run.model, augmented(run, batch.data, batch.epoch), batch.epoch, run.step
+            )
         else:
-            given = forward(run, run.model, batch, batch.epoch)
+            given = forward(run, run.model, batch, batch.epoch, augments=True)
             if compared is not None:
                 own = {name: host_copy(given[name]) for name in run.loss_asks}
                 compared.append(MetricPart(0, rank, batch.samples, own))
@@ -249,62 +255,6 @@ def report(run: Training, result: StepResult) -> None:
     run.spool.say(Report(kind="training", step=run.step, epoch=run.epoch, metrics=metrics))
 
 
-def end_epoch(run: Training) -> bool:
-    """Advance per-epoch schedules and validate; return True if this is the best model so far."""
-    run.validated = True
-    if run.config.schedule_per == "epoch":
-        for each in run.objectives:
-            each.step_schedules()
-    return check(run)
-
-
-def check(run: Training, between: bool = False) -> bool:
-    """Validate and report; return True if this is the best model so far.
-
-    A validation `between` epochs, which a target requires, leaves buffers, random states and schedules unchanged.
-    """
-    if run.validation is None:
-        return False
-    with ExitStack() as aside:
-        if between:
-            aside.enter_context(run.logical.aside())
-            if run.streams is not None:
-                aside.enter_context(run.streams.aside())
-        run.validation_metrics = validate(run, run.validation)
-    run.first_epoch.validated()
-    report_again(run)
-    return judge(run, between)
-
-
-def report_again(run: Training) -> None:
-    """Report the validation at this step, if any; the service ignores duplicates."""
-    if run.validation_metrics:
-        run.spool.say(Report(kind="validation", step=run.step, epoch=run.epoch, metrics=run.validation_metrics))
-
-
-def judge(run: Training, between: bool) -> bool:
-    """Compare this validation with the best one, and step ReduceLROnPlateau schedules.
-
-    Returns True if it is the best so far. Raises InvalidDefinition if the metric of a search is missing.
-    """
-    metric = run.config.metric
-    if metric.name not in run.validation_metrics:
-        known = " ".join(run.validation_metrics)
-        text = f"--metric {metric.name}: the validation says nothing of that name, only {known}"
-        if run.config.search is not None:
-            raise InvalidDefinition(f"{text}; a search goes by it: choose one of these, or have metrics() return it")
-        run.spool.say(Note(level="warning", text=f"{text}; no checkpoint is best"))
-        return False
-    value = run.validation_metrics[metric.name]
-    for schedule in [schedule for each in run.objectives for schedule in each.schedules if not between]:
-        if isinstance(schedule, ReduceLROnPlateau):
-            schedule.step(value)
-    if not metric.better(value, run.best):
-        return False
-    run.best = value
-    return True
-
-
 def save(run: Training) -> None:
     """Begin a checkpoint; training goes on meanwhile."""
     run.progress.tick("checkpoint", run.step)
@@ -324,6 +274,9 @@ def moment(run: Training) -> Position:
     facts = {
         "best": run.best,
         "validated": run.validated,
+        "ends": run.ends,
+        "stale": run.stale,
+        "not_finite": run.not_finite,
         "over": run.over,
         "passes": run.passes,
         "data": run.train.state(),

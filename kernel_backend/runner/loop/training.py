@@ -41,12 +41,15 @@ class Training:
     loss: Callable[..., Any] | None  # None: training steps compute their losses
     files: StepFiles  # of the functions that a step calls
     loss_asks: frozenset[str]  # the loop values that it takes
+    augment: Callable[..., Any] | None  # changes a training batch on the device
+    on_epoch: Callable[..., Any] | None  # called on rank 0 after each epoch's validation
     metrics: Metrics | None
     metrics_asks: frozenset[str]  # the loop values that it takes
     rule: BatchRule
     precision: Callable[[], AbstractContextManager[None]]
     train: Batches
     validation: Batches | None
+    test: Batches | None  # evaluated with the best weights when the training is over
     device: torch.device
     ranks: Ranks
     streams: RandomStates | None
@@ -63,8 +66,11 @@ class Training:
     current: int = 0  # the epoch of the newest step, from 0
     began: int = 0  # the step at which this attempt began
     best: float | None = None  # of the metric that `best` means
-    validated: bool = True  # an epoch that has ended has had its validation
-    over: bool = False  # all steps have been taken
+    ends: bool = False  # the newest step was the last of its epoch
+    validated: bool = True  # what follows the newest step was done: schedules of an epoch's end, a validation
+    stale: int = 0  # validations in a row that were not the best
+    not_finite: int = 0  # validations in a row whose metric was not finite
+    over: bool = False  # all steps have been taken, or it was stopped early
     validation_metrics: dict[str, float] = field(default_factory=dict)  # metrics of the validation at this step
 
     def draws_for(self, objective: Objective) -> tuple[str, ...]:

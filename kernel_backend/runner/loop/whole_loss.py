@@ -53,7 +53,7 @@ def share_losses(run: Training, shares: list[Batch], logged: Sums) -> list[Tenso
         if run.streams is None:
             reseed(run, "step", run.step, rank)
         with run.precision():
-            given = forward(run, run.model, batch, batch.epoch)
+            given = forward(run, run.model, batch, batch.epoch, augments=True)
         outputs[rank] = given["output"]
         own.append(MetricPart(0, rank, batch.samples, {name: host_copy(given[name]) for name in asked(run)}))
     whole = _joined(run, [part for each in run.ranks.all_gather_object(own) for part in each])

@@ -3225,6 +3225,23 @@ export interface components {
             clip: number | "Infinity" | null;
             /** @default false */
             gather_loss: boolean;
+            /** @default 1 */
+            accumulate: number;
+            /** @default false */
+            compile: boolean;
+            /**
+             * @default keep
+             * @enum {string}
+             */
+            uneven: "keep" | "drop";
+            /** @default false */
+            per_slot_batch: boolean;
+            /** @default null */
+            validate_every: components["schemas"]["Cadence"] | null;
+            /** @default false */
+            validate_first: boolean;
+            /** @default null */
+            patience: number | null;
             /** @default null */
             loader_workers: number | null;
             /** @default 0 */
@@ -4237,7 +4254,7 @@ export interface components {
         StoredFact: {
             attempt: number;
             /** @enum {string} */
-            name: "runtime" | "delivered" | "observed" | "weights";
+            name: "runtime" | "delivered" | "observed" | "weights" | "test";
             at: number | ("NaN" | "Infinity" | "-Infinity");
             value: {
                 [key: string]: unknown;
@@ -4588,6 +4605,23 @@ export interface components {
             clip?: number | null;
             /** @default false */
             gather_loss?: boolean;
+            /** @default 1 */
+            accumulate?: number;
+            /** @default false */
+            compile?: boolean;
+            /**
+             * @default keep
+             * @enum {string}
+             */
+            uneven?: "keep" | "drop";
+            /** @default false */
+            per_slot_batch?: boolean;
+            /** @default null */
+            validate_every?: components["schemas"]["CadenceInput"] | null;
+            /** @default false */
+            validate_first?: boolean;
+            /** @default null */
+            patience?: number | null;
             /** @default null */
             loader_workers?: number | null;
             /** @default 0 */
@@ -4692,7 +4726,7 @@ export interface components {
             /** @default 0 */
             at?: number;
             /** @enum {string} */
-            name: "runtime" | "delivered" | "observed" | "weights";
+            name: "runtime" | "delivered" | "observed" | "weights" | "test";
             value: {
                 [key: string]: unknown;
             };
@@ -5010,6 +5044,13 @@ export interface components {
              *       "ema": null,
              *       "clip": null,
              *       "gather_loss": false,
+             *       "accumulate": 1,
+             *       "compile": false,
+             *       "uneven": "keep",
+             *       "per_slot_batch": false,
+             *       "validate_every": null,
+             *       "validate_first": false,
+             *       "patience": null,
              *       "loader_workers": null,
              *       "seed": 0,
              *       "rng": "derived",

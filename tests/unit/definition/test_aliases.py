@@ -213,12 +213,19 @@ def test_the_lr_of_adamw_can_be_searched():
 
 
 @pytest.mark.parametrize(
-    "helper", ["def test_loader(): ...", "def get_test_data(): ...", "test_loader = 1", "def collate_fn(x): ..."]
+    ("helper", "role"),
+    [
+        ("def test_loader(): ...", "test_data"),
+        ("def get_test_data(): ...", "test_data"),
+        ("def collate_fn(x): ...", "collate"),
+    ],
 )
-def test_what_would_be_a_role_of_a_later_version_stands_in_nobodys_way(helper: str):
-    definition = parse(SMALL + helper)
-    assert definition.roles == ("model", "train_data", "loss")
-    assert (definition.bind({}), definition.unused) == ({"width": 64, "lr": 1e-3}, ())
+def test_names_that_a_contract_does_not_know_yet_stand_in_nobodys_way(helper: str, role: str):
+    before, now = parse(SMALL + helper, contract=2), parse(SMALL + helper)
+    assert before.roles == ("model", "train_data", "loss")
+    assert now.roles == (*before.roles, role)
+    assert before.bind({}) == now.bind({}) == {"width": 64, "lr": 1e-3}
+    assert now.unused == ()
 
 
 def test_of_two_names_of_a_role_the_one_that_the_other_asks_for_is_a_function():

@@ -157,3 +157,30 @@ def test_options_that_a_definition_with_steps_cannot_have_are_refused(options, s
     with pytest.raises(InvalidDefinition, match=re.escape(says)):
         check_options(parse(STEPS), Config(**options))
     check_options(parse(SOURCE), Config(**options))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"gather_loss": True, "accumulate": 2}, "--gather-loss computes the loss over the whole batch at once"),
+        ({"patience": 3, "search": {"method": "random"}}, "--patience ends a training by its own progress"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options, says):
+    with pytest.raises(InvalidDefinition, match=re.escape(says)):
+        check_options(parse(SOURCE), Config.model_validate(options))
+
+
+@pytest.mark.parametrize(
+    ("flag", "options"),
+    [
+        ("--patience", {"patience": 3}),
+        ("--validate-every", {"validate_every": {"steps": 5}}),
+        ("--validate-first", {"validate_first": True}),
+    ],
+)
+def test_options_about_validations_need_validation_data(flag, options):
+    config = Config.model_validate(options)
+    with pytest.raises(InvalidDefinition, match=f"{flag} goes by validations, and there are none"):
+        check_options(parse(SOURCE.replace("def validation_data(): ...\n", "")), config)
+    check_options(parse(SOURCE), config)

@@ -250,10 +250,6 @@ def test_definitions_travel_as_json():
     assert type(definition).model_validate(definition.to_json()) == definition
 
 
-def test_a_role_that_is_not_trained_yet_is_refused_by_name():
-    assert "augment (line 4) is a role" in unbound(SMALL + "def augment(input): ...")
-
-
 def test_prepare_may_have_hyperparameters_and_results_of_functions_that_ask_for_nothing_else():
     definition = parse(SMALL + "def prepare(root, url='u'): ...\ndef root(at='.'): ...\ndef dataset(url): ...\n")
     assert definition.bind({"at": "data"}) == {"width": 64, "url": "u", "at": "data", "lr": 1e-3}
@@ -282,3 +278,33 @@ def test_a_helper_named_prepare_is_a_function_as_any_other():
     definition = parse("def prepare(): ...\n" + SMALL + "def validation_data(prepare): ...\n", roles_from=2)
     assert "prepare" in definition.functions
     assert "prepare" not in definition.roles
+
+
+@pytest.mark.parametrize(
+    ("function", "gets"),
+    [
+        ("def collate(batch): ...", "batch"),
+        ("def collate_fn(samples, pad=0): ...", "batch"),
+        ("def augment(images): ...", "batch"),
+        ("def sampler(train_data): ...", "train_data"),
+        ("def sampler(data_source): ...", "train_data"),
+        ("def on_epoch(model): ...", "model"),
+    ],
+)
+def test_roles_around_the_model_get_what_their_first_argument_means(function, gets):
+    definition = parse(SMALL + function)
+    assert definition.functions[definition.roles[-1]].parameters[0].value_of == gets
+    assert "pad" not in definition.bind({}) or definition.bind({})["pad"] == 0
+
+
+@pytest.mark.parametrize("name", ["collate", "augment", "sampler", "on_epoch"])
+def test_a_function_of_such_a_name_that_the_cell_calls_by_itself_is_a_helper(name):
+    definition = parse(SMALL.replace("train_data(): ...", f"train_data(): return {name}(3)") + f"def {name}(x): ...")
+    assert definition.roles == ("model", "train_data", "loss")
+    assert "x" not in definition.hyperparameters
+
+
+def test_on_epoch_may_ask_for_several_models_by_name():
+    source = "def model(): return {'gen': 1, 'disc': 2}\ndef train_data(): ...\ndef step(gen, disc, batch): ...\n"
+    function = parse(source + "def on_epoch(gen, epoch, run): ...").functions["on_epoch"]
+    assert [each.kind for each in function.parameters] == ["loop"] * 3

@@ -219,9 +219,9 @@ def test_help_and_question_mark_agree(shell: Any, capsys: pytest.CaptureFixture[
             "uses 'df' (line 3)",
         ),
         (
-            "%%dlsubmit\ndef model(): ...\ndef train_data(): ...\ndef loss(): ...\ndef sampler(): ...",
+            "%%dlsubmit\ndef model(width): ...\ndef train_data(): ...\ndef loss(): ...",
             "InvalidDefinition",
-            "sampler (cell [1] line 5)",
+            "width (cell [1] line 2) has no value",
         ),
         ("%dl lst", "InvalidRequest", "did you mean list?"),
         ("%dl show abc", "InvalidRequest", "'abc' names no experiment"),

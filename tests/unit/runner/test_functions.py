@@ -123,10 +123,6 @@ def test_initial_weights_depend_on_nothing_but_the_seed():
             r"model\(\) returned a dict; it must return an nn.Module, or a dict of them",
         ),
         (("return nn.Linear(shared, width)", "return 5"), "model\\(\\) returned a int; it must return an nn.Module"),
-        (
-            ("def loss(", "def augment(input): ...\ndef loss("),
-            "augment \\(line 10\\) is a role that this version",
-        ),
     ],
 )
 def test_what_cannot_be_run_is_told_before_training(change, says):

@@ -1,0 +1,160 @@
+"""Decide when to validate, and act on the result: the best model so far, schedules by metric, an early end."""
+
+from __future__ import annotations
+
+import math
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from kernel_backend.checkpoints.base import Manifest
+from kernel_backend.errors import InvalidDefinition, NotFinite
+from kernel_backend.model.facts import TestResult
+from kernel_backend.model.reports import Fact, Note, Report
+from kernel_backend.runner.definition.functions import parts_of
+from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.loop.evaluate import validate
+from kernel_backend.runner.loop.forward import reseed
+from kernel_backend.runner.metrics.sums import evaluating
+
+if TYPE_CHECKING:
+    from kernel_backend.runner.loop.training import Training
+
+NOT_FINITE_IN_A_ROW = 3  # validations
+
+
+def due(run: Training) -> bool:
+    """Return True if a validation follows the step that was just taken: as `--validate-every` says, and at the end."""
+    every = run.config.validate_every
+    if run.over or every is None:
+        return run.over or run.ends
+    if every.steps is not None:
+        return run.step % every.steps == 0
+    return run.ends and run.passes % (every.epochs or 1) == 0
+
+
+def validate_if_due(run: Training, ends: bool) -> bool:
+    """Advance per-epoch schedules where an epoch `ends`, and validate if due; return True for the best model so far."""
+    run.validated = True
+    if ends and run.config.schedule_per == "epoch":
+        for each in run.objectives:
+            each.step_schedules()
+    improved = due(run) and check(run)
+    if ends:
+        end_epoch(run)
+    return improved
+
+
+def check(run: Training, between: bool = False) -> bool:
+    """Validate and report; return True if this is the best model so far.
+
+    A validation `between` the usual ones, which a target requires, leaves buffers, random states, schedules and
+    patience unchanged.
+    """
+    if run.validation is None:
+        return False
+    with ExitStack() as aside:
+        if between:
+            aside.enter_context(run.logical.aside())
+            if run.streams is not None:
+                aside.enter_context(run.streams.aside())
+        run.validation_metrics = validate(run, run.validation)
+    run.first_epoch.validated()
+    report_again(run)
+    return judge(run, between)
+
+
+def report_again(run: Training) -> None:
+    """Report the validation at this step, if any; the service ignores duplicates."""
+    if run.validation_metrics:
+        run.spool.say(Report(kind="validation", step=run.step, epoch=run.epoch, metrics=run.validation_metrics))
+
+
+def end_epoch(run: Training) -> None:
+    """Call the user's `on_epoch` on rank 0 with the models that are validated; it changes nothing of the training."""
+    if run.on_epoch is None or run.ranks.rank != 0:
+        return
+    run.progress.tick("validation", run.step)
+    model = run.model if run.average is None else run.average.module
+    with RandomStates().aside(), run.logical.aside(), evaluating(model):
+        reseed(run, "on_epoch", run.current)
+        run.on_epoch(model=model, epoch=run.current, **parts_of(model))
+
+
+def evaluate_test_data(run: Training) -> None:
+    """Evaluate the best weights on `test_data`, if there is any; the training is over and its last state is committed.
+
+    Raises InvalidDefinition as a validation does.
+    """
+    if run.test is None:
+        return
+    manifest = run.checkpoints.restore_best()
+    metrics = validate(run, run.test)
+    fact = TestResult(metrics=metrics, checkpoint=manifest.id)
+    run.spool.say(Fact(name="test", value=fact.to_json()))
+    found = ", ".join(f"{name} {value:.6g}" for name, value in metrics.items())
+    text = f"test: {found} (weights of step {manifest.step}{_why_best(run, manifest)})"
+    run.spool.say(Note(text=text))
+
+
+def _why_best(run: Training, manifest: Manifest) -> str:
+    metric = run.config.metric
+    value = manifest.metrics.get(metric.name)
+    return "" if value is None else f", the best with {metric.name} {value:.6g} in validation"
+
+
+def judge(run: Training, between: bool) -> bool:
+    """Compare this validation with the best one, step ReduceLROnPlateau schedules, and end a training without progress.
+
+    Returns True if it is the best so far. Raises InvalidDefinition if the metric of a search or of `--patience` is
+    missing, and NotFinite if the metric was not finite several times in a row.
+    """
+    metric = run.config.metric
+    if metric.name not in run.validation_metrics:
+        known = " ".join(run.validation_metrics)
+        text = f"--metric {metric.name}: the validation says nothing of that name, only {known}"
+        if run.config.search is not None or run.config.patience is not None:
+            what = "a search" if run.config.search is not None else "--patience"
+            raise InvalidDefinition(f"{text}; {what} goes by it: choose one of these, or have metrics() return it")
+        run.spool.say(Note(level="warning", text=f"{text}; no checkpoint is best"))
+        return False
+    value = run.validation_metrics[metric.name]
+    if not between:
+        _check_finite(run, value)
+        for schedule in [schedule for each in run.objectives for schedule in each.schedules]:
+            if isinstance(schedule, ReduceLROnPlateau):
+                schedule.step(value)
+    improved = metric.better(value, run.best)
+    if improved:
+        run.best = value
+    if not between:
+        _be_patient(run, improved)
+    return improved
+
+
+def _check_finite(run: Training, value: float) -> None:
+    """Warn about a metric that is not finite; raise NotFinite after several such validations in a row."""
+    run.not_finite = 0 if math.isfinite(value) else run.not_finite + 1
+    name = run.config.metric.name
+    if run.not_finite == 1:
+        text = f"the validation's {name} is {value} at step {run.step}"
+        run.spool.say(Note(level="warning", text=text))
+    if run.not_finite >= NOT_FINITE_IN_A_ROW and run.config.on_nan == "fail":
+        raise NotFinite(
+            f"the validation's {name} is {value} at step {run.step}, and was not finite in the "
+            f"{NOT_FINITE_IN_A_ROW - 1} validations before: nothing can be chosen by it. Look at what metrics() or "
+            "loss() computes; --on-nan go-on trains on"
+        )
+
+
+def _be_patient(run: Training, improved: bool) -> None:
+    """Count validations without progress, and end the training after as many as `--patience` allows."""
+    run.stale = 0 if improved else run.stale + 1
+    patience = run.config.patience
+    if patience is None or run.stale < patience or run.over:
+        return
+    run.over = True
+    metric, best = run.config.metric, "none was finite" if run.best is None else f"the best was {run.best:.6g}"
+    text = f"stopped early after epoch {run.epoch:.4g}: {run.stale} validations without a better {metric.name}; {best}"
+    run.spool.say(Note(text=text))

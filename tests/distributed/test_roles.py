@@ -1,0 +1,172 @@
+"""Roles around the model: collate, sampler, augment, on_epoch and test_data, in real gangs."""
+
+from __future__ import annotations
+
+import pytest
+from gang import DIGITS, Trial
+
+from kernel_backend.model.reports import ArtifactSaved, Fact
+
+pytestmark = pytest.mark.distributed
+
+# The same task, its samples as dicts that only a collate function of one's own can put together.
+RECORDS = (
+    DIGITS.replace(
+        "return torch.utils.data.Subset(dataset, range(70))", "return [{'x': x, 'y': int(y)} for x, y in dataset][:70]"
+    ).replace(
+        "return torch.utils.data.Subset(dataset, range(70, 90))",
+        "return [{'x': x, 'y': int(y)} for x, y in dataset][70:]",
+    )
+    + """
+def collate(samples):
+    return torch.stack([each["x"] for each in samples]), torch.tensor([each["y"] for each in samples])
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """The digits, trained without any of these roles."""
+    trial = Trial(tmp_path_factory.mktemp("plain") / "trial")
+    ran = trial.run()
+    assert ran.codes == [0, 0], ran.logs()
+    return trial, ran
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_collate_puts_samples_together_in_training_and_validation(plain, tmp_path, workers):
+    trial = Trial(tmp_path / "trial", source=RECORDS, options={"loader_workers": workers})
+    ran = trial.run()
+    assert ran.codes == [0, 0], ran.logs()
+    assert trial.parts()["model"] == plain[0].parts()["model"]
+    assert ran.reports("validation") == plain[1].reports("validation")
+
+
+def test_augment_changes_training_batches_alone_and_draws_alike_after_a_kill(plain, tmp_path):
+    source = DIGITS + "def augment(batch):\n    x, y = batch\n    return x + torch.randn_like(x), y\n"
+    whole = Trial(tmp_path / "whole", source=source)
+    assert whole.run().codes == [0, 0]
+    assert whole.parts()["model"] != plain[0].parts()["model"]
+    killed = Trial(tmp_path / "killed", source=source, every="2steps", params={"pause": 0.03})
+    killed.start(hold=9).reaches(5).kill(1)
+    second = killed.run(resume_from=killed.pinned())
+    assert second.codes == [0, 0], second.logs()
+    assert killed.parts() == whole.parts()
+
+
+def test_augment_leaves_the_validation_as_it_is(tmp_path):
+    source = DIGITS.replace("def metrics(output, target)", "def other(output, target)") + (
+        "def augment(batch): return torch.zeros_like(batch[0]), batch[1]\n"
+        "def metrics(output, input): return {'zeros': (input == 0).all(1).float()}\n"
+    )
+    ran = Trial(tmp_path / "trial", source=source, epochs=1).run()
+    assert ran.codes == [0, 0], ran.logs()
+    assert ran.reports("validation")[6]["zeros"] == 0.0
+
+
+SAMPLER = """
+def sampler(train_data):
+    return torch.utils.data.WeightedRandomSampler([1.0] * 10 + [0.0] * 60, 24)
+"""
+ON_EPOCH = """
+def on_epoch(model, epoch, run):
+    assert not model.training
+    torch.rand(3)
+    path = run.folder / "seen.json"
+    path.write_text('{"epoch": %d}' % epoch)
+    run.artifact(f"epoch-{epoch}", path)
+"""
+
+
+def test_a_sampler_chooses_the_samples_of_training(tmp_path):
+    trial = Trial(tmp_path / "trial", source=DIGITS + SAMPLER)
+    ran = trial.run()
+    assert ran.codes == [0, 0], ran.logs()
+    assert (ran.started.steps_per_epoch, ran.started.total_steps) == (2, 4)
+    delivered = next(each.value for each in ran.records if isinstance(each, Fact) and each.name == "delivered")
+    assert delivered["samples"] == 24
+
+
+@pytest.mark.parametrize("options", [{}, {"rng": "stream"}], ids=str)
+def test_on_epoch_saves_artifacts_and_changes_no_bit(tmp_path, options):
+    trial = Trial(tmp_path / "trial", source=DIGITS + ON_EPOCH, options=options)
+    without = Trial(tmp_path / "without", options=options)
+    ran = trial.run()
+    assert ran.codes == without.run().codes == [0, 0], ran.logs()
+    assert [each.name for each in ran.records if isinstance(each, ArtifactSaved)] == ["epoch-0", "epoch-1"]
+    assert trial.parts() == without.parts()
+
+
+TESTED = DIGITS + "def test_data(dataset): return torch.utils.data.Subset(dataset, range(80, 90))\n"
+
+
+def test_test_data_is_evaluated_with_the_best_weights(tmp_path):
+    """The weights get worse by themselves, so that the best are the first epoch's."""
+    source = TESTED.replace("lr=1e-2", "lr=5.0").replace("range(70, 90)", "range(80, 90)")
+    trial = Trial(tmp_path / "trial", source=source, epochs=3)
+    ran = trial.run()
+    assert ran.codes == [0, 0], ran.logs()
+    validations = ran.reports("validation")
+    best = min(validations, key=lambda step: validations[step]["loss"])
+    assert best != 18
+    (fact,) = [each.value for each in ran.records if isinstance(each, Fact) and each.name == "test"]
+    assert fact["metrics"] == pytest.approx(validations[best])
+    assert fact["checkpoint"].startswith(f"{best}-")
+    assert any(f"weights of step {best}, the best with loss" in each for each in ran.notes())
+    assert trial.newest().step == 18
+
+
+def test_test_data_is_evaluated_though_the_training_was_killed_after_its_last_checkpoint(tmp_path):
+    trial = Trial(tmp_path / "trial", source=TESTED, epochs=1)
+    assert trial.run().codes == [0, 0]
+    again = trial.run(resume_from=trial.pinned())
+    assert again.codes == [0, 0], again.logs()
+    assert any(each.startswith("test: loss") for each in again.notes())
+
+
+VIEWS = """
+import torch
+from torch import nn
+def train_data():
+    x = torch.randn(30, 4, generator=torch.Generator().manual_seed(3))
+    return {data}
+def model(): return {model}
+def optimizer(params): return torch.optim.SGD(params, lr=0.1)
+def loss({loss}
+"""
+TWO = "class Two(nn.Linear):\n    def forward(self, a, b): return super().forward(a), super().forward(b)\n"
+WHOLE = {
+    "one tensor a sample": ("x", "nn.Linear(4, 4)", "output, input): return (output - input).square().mean()"),
+    "tuples of one": (
+        "torch.utils.data.TensorDataset(x)",
+        "nn.Linear(4, 4)",
+        "output, input): return (output - input).square().mean()",
+    ),
+    "two views": (
+        "torch.utils.data.TensorDataset(x, x + 1)",
+        "Two(4, 2)",
+        "output): return (output[0] - output[1]).square().mean()",
+    ),
+    "labels that nothing takes": (
+        "torch.utils.data.TensorDataset(x, x.sum(1))",
+        "nn.Linear(4, 4)",
+        "output, input): return (output - input).square().mean()",
+    ),
+    "a dict of losses": (
+        "torch.utils.data.TensorDataset(x, x.sum(1))",
+        "nn.Linear(4, 1)",
+        "output, target): return {'near': output.abs().mean(), 'far': output.square().mean()}",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_batch_without_a_target_is_the_input(tmp_path, name):
+    data, model, loss = WHOLE[name]
+    data = "list(x)" if data == "x" else data
+    source = VIEWS.format(data=data, model=model, loss=loss).replace("def train_data", f"{TWO}def train_data")
+    ran = Trial(tmp_path / "trial", source=source, epochs=1).run()
+    assert ran.codes == [0, 0], ran.logs()
+    first = ran.reports("training")[1]
+    if name == "a dict of losses":
+        assert first["loss"] == pytest.approx(first["near"] + first["far"])
