@@ -14,6 +14,7 @@ from kernel_backend.snapshots.captured import captured
 
 if TYPE_CHECKING:  # definitions import this module, and need none of the notebook's side
     from jupyter_ext.job.job import Job
+    from kernel_backend.artifacts.run import Methods
 
 __all__ = [
     "DaylightError",
@@ -167,6 +168,15 @@ def show(number: int, view: str | None = None) -> None:
     #1 ...
     """
     job(number).show(view)
+
+
+def _in_this_process() -> Methods:
+    from kernel_backend.runner.external_loop.local import local_methods
+
+    return local_methods()
+
+
+run.outside(_in_this_process)
 
 
 def __getattr__(name: str) -> Any:

@@ -69,7 +69,8 @@ PARTS: dict[str, set[str]] = {
 # Reached for only when a certain function is called, so that importing the part stays light.
 LATER = {
     "jupyter_ext": {"artifacts", "checkpoints", "search"},  # job.load() makes a model, job.to_optuna() a study
-    "daylight": {"search"},  # which imports numpy, and a package's record of a method shall not
+    # `search` imports numpy, and a package's record of a method shall not; `runner` trains `train(run)` in a kernel.
+    "daylight": {"search", "runner"},
     "commands": {"checkpoints"},  # a download reads a manifest
 }
 TORCH = {"kernel_backend.checkpoints.writer"}  # and the runner: the only ones that import it when they are imported

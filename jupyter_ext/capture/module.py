@@ -29,6 +29,7 @@ from jupyter_ext.capture.unseeded import draws_of, told, unseeded
 from jupyter_ext.capture.values import Values, made_by_target, places, unused, values
 from kernel_backend.definition.aliases import role_of
 from kernel_backend.definition.contract import LOOP_VALUES, is_role
+from kernel_backend.definition.forms import TRAIN
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.snapshot import Captured, Piece
 from kernel_backend.text import size
@@ -206,7 +207,9 @@ def _shared(executed: Executed) -> list[str]:
             functions.pop(name, None)
         functions |= {node.name: (time, node) for node in statement.nodes if isinstance(node, FunctionNode)}
     queue = [
-        node for name, (time, node) in functions.items() if time >= executed.start and (is_role(name) or role_of(name))
+        node
+        for name, (time, node) in functions.items()
+        if time >= executed.start and (is_role(name) or role_of(name) or name == TRAIN)
     ]
     shared: dict[str, None] = {}
     while queue:

@@ -583,9 +583,9 @@ class Job:
             Training step whose weights to load.
         best : bool, default False
             Load the weights that are best by the experiment's metric, instead of the newest.
-        weights : {"auto", "model", "ema"}, default "auto"
+        weights : str, default "auto"
             ``"model"`` for the plain weights, ``"ema"`` for the averaged ones of a training with `--ema`. By default
-            the averaged ones where they exist.
+            the averaged ones where they exist. Of `train(run, ...)` any name that it registers.
         trial : int, optional
             Number of the trial; for a search, by default the best one so far.
         trust : bool, default False
@@ -595,8 +595,9 @@ class Job:
 
         Returns
         -------
-        torch.nn.Module or dict of str to torch.nn.Module
-            The model, on the CPU; where `model()` returned several, a dict of them by name.
+        torch.nn.Module or dict
+            The model, on the CPU; where `model()` returned several, a dict of them by name. Of `train(run, ...)` that
+            takes no function `model`, the `state_dict` of what it registers as `model`.
 
         Raises
         ------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from jupyter_ext.job.own_classes import with_own_classes
 from kernel_backend.client import Client
 from kernel_backend.commands.download import fetch_part
+from kernel_backend.definition.contract import Function
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import CheckpointDamaged, InvalidDefinition, InvalidRequest
 from kernel_backend.model.record import Value
@@ -23,21 +24,25 @@ if TYPE_CHECKING:
     from kernel_backend.artifacts.run import Run
     from kernel_backend.checkpoints.base import Manifest
 
-Weights = Literal["auto", "model", "ema"]
+Weights = Literal["auto", "model", "ema"] | str  # or, of a loop, the name of a registered part
 
 
-Models: TypeAlias = "torch.nn.Module | dict[str, torch.nn.Module]"
+# One module, or several by name; of a loop that has no function `model`, the state_dict of a registered part.
+Models: TypeAlias = "torch.nn.Module | dict[str, Any]"
 
 
 def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Models:
     """Call the definition's `model()`, load the weights of the first intact checkpoint in `choices`, and set `eval()`.
 
-    If `model()` makes several models, they are returned by name. Reports damaged checkpoints on standard error. Raises
-    CheckpointDamaged if all checkpoints in `choices` are damaged.
+    If `model()` makes several models, they are returned by name. Of `train(run, ...)` without a function `model`, the
+    state of the registered part `model` is returned, or of the one named in `weights`. Reports damaged checkpoints on
+    standard error. Raises CheckpointDamaged if all checkpoints in `choices` are damaged.
     """
     import torch
 
-    if weights not in ("auto", "model", "ema"):
+    source, snapshot = client.source(number)
+    definition = parse(source, snapshot.roles_from, snapshot.contract)
+    if definition.form == "functions" and weights not in ("auto", "model", "ema"):
         raise InvalidRequest(f"weights={weights!r}: must be auto, model or ema")
     for place, info in enumerate(choices, 1):
         try:
@@ -48,7 +53,9 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
                 raise
             tell(f"{damage.message}: step {choices[place].step} is taken", file=sys.stderr)
         else:
-            made = _model(client, number, manifest.params)
+            if "model" not in definition.functions:
+                return state
+            made = _model(client, number, manifest.params, definition.functions["model"])
             module = torch.nn.ModuleDict(made) if isinstance(made, dict) else made
             module.load_state_dict(state)
             module.eval()
@@ -66,9 +73,15 @@ def _state(client: Client, number: int, manifest: Manifest, weights: Weights) ->
     """Download the `state_dict` of the averaged (EMA) or the plain weights from a checkpoint."""
     from kernel_backend.checkpoints.writer import decode, unflatten
 
-    name = "ema" if weights == "ema" or (weights == "auto" and "ema" in manifest.state) else "model"
+    name = weights if weights != "auto" else "ema" if "ema" in manifest.state else "model"
     if name not in manifest.state:
-        raise InvalidRequest(f"checkpoint {manifest.id} has no averaged weights: it was trained without --ema")
+        if name == "ema":
+            raise InvalidRequest(f"checkpoint {manifest.id} has no averaged weights: it was trained without --ema")
+        known = " ".join(each for each in manifest.state if each != "training" and not each.startswith("random-"))
+        raise InvalidRequest(
+            f"checkpoint {manifest.id} has no part {name}: train(run) registers such parts with run.restore() or "
+            f"run.finish(); there are: {known or 'none'}"
+        )
     part, buffer = manifest.part(name), io.BytesIO()
     if part is not None:  # a model without a single tensor has none
         fetch_part(client, number, manifest, part, buffer)
@@ -76,9 +89,7 @@ def _state(client: Client, number: int, manifest: Manifest, weights: Weights) ->
     return cast("dict[str, Any]", unflatten(manifest.state[name], tensors))
 
 
-def _model(client: Client, number: int, params: dict[str, Value]) -> Models:
-    source, snapshot = client.source(number)
-    function = parse(source, snapshot.roles_from, snapshot.contract).functions["model"]
+def _model(client: Client, number: int, params: dict[str, Value], function: Function) -> Models:
     asked = {each.name for each in function.parameters if each.kind != "hyperparameter"}
     others = sorted(asked - {"run"})
     if others:

@@ -1,4 +1,4 @@
-"""Provide the loop value `run`, through which a definition's functions save artifacts."""
+"""Provide `run`, through which a user's own loop trains, and functions save artifacts."""
 
 from __future__ import annotations
 
@@ -6,23 +6,99 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, Protocol
 
+from kernel_backend.artifacts.media import write_image, write_table
 from kernel_backend.artifacts.write import look
 from kernel_backend.errors import InvalidRequest
 
 Keeper = Callable[[str, Path], None]
 
 
-class Run:
-    """Training in this process: the loop value `run`, of which `daylight.run` is the single instance.
+class Methods(Protocol):
+    """What a process does for `run`: train as a rank of a job, or in a notebook."""
 
-    In a notebook it only prints what it would do, so that functions of a definition can be tried out.
+    params: dict[str, Any]
+
+    @property
+    def rank(self) -> int:
+        """Return the number of this rank."""
+
+    @property
+    def world(self) -> int:
+        """Return the number of ranks."""
+
+    @property
+    def device(self) -> Any:
+        """Return the device of this rank."""
+
+    @property
+    def step(self) -> int:
+        """Return the number of steps taken."""
+
+    @property
+    def epoch(self) -> int:
+        """Return the number of completed epochs."""
+
+    @property
+    def should_stop(self) -> bool:
+        """Return True once all steps are taken."""
+
+    def register(self, parts: Mapping[str, Any]) -> bool:
+        """Register parts; return True if the training goes on from a checkpoint."""
+
+    def loader(
+        self,
+        dataset: Any,
+        batch_size: int | None,
+        shuffle: bool | None,
+        collate: Any,
+        workers: int | None,
+        repeat: bool,
+        validation: bool,
+    ) -> Any:
+        """Return this rank's batches."""
+
+    def epochs(self, count: int | None) -> Iterator[int]:
+        """Iterate over epochs."""
+
+    def steps(self, count: int | None) -> Iterator[int]:
+        """Iterate over steps."""
+
+    def report(self, values: Mapping[str, Any], step: int | None, validation: bool) -> None:
+        """Report values."""
+
+    def log(self, text: str) -> None:
+        """Tell the user something."""
+
+    def checkpoint(self) -> None:
+        """Request a checkpoint."""
+
+    def checkpoint_dir(self, below: Path) -> Path:
+        """Return the folder that checkpoints hold."""
+
+
+class Run:
+    """Training in this process: the argument `run` of functions, of which `daylight.run` is the single instance.
+
+    `train(run, ...)` is a loop of the user's own: it restores, iterates and reports through this object. In a notebook
+    the same calls train in the kernel and print their reports, and nothing is saved.
 
     Examples
     --------
     >>> from daylight import run
+    >>> def train(run, lr=0.1):
+    ...     state = {"x": 1.0}
+    ...     run.restore(state=state)
+    ...     for step in run.steps(3):
+    ...         state["x"] -= lr * 2 * state["x"]
+    ...         run.report(x=state["x"])
+    >>> train(run)
+    training at step 1: x 0.8
+    training at step 2: x 0.64
+    training at step 3: x 0.512
     >>> run.folder.is_dir()
     True
     """
@@ -31,6 +107,255 @@ class Run:
         self._keeper: Keeper | None = _say
         self._process: int | None = None  # the process that trains; None: none does
         self._folder: Path | None = None
+        self._methods: Methods | None = None
+        self._local: Callable[[], Methods] | None = None
+
+    # A loop of the user's own
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Return the hyperparameters of the trial by name; empty in a notebook."""
+        return dict(self._does.params)
+
+    @property
+    def rank(self) -> int:
+        """Return the number of this rank, from 0."""
+        return self._does.rank
+
+    @property
+    def world(self) -> int:
+        """Return the number of ranks."""
+        return self._does.world
+
+    @property
+    def device(self) -> Any:
+        """Return the `torch.device` of this rank."""
+        return self._does.device
+
+    @property
+    def step(self) -> int:
+        """Return the number of steps taken before the current one."""
+        return self._does.step
+
+    @property
+    def epoch(self) -> int:
+        """Return the number of completed epochs."""
+        return self._does.epoch
+
+    @property
+    def should_stop(self) -> bool:
+        """Return True once the steps of `--steps` are taken, for a loop that counts them itself."""
+        return self._does.should_stop
+
+    def restore(self, **parts: Any) -> bool:
+        """Register what a checkpoint holds, and restore it if this training was interrupted before.
+
+        Modules begin with rank 0's weights, and their gradients are averaged over the slots in every `backward()`.
+
+        Parameters
+        ----------
+        **parts : Any
+            Modules, optimizers, schedules, scalers, random generators, tensors, dicts and lists of plain values, and
+            objects with `state_dict` and `load_state_dict`, each under a name of its own. Each is restored in place.
+
+        Returns
+        -------
+        bool
+            True if the training goes on from a checkpoint.
+
+        Raises
+        ------
+        InvalidDefinition
+            A value has no state that can be saved, or a name is used twice.
+        """
+        return self._does.register(parts)
+
+    def register(self, **parts: Any) -> bool:
+        """Register more parts, as `restore` does: for what is made later.
+
+        Parameters
+        ----------
+        **parts : Any
+            Values by name.
+
+        Returns
+        -------
+        bool
+            True if the training goes on from a checkpoint.
+        """
+        return self._does.register(parts)
+
+    def epochs(self, count: int | None = None) -> Iterator[int]:
+        """Iterate over epochs from 0; after an interruption, from the interrupted one.
+
+        Parameters
+        ----------
+        count : int, optional
+            Number of epochs; by default that of `--epochs`.
+
+        Returns
+        -------
+        iterator of int
+            Number of each epoch.
+        """
+        return self._does.epochs(count)
+
+    def steps(self, count: int | None = None) -> Iterator[int]:
+        """Iterate over steps from 0, for a loop without data; after an interruption, from the interrupted one.
+
+        Parameters
+        ----------
+        count : int, optional
+            Number of steps; by default that of `--steps`.
+
+        Returns
+        -------
+        iterator of int
+            Number of each step.
+        """
+        return self._does.steps(count)
+
+    def loader(
+        self,
+        dataset: Any,
+        batch_size: int | None = None,
+        *,
+        shuffle: bool | None = None,
+        collate: Any = None,
+        workers: int | None = None,
+        repeat: bool = False,
+        validation: bool = False,
+    ) -> Any:
+        """Return an iterable of this slot's batches, on its device; after an interruption it goes on where it was.
+
+        Each batch is a step. Within `run.epochs` it makes one pass over the data, alone as many as `--epochs` says. The
+        order follows from `--seed` and the epoch, whatever the number of slots.
+
+        Parameters
+        ----------
+        dataset : Dataset, DataLoader or iterable
+            Samples. A DataLoader's dataset, batch size, collate function, sampler and workers are taken.
+        batch_size : int, optional
+            Samples of a batch over all slots; by default that of `--batch-size`.
+        shuffle : bool, optional
+            Whether the order is random. By default it is, except for a DataLoader that has its samples in order.
+        collate : callable, optional
+            Function that makes a batch of a list of samples.
+        workers : int, optional
+            Processes that load samples; by default `--loader-workers`.
+        repeat : bool, default False
+            Begin anew after the last batch, without an end.
+        validation : bool, default False
+            Read in order, without steps. Each sample is read once, on one of the slots.
+
+        Returns
+        -------
+        iterable
+            Batches.
+
+        Raises
+        ------
+        InvalidDefinition
+            `dataset` cannot be read.
+        """
+        return self._does.loader(dataset, batch_size, shuffle, collate, workers, repeat, validation)
+
+    def report(
+        self,
+        metrics: Mapping[str, Any] | None = None,
+        /,
+        *,
+        step: int | None = None,
+        validation: bool = False,
+        **values: Any,
+    ) -> None:
+        """Report metrics; those of the slots are averaged, by their samples.
+
+        Parameters
+        ----------
+        metrics : mapping of str to number, optional
+            Values by name, for names that are no Python names.
+        step : int, optional
+            Step to draw them at; by default the number of steps taken, with the current one.
+        validation : bool, default False
+            Whether they are of a validation. By these `--metric` chooses the best checkpoint, and a search compares.
+        **values : number
+            Values by name: numbers, or tensors of one element.
+        """
+        self._does.report({**(metrics or {}), **values}, step, validation)
+
+    def log(self, text: str) -> None:
+        """Add a note to the trial.
+
+        Parameters
+        ----------
+        text : str
+            Text for the user.
+        """
+        self._does.log(text)
+
+    def checkpoint(self) -> None:
+        """Save a checkpoint at the end of this step; without a call they are saved by `--checkpoint-every`."""
+        self._does.checkpoint()
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """Return a folder whose files, as rank 0 has them, are part of every checkpoint and are there after a restart.
+
+        Read it first where `restore` is called: then the files of the checkpoint are in it.
+        """
+        return self._does.checkpoint_dir(self.folder)
+
+    def finish(self, **parts: Any) -> None:
+        """Register what the last checkpoint holds besides; call at the end of `train`.
+
+        Parameters
+        ----------
+        **parts : Any
+            Values by name. `model` is what `job.load()` returns.
+        """
+        self._does.register(parts)
+
+    def image(self, name: str, image: Any) -> None:
+        """Save a picture as the artifact `<name>.png`, which the view shows.
+
+        Parameters
+        ----------
+        name : str
+            Name of the artifact.
+        image : Figure, Image, array or Tensor
+            Figure of matplotlib, image of PIL, or numbers of (height, width), (height, width, channels) or (channels,
+            height, width): fractions up to 1, or whole numbers up to 255.
+
+        Raises
+        ------
+        InvalidRequest
+            The name is invalid, or `image` is no picture.
+        """
+        path = self.folder / "image.png"
+        write_image(image, path)
+        self.artifact(f"{name}.png", path)
+
+    def table(self, name: str, rows: Any) -> None:
+        """Save a table as the artifact `<name>.csv`.
+
+        Parameters
+        ----------
+        name : str
+            Name of the artifact.
+        rows : DataFrame, list of dict, or dict of list
+            Rows, or columns by name.
+
+        Raises
+        ------
+        InvalidRequest
+            The name is invalid, or `rows` is no table.
+        """
+        path = self.folder / "table.csv"
+        write_table(rows, path)
+        self.artifact(f"{name}.csv", path)
+
+    # Files
 
     def artifact(self, name: str, path: str | os.PathLike[str]) -> None:
         """Save a file, or a folder as `<name>.zip`, with the trial, replacing an earlier one of this name.
@@ -79,6 +404,36 @@ class Run:
             Function of a name and a path that saves artifacts; None to ignore them.
         """
         self._keeper, self._process = keeper, os.getpid()
+        self._methods = None
+
+    def attach(self, methods: Methods) -> None:
+        """Let these methods do what is asked of the object; the runner calls it.
+
+        Parameters
+        ----------
+        methods : Methods
+            Methods of the training in this process.
+        """
+        self._methods = methods
+
+    def outside(self, local: Callable[[], Methods]) -> None:
+        """Set what makes the methods of a process that is no job's; the package `daylight` calls it.
+
+        Parameters
+        ----------
+        local : callable
+            Function that returns the methods of a new training.
+        """
+        self._local = local
+
+    @property
+    def _does(self) -> Methods:
+        if self._methods is not None:
+            return self._methods
+        if self._process is not None or self._local is None:
+            raise InvalidRequest("run has loops in train(run, ...) alone: here it keeps artifacts, by run.artifact()")
+        self._methods = self._local()
+        return self._methods
 
     def __reduce__(self) -> str:
         return "run"  # copies refer to the same object, and other processes to their own

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kernel_backend.definition.contract import Definition
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Experiment
@@ -19,7 +20,7 @@ Every byte was compared with its digest when it was downloaded. In this folder, 
 
     import sys; sys.path.insert(0, "code"); import definition, torch
     from safetensors.torch import load_file
-    model = {model}; model.load_state_dict(load_file("{weights}.safetensors"))
+    {load}
 {more}
 code/             what was submitted: definition.py, the project's files, and snapshot.json about where it came from
 requirements.txt  what was installed, for pip
@@ -35,18 +36,26 @@ def readme(experiment: Experiment, manifest: Manifest, source: str, snapshot: Sn
     averaged = manifest.part("ema") is not None
     return _TEXT.format(
         title=f"{what}: {', '.join(fact for fact in facts if fact)}.",
-        model=_made(manifest, source, snapshot),
-        weights="ema" if averaged else "model",
+        load=_loading(manifest, source, snapshot, "ema" if averaged else "model"),
         more='    # these are averaged; the plain ones: load_file("model.safetensors")\n' if averaged else "",
     )
 
 
-def _made(manifest: Manifest, source: str, snapshot: Snapshot) -> str:
-    """Return the Python expression that makes the model; arguments other than hyperparameters are written as `...`."""
+def _loading(manifest: Manifest, source: str, snapshot: Snapshot, weights: str) -> str:
+    """Return the line of Python that loads the weights."""
     try:
         definition = parse(source, snapshot.roles_from, snapshot.contract)
     except InvalidDefinition:  # of another version of ours
-        return "definition.model(...)"
+        made = "definition.model(...)"
+    else:
+        if "model" not in definition.functions:  # train(run, ...) makes it
+            return f'state = load_file("{weights}.safetensors")  # for the model that train() makes'
+        made = _made(manifest, definition)
+    return f'model = {made}; model.load_state_dict(load_file("{weights}.safetensors"))'
+
+
+def _made(manifest: Manifest, definition: Definition) -> str:
+    """Return the Python expression that makes the model; arguments other than hyperparameters are written as `...`."""
     model = definition.functions["model"]
     given = [f"{name}={value!r}" for name, value in model.hyperparameters(manifest.params).items()]
     others = [f"{each.name}=..." for each in model.parameters if each.kind != "hyperparameter"]

@@ -34,7 +34,7 @@ def bind_space(definition: Definition, given: Mapping[str, Value], space: Space)
             fitted.append(_fitted(definition, given, parameter, space))
         except ValueError as error:
             problems.append(str(error))
-    if space.parameters and "validation_data" not in definition.roles:
+    if space.parameters and definition.form == "functions" and "validation_data" not in definition.roles:
         problems.append("a search goes by the validation, and there is none: add validation_data")
     problems += _searched_by_prepare(definition, space)
     hyperparameters = definition.hyperparameters
@@ -94,7 +94,7 @@ def _validates(definition: Definition, config: Config) -> str | None:
         "--validate-first": config.validate_first,
     }
     flag = next((flag for flag, is_given in given.items() if is_given), None)
-    if flag and "validation_data" not in definition.roles:
+    if flag and definition.form == "functions" and "validation_data" not in definition.roles:
         return f"{flag} goes by validations, and there are none: add validation_data, or leave {flag} out"
     if config.patience is not None and config.search is not None:
         return (
@@ -103,7 +103,34 @@ def _validates(definition: Definition, config: Config) -> str | None:
     return None
 
 
-_RULES = (_gathers, _averages, _validates)
+# What train(run, ...) writes itself, instead of an option
+_IN_A_LOOP = {
+    "accumulate": "several backward() before an optimizer.step()",
+    "amp": "with torch.autocast(run.device.type):",
+    "clip": "nn.utils.clip_grad_norm_(net.parameters(), 1.0) after backward()",
+    "compile": "net.compile()",
+    "ema": "torch.optim.swa_utils.AveragedModel, registered by run.restore(average=...)",
+    "gather_loss": "a loss of what it needs",
+    "logical_workers": "nothing: its batches are cut by the number of slots",
+    "schedule_per": "schedule.step() where it shall be",
+    "validate_every": "its validation where it shall be",
+    "validate_first": "its validation before the loop too",
+}
+
+
+def _leaves_steps_to_a_loop(definition: Definition, config: Config) -> str | None:
+    if definition.form != "loop":
+        return None
+    name = next((name for name in _IN_A_LOOP if getattr(config, name) != Config.model_fields[name].default), None)
+    if name is None:
+        return None
+    return (
+        f"--{name.replace('_', '-')} is for definitions of functions, and train(run, ...) takes its steps itself: "
+        f"leave it out, and write there {_IN_A_LOOP[name]}"
+    )
+
+
+_RULES = (_leaves_steps_to_a_loop, _gathers, _averages, _validates)
 
 
 def _searched_by_prepare(definition: Definition, space: Space) -> Iterator[str]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
+from kernel_backend.definition.forms import Form
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.values import coerce, nearest
@@ -29,8 +30,8 @@ LOOP_VALUES = frozenset({
 HELPERS = frozenset({"collate", "sampler", "augment", "on_epoch"})
 # fmt: on
 # The contract by which a definition is read. 2: other names of roles are accepted, and AdamW has a hyperparameter `lr`.
-# 3: other names of test_data and collate, too. A snapshot keeps the one by which it was made, so that it trains in the
-# same way for ever.
+# 3: other names of test_data and collate, too, and other forms than functions. A snapshot keeps the one by which it was
+# made, so that it trains in the same way for ever.
 CONTRACT = 3
 SINCE_THREE = frozenset({"test_data", "collate"})
 # Loop values that a role can ask for, for messages.
@@ -100,7 +101,7 @@ def _own_type(parameter: Parameter, value: Value) -> Any:
 class Definition(Record):
     """Parsed training definition: its roles, shared functions and hyperparameters."""
 
-    form: Literal["functions"] = "functions"
+    form: Form = "functions"
     roles: tuple[str, ...]  # in written order
     functions: dict[str, Function]  # roles and shared functions
     hyperparameters: dict[str, Parameter]

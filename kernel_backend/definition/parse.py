@@ -21,6 +21,7 @@ from kernel_backend.definition.contract import (
     is_role,
     is_step,
 )
+from kernel_backend.definition.forms import TRAIN, form_of
 from kernel_backend.definition.unused import bound, hints, names_used, understood_as, unused
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Value
@@ -28,7 +29,8 @@ from kernel_backend.model.syntax import FunctionNode, module_tree
 from kernel_backend.model.values import as_value, coerce, literal
 
 # Loop values that exist only while a model trains: functions called before that cannot use them.
-_WHILE_TRAINING = LOOP_VALUES - {"device", "rank", "world", "run", "steps", "epochs"}
+_BEFORE_TRAINING = frozenset({"device", "rank", "world", "run", "steps", "epochs"})
+_WHILE_TRAINING = LOOP_VALUES - _BEFORE_TRAINING
 _INSTEAD = {
     "model": "def model(width=64):\n    return nn.Sequential(...)",
     "train_data": "def train_data():\n    return torch.utils.data.TensorDataset(x, y)",
@@ -47,6 +49,8 @@ class _Found:
     taken: Mapping[str, str]  # other names of roles -> the role
     keys: tuple[str, ...]  # of the models that `model` returns
     guesses: bool  # other names of arguments are accepted, too
+    loop_values: frozenset[str] = LOOP_VALUES
+    own_defaults: bool = False  # an argument with a default is a hyperparameter, whatever its name
 
 
 def parse(source: str, roles_from: int = 1, contract: int = CONTRACT) -> Definition:
@@ -63,6 +67,31 @@ def parse(source: str, roles_from: int = 1, contract: int = CONTRACT) -> Definit
 
 
 def _parsed(tree: ast.Module, roles_from: int, contract: int) -> Definition:
+    if contract > 2 and form_of(tree, roles_from) == "loop":
+        return _loop(tree, roles_from)
+    return _functions(tree, roles_from, contract)
+
+
+def _loop(tree: ast.Module, roles_from: int) -> Definition:
+    """Return the definition of a cell with `train(run, ...)`; functions that it takes by name are shared functions."""
+    nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
+    own = [node for node in nodes.values() if node.lineno >= roles_from and node.name in ("prepare", TRAIN)]
+    found = _Found(nodes, {}, (), guesses=False, loop_values=_BEFORE_TRAINING, own_defaults=True)
+    functions: dict[str, Function] = {}
+    for node in own:
+        _add(node.name, found, functions, within=())
+    definition = Definition(
+        form="loop",
+        roles=tuple(node.name for node in sorted(own, key=_line)),
+        functions=functions,
+        hyperparameters=_merged(functions),
+    )
+    if "prepare" in definition.roles:
+        _check_prepare(definition)
+    return definition
+
+
+def _functions(tree: ast.Module, roles_from: int, contract: int) -> Definition:
     nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
     own = [node for node in nodes.values() if node.lineno >= roles_from]
     named = [role for role in ROLES if contract > 2 or role not in SINCE_THREE] if contract > 1 else []
@@ -213,7 +242,8 @@ def _parameter(function: str, argument: ast.arg, default: ast.expr | None, found
     annotation = ast.unparse(argument.annotation) if argument.annotation else None
     kind: Literal["loop", "function", "hyperparameter"] = "hyperparameter"
     is_part = name in found.keys and (function in ("optimizer", "metrics", "on_epoch") or is_step(function))
-    if name in LOOP_VALUES or is_part or (required and value_of in LOOP_VALUES):
+    given = value_of in found.loop_values or name in found.loop_values
+    if (given and (required or (name in found.loop_values and not found.own_defaults))) or is_part:
         _check_available(function, node, argument, value_of)
         kind = "loop"
     elif required and value_of in found.nodes:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from kernel_backend.artifacts.run import run
+from kernel_backend.definition.forms import Form
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.progress import stall_limit
 from kernel_backend.model.reports import Note
@@ -25,12 +26,16 @@ from kernel_backend.runner.determinism import exactness, seeds
 from kernel_backend.runner.determinism.rank_variables import protected_rank_variables
 from kernel_backend.runner.first_epoch import code_of, watch_files
 from kernel_backend.runner.forms.functions import FunctionsTraining
+from kernel_backend.runner.forms.loop import LoopTraining
 from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import choose, connect
 
-# How each form of definition is trained; a form's module is imported only by the jobs that need it.
-TRAININGS: Mapping[str, Callable[[RankContext], FormTraining]] = {"functions": FunctionsTraining}
+# How each form of definition is trained.
+TRAININGS: Mapping[Form, Callable[[RankContext], FormTraining]] = {
+    "functions": FunctionsTraining,
+    "loop": LoopTraining,
+}
 
 
 def work(

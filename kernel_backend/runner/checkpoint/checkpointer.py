@@ -19,7 +19,7 @@ from kernel_backend.model.record import Value
 from kernel_backend.model.reports import Committed, Note
 from kernel_backend.model.trial import checkpoint_order
 from kernel_backend.retry import RetryPolicy
-from kernel_backend.runner.checkpoint.contents import PerRankState, TrainingContents
+from kernel_backend.runner.checkpoint.contents import Contents, PerRankState
 from kernel_backend.runner.checkpoint.saving import Background, Copying, Cost, HostCopy, Stopwatch
 from kernel_backend.runner.ipc import Spool
 from kernel_backend.runner.ranks.backends import Ranks
@@ -65,7 +65,7 @@ class Checkpointer:
         ranks: Ranks,
         spool: Spool,
         home: Checkpoints,
-        contents: TrainingContents,
+        contents: Contents,
         numerics: Mapping[str, str],
         copy: HostCopy,
         eager: bool,

@@ -8,7 +8,7 @@ states follow from seed and step, and the position in the data is the step.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
@@ -32,6 +32,25 @@ class PerRankState(NamedTuple):
 
 
 NOBODYS = PerRankState({}, ())
+
+
+class Contents(Protocol):
+    """State of a training over all of its ranks, as a Checkpointer saves and restores it."""
+
+    def gather(self) -> PerRankState:
+        """Gather the per-rank state on rank 0; called by all ranks."""
+
+    def check(self) -> None:
+        """Raise DaylightError naming the first value that a checkpoint cannot hold."""
+
+    def split(self, everyones: PerRankState) -> tuple[dict[str, Any], Parts]:
+        """Split the state into JSON and tensors by part; raise DaylightError for values that fit neither."""
+
+    def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
+        """Restore this checkpoint on this rank, with `others` one of other hyperparameters."""
+
+    def load_weights(self, manifest: Manifest, read: Read) -> None:
+        """Load the weights of a checkpoint that holds nothing else."""
 
 
 class TrainingContents:

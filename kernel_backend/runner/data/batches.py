@@ -39,14 +39,16 @@ class Batches:
         device: torch.device,
         note: Callable[[str], None] = _hush,
         digested: bool = False,
+        filled: bool = False,
     ) -> None:
         """Set up batches of which `count` logical ranks share each, and this process computes `mine`.
 
         `tag` separates random draws of training samples (`sample`) from those of validation samples. `workers`
         processes load ahead (None: chosen to suit the data). `note` receives messages for the user. `digested` computes
-        digests of the first epoch's samples.
+        digests of the first epoch's samples. With `filled` a share that would be empty repeats another.
         """
-        cut = BatchSplit(source.batch_size or batch_size, source.drop_last, mine, count)
+        cut = BatchSplit(source.batch_size or batch_size, source.drop_last, mine, count, filled=filled)
+        self._cut = cut
 
         def loading(dataset: Any) -> Loading:
             return Loading(dataset, source, workers, device)
@@ -92,8 +94,18 @@ class Batches:
         batches = self._data.in_order()
         return RandomStates().isolated(batches) if self._data.loading.disturbs else batches
 
+    @property
+    def disturbs(self) -> bool:
+        """Return True if reading samples advances the main random generators of this process."""
+        return self._data.loading.disturbs
+
+    def own_samples(self, total: int) -> int:
+        """Return how many samples of a global batch of `total` are this process's, without repeated ones."""
+        return self._cut.own_samples(total)
+
     def keep_pairs(self) -> None:
         """Cut batches so that no logical rank gets a single sample (BatchNorm needs two); call before `steps`."""
+        self._cut = self._cut._replace(pairs=True)
         self._data.keep_pairs()
 
     def state(self) -> dict[str, Any]:

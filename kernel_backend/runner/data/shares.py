@@ -67,6 +67,7 @@ class BatchSplit(NamedTuple):
     mine: range
     ranks: int
     pairs: bool = False  # no share is one sample alone: BatchNorm cannot train on one
+    filled: bool = False  # a share that would be empty repeats another, for ranks that must not idle
 
     def per_epoch(self, samples: int) -> int:
         """Return the number of batches of an epoch.
@@ -90,10 +91,20 @@ class BatchSplit(NamedTuple):
 
     def shares(self, total: int) -> list[slice]:
         """Return the slices of a batch of `total` that this process computes."""
-        sharing = self.ranks
-        if self.pairs and total < 2 * self.ranks:
-            sharing = max(1, total // 2)
+        sharing = self._sharing(total)
+        filling = share(total, sharing - 1, sharing)  # the last one is never empty
+        return [filling if self.filled and each.start == each.stop else each for each in self._own(total)]
+
+    def own_samples(self, total: int) -> int:
+        """Return how many samples of a batch of `total` are this process's, without repeated ones."""
+        return sum(each.stop - each.start for each in self._own(total))
+
+    def _own(self, total: int) -> list[slice]:
+        sharing = self._sharing(total)
         return [share(total, min(rank, sharing), sharing) for rank in self.mine]
+
+    def _sharing(self, total: int) -> int:
+        return max(1, total // 2) if self.pairs and total < 2 * self.ranks else self.ranks
 
 
 def share(count: int, rank: int, size: int) -> slice:

@@ -308,3 +308,32 @@ def test_on_epoch_may_ask_for_several_models_by_name():
     source = "def model(): return {'gen': 1, 'disc': 2}\ndef train_data(): ...\ndef step(gen, disc, batch): ...\n"
     function = parse(source + "def on_epoch(gen, epoch, run): ...").functions["on_epoch"]
     assert [each.kind for each in function.parameters] == ["loop"] * 3
+
+
+LOOP = "def train(run, lr=1e-3, epochs=5): ...\n"
+
+
+def test_a_function_train_that_takes_run_is_a_loop_and_its_arguments_are_hyperparameters():
+    definition = parse("def model(width=64): ...\n" + LOOP)
+    assert (definition.form, definition.summary) == ("loop", "loop: train")
+    assert definition.bind({"lr": 0.1}) == {"lr": 0.1, "epochs": 5}
+
+
+def test_a_loop_is_given_results_of_functions_and_what_it_names_of_its_job():
+    source = "def dataset(root='data'): ...\ndef prepare(root='data'): ...\n"
+    definition = parse(source + "def train(run, dataset, device, epochs, batch, *, size=8): ...\n", roles_from=2)
+    kinds = {each.name: each.kind for each in definition.functions["train"].parameters}
+    assert (kinds["dataset"], kinds["device"], kinds["epochs"]) == ("function", "loop", "loop")
+    assert (kinds["batch"], kinds["size"]) == ("hyperparameter", "hyperparameter")
+    assert definition.roles == ("prepare", "train")
+    assert set(definition.hyperparameters) == {"root", "batch", "size"}
+
+
+@pytest.mark.parametrize("other", ["def train(x, y): ...", "def train(): ...", "train = 3", "class train: ..."])
+def test_other_things_called_train_are_no_loop(other):
+    assert parse(SMALL + other).form == "functions"
+
+
+def test_a_loop_above_the_cell_is_a_helper_and_one_of_an_old_snapshot_too():
+    assert parse(LOOP + SMALL, roles_from=2).form == "functions"
+    assert parse(LOOP + SMALL, contract=2).form == "functions"

@@ -1,0 +1,137 @@
+"""Hold what is registered for the checkpoints of a loop that is not ours; parts may come one after the other."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from kernel_backend.checkpoints.base import Manifest
+from kernel_backend.checkpoints.writer import decode, flatten, must_hold, unflatten
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.checkpoint.contents import PerRankState, Read
+from kernel_backend.runner.checkpoint.saving import Parts
+from kernel_backend.runner.checkpoint.stateful import Optimizer, Schedule, Stateful
+from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.logical_ranks import LogicalRanks
+from kernel_backend.runner.ranks.backends import Ranks
+
+_POSITION = "training"  # the loop's facts, in a manifest's state
+
+
+class _Saved(NamedTuple):
+    """Checkpoint to restore from."""
+
+    manifest: Manifest
+    tensors: Callable[[str], dict[str, Tensor]]  # of a part
+    others: bool = False  # it is of other hyperparameters: optimizers and schedules keep those of this trial
+
+    @property
+    def only_weights(self) -> bool:
+        """Return True for the weights of another trial."""
+        return self.manifest.step == 0
+
+
+class RegisteredContents:
+    """Registered parts over all ranks; one that is registered after a checkpoint was chosen is restored at once."""
+
+    def __init__(self, ranks: Ranks, seed: int) -> None:
+        self._ranks, self._seed = ranks, seed
+        self._parts: dict[str, Stateful] = {}
+        self.modules: dict[str, nn.Module] = {}
+        self._random = RandomStates()
+        self._saved: _Saved | None = None
+
+    def add(self, name: str, part: Stateful, module: nn.Module | None = None) -> bool:
+        """Register a part, and return True if its state was restored; raise InvalidDefinition for a name in use."""
+        if name in self._parts or name == _POSITION:
+            raise InvalidDefinition(f"{name} is registered already: give this one another name")
+        _, tensors = flatten(part.state_dict())
+        for each, tensor in tensors.items():
+            must_hold(f"{name}.{each}", tensor)
+        self._parts[name] = part
+        if module is not None:
+            self.modules[name] = module
+        saved = self._saved
+        if saved is None or name not in saved.manifest.state:
+            return False
+        state = unflatten(saved.manifest.state[name], saved.tensors(name))
+        if saved.only_weights:
+            self._load_weights(part, state)
+        elif saved.others and isinstance(part, Optimizer | Schedule):
+            part.take_over(state)
+        else:
+            part.load_state_dict(state)
+        if module is not None:
+            own = saved.tensors(_buffers(self._ranks.rank))
+            mine = {key: value for key, value in own.items() if key.startswith(f"{name}.")}
+            self._logical({name: module}).restore({self._ranks.rank: mine})
+        return True
+
+    def restore_random(self) -> None:
+        """Set the random states of this rank to those of the checkpoint, once the loop begins.
+
+        At a fresh start every rank but 0 draws other numbers from then on.
+        """
+        rank = self._ranks.rank
+        own = f"random-{rank}"
+        saved = self._saved
+        if saved is not None and not saved.only_weights and own in saved.manifest.state:
+            self._random.load_state_dict(unflatten(saved.manifest.state[own], saved.tensors(own)))
+        elif rank:
+            step = 0 if saved is None else saved.manifest.step
+            self._random.begin(self._seed, rank, step)
+
+    # What a Checkpointer calls
+
+    def gather(self) -> PerRankState:
+        """Gather on rank 0 what differs per rank: random states, and buffers of modules; called by all ranks."""
+        random = self._ranks.all_gather_object(self._random.state_dict())
+        buffers = self._logical(self.modules).gather(self._ranks)
+        # Those of rank 0 are in the modules' own parts.
+        return PerRankState({rank: each for rank, each in buffers.items() if rank}, random)
+
+    def check(self) -> None:
+        """Do nothing: each part was checked when it was registered."""
+
+    def split(self, everyones: PerRankState) -> tuple[dict[str, Any], Parts]:
+        """Split all parts into JSON and tensors."""
+        state: dict[str, Any] = {}
+        parts: dict[str, dict[str, Tensor]] = {}
+        for name, part in self._parts.items():
+            state[name], parts[name] = flatten(part.state_dict())
+        for rank, random in enumerate(everyones.random):
+            state[f"random-{rank}"], parts[f"random-{rank}"] = flatten(random)
+        for rank, buffers in everyones.buffers.items():
+            parts[_buffers(rank)] = dict(buffers)
+        return state, {name: tensors for name, tensors in parts.items() if tensors}
+
+    def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
+        """Take this checkpoint for the parts that will be registered."""
+        assert not self._parts, "a checkpoint is chosen before anything is registered"
+
+        @functools.cache
+        def tensors(name: str) -> dict[str, Tensor]:
+            return decode(read(name)) if manifest.part(name) else {}
+
+        self._saved = _Saved(manifest, tensors, others)
+
+    def load_weights(self, manifest: Manifest, read: Read) -> None:
+        """Take the weights of another trial for the part `model`."""
+        self.load(manifest, read)
+
+    def _load_weights(self, part: Stateful, state: dict[str, Any]) -> None:
+        try:
+            part.load_state_dict(state)
+        except (RuntimeError, AttributeError) as error:  # other shapes, other names
+            raise InvalidDefinition(f"the weights that it begins with are of another model: {error}") from error
+
+    def _logical(self, modules: dict[str, nn.Module]) -> LogicalRanks:
+        own = range(self._ranks.rank, self._ranks.rank + 1)
+        return LogicalRanks(nn.Module(), own, self._ranks.size, modules)
+
+
+def _buffers(rank: int) -> str:
+    return f"buffers-{rank}"

@@ -1,0 +1,85 @@
+"""Run a user's loop in the notebook, without a job: nothing is saved, and reports are printed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.reports import Kind
+from kernel_backend.runner.data import Batch
+from kernel_backend.runner.external_loop.run_methods import RunMethods
+from kernel_backend.runner.external_loop.training import LoopPosition
+from kernel_backend.runner.external_loop.user_loop import LoopSettings
+from kernel_backend.runner.metrics.sums import number
+
+_FIRST, _PAUSE_S = 20, 0.5  # training reports that are all printed, and seconds between later ones
+
+
+class PrintedTraining:
+    """Training in this process whose reports are printed."""
+
+    needs_pairs = False
+
+    def __init__(self) -> None:
+        self.position = LoopPosition()
+        self.in_step = False
+        self.form_state: Callable[[], dict[str, Any]] = dict
+        self._printed, self._newest = 0, 0.0
+
+    def begin(self) -> None:
+        """Do nothing: there is nothing to restore."""
+
+    def register(self, name: str, value: Any) -> bool:
+        """Return False: nothing is restored."""
+        return False
+
+    def request_checkpoint(self) -> None:
+        """Do nothing."""
+
+    def begin_step(self, samples: tuple[int, int] | None = None) -> None:
+        """Begin a step."""
+        self.in_step = True
+
+    def end_step(self, last: bool = False) -> None:
+        """End a step."""
+        self.abandon_step()
+
+    def abandon_step(self) -> None:
+        """End a step."""
+        self.position.step += 1
+        self.in_step = False
+
+    def end_epoch(self, last: bool = False) -> None:
+        """End an epoch."""
+        self.position.epoch += 1
+
+    def report(
+        self, kind: Kind, values: Mapping[str, Any], step: int | None = None, weight: float | None = None
+    ) -> None:
+        """Print values; of many training reports, some."""
+        now = time.monotonic()
+        if kind == "training":
+            self._printed += 1
+            if self._printed > _FIRST and now - self._newest < _PAUSE_S:
+                return
+            self._newest = now
+        label = self.position.step + self.in_step if step is None else step
+        told = "  ".join(f"{name} {number(str(name), value):.6g}" for name, value in values.items())
+        print(f"{kind} at step {label}: {told}")
+
+    def take(self, batch: Batch) -> None:
+        """Do nothing."""
+
+    def tick_validation(self) -> None:
+        """Do nothing."""
+
+
+def local_methods() -> RunMethods:
+    """Return what `run` does in a notebook: one epoch on this machine's device, by the default options."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    settings = LoopSettings(Config(), rank=0, world=1, device=device, note=print, in_job=False)
+    return RunMethods(PrintedTraining(), settings, {})

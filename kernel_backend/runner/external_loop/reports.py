@@ -1,0 +1,89 @@
+"""Collect the values that a loop reports on each rank, and report their means over the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kernel_backend.model.reports import Kind, Report
+from kernel_backend.runner.metrics.sums import number
+
+KEPT = 1000  # training reports that are all kept; of those beyond, each tenth up to ten times as many, and so on
+
+
+class Reported(NamedTuple):
+    """Values that one rank has reported at a step, and the number of samples that they are means of."""
+
+    kind: Kind
+    step: int
+    epoch: float
+    metrics: dict[str, float]
+    weight: float
+
+
+class PendingReports:
+    """Reports of this rank that the other ranks have not seen yet."""
+
+    def __init__(self, count: int = 0) -> None:
+        """Begin after `count` training reports, the same number on every rank."""
+        self.count = count
+        self._waiting: list[Reported] = []
+        self._newest: tuple[int, bool] = (-1, False)  # step of the newest training report, and whether it is kept
+
+    def __len__(self) -> int:
+        """Return the number of reports that wait."""
+        return len(self._waiting)
+
+    @property
+    def validates(self) -> bool:
+        """Return True if a validation is among them."""
+        return any(each.kind == "validation" for each in self._waiting)
+
+    def add(self, kind: Kind, step: int, epoch: float, metrics: Mapping[str, Any], weight: float) -> None:
+        """Add values; of training reports beyond the first thousand a share is left out, by their number alone."""
+        if kind == "training" and not self._keeps(step):
+            return
+        values = {str(name): number(str(name), value) for name, value in metrics.items()}
+        self._waiting.append(Reported(kind, step, epoch, values, weight))
+
+    def take(self) -> list[Reported]:
+        """Return what waits, and forget it."""
+        taken, self._waiting = self._waiting, []
+        return taken
+
+    def _keeps(self, step: int) -> bool:
+        newest, kept = self._newest
+        if step != newest:
+            self.count += 1
+            every = 1
+            while self.count > KEPT * every:
+                every *= 10
+            kept = self.count % every == 0
+            self._newest = step, kept
+        return kept
+
+
+def merged(everyones: Iterable[Sequence[Reported]]) -> list[Report]:
+    """Return one report for each kind and step, with the means of all ranks, weighted by samples."""
+    together: dict[tuple[int, Kind], list[Reported]] = {}
+    for rank in everyones:
+        for each in rank:
+            together.setdefault((each.step, each.kind), []).append(each)
+    return [
+        Report(kind=kind, step=step, epoch=found[0].epoch, metrics=_means(found))
+        for (step, kind), found in sorted(together.items(), key=lambda item: item[0])
+    ]
+
+
+def _means(found: Sequence[Reported]) -> dict[str, float]:
+    names = dict.fromkeys(name for each in found for name in each.metrics)
+    return {
+        name: _mean([(each.metrics[name], each.weight) for each in found if name in each.metrics]) for name in names
+    }
+
+
+def _mean(pairs: Sequence[tuple[float, float]]) -> float:
+    if len(pairs) == 1:
+        return pairs[0][0]
+    total = sum(weight for _, weight in pairs)
+    return sum(value * weight for value, weight in pairs) / total

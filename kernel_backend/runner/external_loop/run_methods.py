@@ -1,0 +1,148 @@
+"""Do what a user's `run` object asks for, in a job and outside of one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, SequentialSampler
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.record import Value
+from kernel_backend.runner.data import source
+from kernel_backend.runner.external_loop.folder import FolderPart
+from kernel_backend.runner.external_loop.user_loop import Loader, LoopSettings, Steps, UserLoop
+
+
+class RunMethods:
+    """Methods of `run` in this process, over a training of whatever kind."""
+
+    def __init__(self, training: Steps, settings: LoopSettings, params: Mapping[str, Value]) -> None:
+        self.loop = UserLoop(training, settings)
+        self.params = dict(params)
+        self._training, self._settings = training, settings
+        self.registered: dict[str, Any] = {}
+        self._resumed = False
+
+    @property
+    def rank(self) -> int:
+        """Return the number of this rank."""
+        return self._settings.rank
+
+    @property
+    def world(self) -> int:
+        """Return the number of ranks."""
+        return self._settings.world
+
+    @property
+    def device(self) -> torch.device:
+        """Return the device of this rank."""
+        return self._settings.device
+
+    @property
+    def step(self) -> int:
+        """Return the number of steps taken, without the current one."""
+        return self._training.position.step
+
+    @property
+    def epoch(self) -> int:
+        """Return the number of completed epochs."""
+        return self._training.position.epoch
+
+    @property
+    def should_stop(self) -> bool:
+        """Return True once all steps of `--steps` are taken; raise InvalidDefinition without that option."""
+        if self._settings.config.steps is None:
+            raise InvalidDefinition("run.should_stop turns true after --steps N, and that is not given")
+        return self._training.position.over
+
+    def register(self, parts: Mapping[str, Any]) -> bool:
+        """Register parts of the training's state; return True if it goes on from a checkpoint."""
+        for name, value in parts.items():
+            if self.registered.get(name) is not value:
+                self._resumed = self._training.register(name, value) or self._resumed
+                self.registered[name] = value
+        return self._resumed
+
+    def loader(
+        self,
+        dataset: Any,
+        batch_size: int | None,
+        shuffle: bool | None,
+        collate: Any,
+        workers: int | None,
+        repeat: bool,
+        validation: bool,
+    ) -> Loader:
+        """Return this rank's batches of a dataset."""
+        try:
+            found = source(dataset, "run.loader")
+        except InvalidDefinition as error:
+            text = error.message.replace("run.loader() returned", "run.loader() was given").replace("return", "give it")
+            raise InvalidDefinition(text) from None
+        if shuffle is None and isinstance(dataset, DataLoader):
+            shuffle = not isinstance(dataset.sampler, SequentialSampler)
+        if shuffle is False and not found.stream:
+            found = found._replace(sampler=SequentialOrder(len(found.dataset)))
+        if collate is not None:
+            found = found._replace(collate=collate)
+        config = self._settings.config
+        size = batch_size or found.batch_size or config.batch_size
+        whole = found.drop_last or (config.uneven == "drop" and not validation)
+        return Loader(
+            loop=self.loop,
+            site=_site(),
+            source=found._replace(batch_size=None, drop_last=whole),
+            batch_size=size * (self._settings.world if config.per_slot_batch else 1),
+            repeat=repeat,
+            validation=validation,
+            workers=config.loader_workers if workers is None else workers,
+        )
+
+    def epochs(self, count: int | None) -> Iterator[int]:
+        """Iterate over epochs."""
+        return self.loop.epochs(count)
+
+    def steps(self, count: int | None) -> Iterator[int]:
+        """Iterate over steps."""
+        return self.loop.steps(_site(), count)
+
+    def report(self, values: Mapping[str, Any], step: int | None, validation: bool) -> None:
+        """Report values."""
+        self.loop.report(values, step, validation)
+
+    def log(self, text: str) -> None:
+        """Tell the user something."""
+        self._settings.note(text)
+
+    def checkpoint(self) -> None:
+        """Request a checkpoint."""
+        self._training.request_checkpoint()
+
+    def checkpoint_dir(self, below: Path) -> Path:
+        """Return the folder whose files are part of every checkpoint; `below` is this process's own folder."""
+        if "checkpoint_dir" not in self.registered:
+            self.register({"checkpoint_dir": FolderPart(below / "checkpoint")})
+        folder: Path = self.registered["checkpoint_dir"].folder
+        return folder
+
+
+class SequentialOrder:
+    """Sampler of indices in their order."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self._count))
+
+
+def _site() -> str:
+    """Return file and line of the user's call, which tells iterations apart."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and "kernel_backend" in Path(frame.f_code.co_filename).parts:
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name} line {frame.f_lineno}"

@@ -1,0 +1,383 @@
+"""Train in a loop that is not ours: what the user or a framework iterates, Daylight checkpoints, reports and stops.
+
+This is the core of every form whose loop Daylight does not own: `train(run)`, Lightning, Keras, Hugging Face.
+
+A form makes one `ExternalTraining` of its RankContext in every rank and, in this order:
+
+1. `register(name, value)` for each part that a checkpoint holds: modules, optimizers, schedules, scalers, generators,
+   tensors, dicts and lists, and anything with `state_dict` and `load_state_dict`. The resume checkpoint was chosen when
+   the object was made, so the part has its saved state on return, and the result says so. Modules begin with
+   rank 0's weights, and their gradients are averaged over the ranks in each backward pass from then on (see
+   `gradients.py`; `average=False` leaves that to the framework).
+2. `begin()` before the first step: it restores random states and reports that the training has started.
+   `position.step` and `position.epoch` say where to go on. What else the form needs, such as the position in the data,
+   it returns from `form_state` as JSON, which is called for each checkpoint, and finds in `position.form`.
+3. for each step: `begin_step(samples)` (this rank's part of the global batch, if known, weights gradients and reports),
+   train, `report("training", {"loss": 0.3})` and `report("validation", ...)`, and `end_step()`. After a step that ends
+   an epoch call `end_epoch()`, once the epoch's validation was reported.
+4. `finish()` at the end of the training, and in any case `close()`.
+
+`end_step` and `end_epoch` are step boundaries, which all ranks call equally often. There the ranks agree on what to do,
+by one small sum: report, checkpoint (on the adaptive cadence or `--checkpoint-every`, or for the best validation by
+`--metric`), wait for a search's next target, or leave. Both raise `Leave` when the training shall end early: let it
+through, and return its `code`. Between two boundaries nothing but gradients is exchanged.
+
+Validations are reported by the ranks that have them, and averaged by samples. The newest one counts for the step at
+whose boundary it is known: `report` it before `end_step` or `end_epoch`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from kernel_backend.checkpoints.storage import open_storage
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.reports import Fact, Kind, Report
+from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Position
+from kernel_backend.runner.checkpoint.saving import HostCopy
+from kernel_backend.runner.context import RankContext
+from kernel_backend.runner.data import Batch
+from kernel_backend.runner.determinism import exactness
+from kernel_backend.runner.determinism.digests import weights
+from kernel_backend.runner.external_loop.contents import RegisteredContents
+from kernel_backend.runner.external_loop.gradients import AveragedGradients
+from kernel_backend.runner.external_loop.leave import FINISHED, RELEASED, Leave
+from kernel_backend.runner.external_loop.parts import part_of
+from kernel_backend.runner.external_loop.reports import PendingReports, merged
+from kernel_backend.runner.first_epoch import FirstEpoch
+from kernel_backend.runner.loop.cadence import QUIET_S, CadenceTimer
+from kernel_backend.runner.loop.target import Target
+from kernel_backend.runner.metrics.sums import share
+
+_MANY = 200  # reports of a rank that wait, at most
+
+
+@dataclass
+class LoopPosition:
+    """Position of the training, the same on every rank, and what its checkpoints hold of it."""
+
+    step: int = 0  # steps taken
+    epoch: int = 0  # epochs completed
+    fraction: float = 0.0  # of the current epoch, where its length is known
+    form: dict[str, Any] = field(default_factory=dict)  # the form's own state where this attempt began
+    over: bool = False  # all steps have been taken
+
+
+class ExternalTraining:
+    """Training in a loop that is not ours; every method but `report` and `request_checkpoint` is for all ranks."""
+
+    def __init__(self, rank: RankContext) -> None:
+        """Choose the checkpoint to resume from; parts are restored as they are registered."""
+        job, ranks, spool = rank.job, rank.ranks, rank.spool
+        self.rank = rank
+        self.position = LoopPosition()
+        self.form_state: Callable[[], dict[str, Any]] = dict
+        self.in_step = False  # between begin_step and end_step
+        self.metrics: dict[str, float] = {}  # of the validation at this step
+        self.best: float | None = None
+        self.first_epoch = FirstEpoch(job, ranks, spool, rank.code_id, validates=False)
+        self.contents = RegisteredContents(ranks, rank.config.seed)
+        storage = open_storage(job.checkpoints, job.uid)
+        copy = HostCopy(rank.device)
+        # Copied at once: a loop of the user's may write to any part at any time.
+        self._checkpoints = Checkpointer(job, ranks, spool, storage, self.contents, rank.numerics, copy, eager=True)
+        self._pace = CadenceTimer(
+            None, rank.config.checkpoint_every, lambda: self._checkpoints.cost, lambda: self._checkpoints.busy
+        )
+        self._target = Target(job.until, ranks, rank.instructions, rank.progress)
+        self._samples: tuple[int, int] | None = None  # of this rank and of the global batch; None: equal parts
+        self._requested = False
+        self._held = False  # a checkpoint that is due waits for the next boundary
+        self._waited = 0  # validations in a row that were not the best, for `--patience`
+        self._validated = False  # there was a validation, in this attempt or before
+        self._told = time.monotonic()  # when reports were exchanged
+        self._began: int | None = None  # the step at which this attempt began, once it has
+        self._averaged: set[int] = set()  # parameters, by identity
+        manifest = self._checkpoints.restore()
+        self.resumed_from = None if manifest is None else manifest.id
+        self.reports = PendingReports()
+        if manifest is not None:
+            saved = manifest.state["training"]
+            self.position = LoopPosition(manifest.step, saved["epoch"], saved["fraction"], saved["form"], saved["over"])
+            self.best, self.metrics, self._validated = saved["best"], dict(manifest.metrics), saved["validated"]
+            self.reports = PendingReports(saved["reports"])
+            self._waited = saved["waited"]
+            self.first_epoch.restore(saved["first_epoch"])
+            if changed := exactness.differences(manifest.numerics, rank.numerics):
+                rank.note(f"bits may differ from step {manifest.step + 1} on: {changed}", "warning")
+
+    def register(self, name: str, value: Any, *, average: bool = True) -> bool:
+        """Make `value` part of every checkpoint; return True if its state was restored from one.
+
+        With `average` the gradients of a module's parameters, and of parameters of an optimizer that no module has, are
+        averaged over the ranks. Raises InvalidDefinition for a value without state, or a name that is in use.
+        """
+        module = value if isinstance(value, nn.Module) else None
+        restored = self.contents.add(name, part_of(name, value), module)
+        if module is not None and not restored:
+            share([*module.parameters(), *module.buffers()], self.rank.ranks)
+        if average:
+            self._average(name, value)
+        return restored
+
+    def begin(self) -> None:
+        """Begin the steps: restore random states, and report the start; a training at its target waits for the next."""
+        if self._began is not None:
+            return
+        self._began = self.position.step
+        if self.resumed_from is None and self.contents.modules and self.rank.ranks.rank == 0:
+            found = weights(nn.Module(), self.contents.modules)
+            self.rank.spool.say(Fact(name="weights", value=found.to_json()))
+        modules = self.contents.modules.values()
+        each = {id(parameter): parameter for module in modules for parameter in module.parameters()}
+        self.rank.say_started(
+            steps_per_epoch=None,
+            total_steps=self.rank.config.steps,
+            parameters=sum(parameter.numel() for parameter in each.values()),
+            guarantee=exactness.guarantee(
+                self.rank.config, self.rank.ranks.size, self.rank.device, asks_rank=self.rank.ranks.size > 1
+            ),
+            resumed_from=self.resumed_from,
+        )
+        self.contents.restore_random()
+        if not self.position.over and self._target.reached(self._units):
+            self._say_validation()  # its slots, or the service, went away before a new target came
+            if not self._target.moves_on(self._units, self.position.step):
+                raise Leave(RELEASED)
+        self._tick()
+
+    def report(
+        self, kind: Kind, values: Mapping[str, Any], step: int | None = None, weight: float | None = None
+    ) -> None:
+        """Report values of the current step, or of the newest one between two.
+
+        `step` labels training values otherwise than by the number of steps taken, of which the current one is the last.
+        The ranks' values are averaged by `weight`, by default their samples of this step.
+        """
+        now = self.position.step + self.in_step
+        if weight is None:
+            weight = 1.0 if self._samples is None else float(self._samples[0])
+        label = now if step is None or kind == "validation" else step
+        self.reports.add(kind, label, self._epoch_now, values, weight)
+
+    def take(self, batch: Batch) -> None:
+        """Record the samples of a batch of the first epoch."""
+        self.first_epoch.take([batch])
+
+    def tick_validation(self) -> None:
+        """Record that a validation makes progress, for the detection of hangs."""
+        self.rank.progress.tick("validation", self.position.step)
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Return True if a registered module has BatchNorm, which cannot train on one sample."""
+        modules = self.contents.modules.values()
+        return any(isinstance(each, _BatchNorm) for module in modules for each in module.modules())
+
+    def request_checkpoint(self) -> None:
+        """Save a checkpoint at the next boundary; a request of any rank holds for all."""
+        self._requested = True
+
+    def begin_step(self, samples: tuple[int, int] | None = None) -> None:
+        """Begin a step on `samples`: of this rank, and of the global batch; None for equal parts on all ranks."""
+        self.begin()
+        if self._held:  # more steps follow than were expected
+            self._save(wait=False)
+        self._samples, self.in_step = samples, True
+
+    def end_step(self, last: bool = False) -> None:
+        """End a step, a boundary: report, save, wait or raise Leave as the ranks agree.
+
+        After the `last` step of an epoch or of the training, a checkpoint that is due waits for the end of that.
+        """
+        self.abandon_step()
+        self._boundary(epoch_ends=False, last=last)
+
+    def abandon_step(self) -> None:
+        """End a step without a boundary, where the loop was left in its middle."""
+        self.position.step += 1
+        self.position.over = self.position.over or self.position.step == self.rank.config.steps
+        self._samples, self.in_step, self.metrics = None, False, {}
+
+    def end_epoch(self, last: bool = False) -> None:
+        """End an epoch, a boundary as `end_step`; call after the `end_step` of its last step."""
+        self.position.epoch += 1
+        self.position.fraction = 0.0
+        self._boundary(epoch_ends=True, last=last)
+
+    def finish(self) -> None:
+        """Commit the final checkpoint."""
+        self.begin()
+        self.position.over = True
+        self._exchange()
+        self._check_validated()
+        self.first_epoch.finish()
+        self.rank.progress.tick("finishing", self.position.step)
+        self._checkpoints.finish(self._moment())
+
+    def close(self) -> None:
+        """Wait some time for a checkpoint that is being written, and end threads."""
+        self._checkpoints.close()
+        self.first_epoch.close()
+
+    # Boundaries
+
+    def _boundary(self, epoch_ends: bool, last: bool) -> None:
+        release, due, flush = self._agreed()
+        position = self.position
+        ends = position.over or (last and epoch_ends)  # nothing but `finish` is expected
+        here = (epoch_ends or self._counts_steps) and self._target.reached(self._units) and not ends
+        due = due or self._held or (epoch_ends and self._pace.after_epoch(position.epoch))
+        improved = self._exchange() if flush or due or here or release else False
+        if release and not ends and not here:
+            self._leave(RELEASED)
+        if position.step == self.rank.config.until and not ends:
+            self.first_epoch.finish()
+            self._leave(FINISHED)
+        if here:
+            self._check_validated()
+            self._save(wait=True)
+            if not self._target.moves_on(self._units, position.step):
+                raise Leave(RELEASED)
+        elif improved or due:
+            self._held = last or ends
+            if not self._held:
+                self._save(wait=False)
+        self._tick()
+
+    def _agreed(self) -> tuple[bool, bool, bool]:
+        """Return whether any rank was released, needs a checkpoint, or has reports to exchange now."""
+        decides, now = self.rank.ranks.rank == 0, time.monotonic()
+        due = decides and (self._checkpoints.due or self._pace.checkpoint(self.position.step))
+        flush = decides and len(self.reports) > 0 and now - self._told >= QUIET_S
+        flush = flush or self.reports.validates or len(self.reports) >= _MANY
+        mine = self.rank.instructions.release, due or self._requested, flush
+        self._requested = False
+        if self.rank.ranks.size == 1:
+            return mine
+        word = torch.tensor([float(each) for each in mine], device=self._word_device)
+        release, due, flush = (each > 0 for each in self.rank.ranks.allreduce_sum(word, "boundary").tolist())
+        return release, due, flush
+
+    @property
+    def _word_device(self) -> torch.device:
+        return self.rank.device if self.rank.choice.name == "torch" else torch.device("cpu")
+
+    def _exchange(self) -> bool:
+        """Exchange and say all reports that wait; return True if a validation among them is the best so far."""
+        self._told = time.monotonic()
+        mine = self.reports.take()
+        ranks = self.rank.ranks
+        found = merged(ranks.all_gather_object(mine) if ranks.size > 1 else [mine])
+        for each in found:
+            self.rank.spool.say(each)
+        validations = [each for each in found if each.kind == "validation"]
+        if not validations:
+            return False
+        self.metrics, self._validated = dict(validations[-1].metrics), True
+        return self._judge()
+
+    def _judge(self) -> bool:
+        config = self.rank.config
+        metric = config.metric
+        if metric.name not in self.metrics:
+            known = " ".join(self.metrics)
+            text = f"--metric {metric.name}: the validation says nothing of that name, only {known}"
+            if config.search is not None:
+                raise InvalidDefinition(f"{text}; a search goes by it: choose one of these, or report {metric.name}")
+            self.rank.note(f"{text}; no checkpoint is best", "warning")
+            return False
+        value = self.metrics[metric.name]
+        if metric.better(value, self.best):
+            self.best, self._waited = value, 0
+            return True
+        self._waited += 1
+        if config.patience is not None and self._waited >= config.patience:
+            self.position.over = True
+        return False
+
+    def _say_validation(self) -> None:
+        if self.metrics:
+            step, epoch = self.position.step, self._epoch_now
+            self.rank.spool.say(Report(kind="validation", step=step, epoch=epoch, metrics=self.metrics))
+
+    def _check_validated(self) -> None:
+        """Raise InvalidDefinition in a search without a validation: it compares trials by those."""
+        if self.rank.config.search is not None and not self._validated:
+            raise InvalidDefinition(
+                f"a search compares validations, and none was reported until step {self.position.step}: report one in "
+                f"each epoch, such as run.report({self.rank.config.metric.name}=..., validation=True)"
+            )
+
+    def _leave(self, code: int) -> None:
+        self.rank.progress.tick("finishing", self.position.step)
+        self._checkpoints.finish(self._moment())
+        raise Leave(code)
+
+    def _save(self, wait: bool) -> None:
+        self._held = False
+        self.rank.progress.tick("checkpoint", self.position.step)
+        if wait:
+            self._checkpoints.finish(self._moment())
+        else:
+            self._checkpoints.save(self._moment())
+            self._checkpoints.settle()
+        self._pace.saved()
+
+    def _moment(self) -> Position:
+        position = self.position
+        facts = {
+            "epoch": position.epoch,
+            "fraction": position.fraction,
+            "form": self.form_state(),
+            "over": position.over,
+            "best": self.best,
+            "validated": self._validated,
+            "waited": self._waited,
+            "reports": self.reports.count,
+            "first_epoch": self.first_epoch.state(),
+        }
+        return Position(position.step, self._epoch_now, self.metrics, facts)
+
+    def _tick(self) -> None:
+        step = self.position.step
+        self.rank.progress.tick("first step" if step == self._began else "step", step + 1)
+
+    @property
+    def _counts_steps(self) -> bool:
+        return self.rank.config.steps is not None
+
+    @property
+    def _units(self) -> int:
+        return self.position.step if self._counts_steps else self.position.epoch
+
+    @property
+    def _epoch_now(self) -> float:
+        return self.position.epoch + self.position.fraction
+
+    def _average(self, name: str, value: Any) -> None:
+        if self.rank.ranks.size == 1:
+            return
+        if isinstance(value, nn.Module):
+            parameters = list(value.parameters())
+        elif isinstance(value, torch.optim.Optimizer):
+            parameters = [each for group in value.param_groups for each in group["params"]]
+        else:
+            return
+        own = list({id(each): each for each in parameters if id(each) not in self._averaged}.values())
+        self._averaged |= {id(each) for each in own}
+        if own:
+            AveragedGradients(self.rank.ranks, f"gradients.{name}", own, self._weight)
+
+    def _weight(self) -> float:
+        if self._samples is None:
+            return 1 / self.rank.ranks.size
+        own, total = self._samples
+        return own / total

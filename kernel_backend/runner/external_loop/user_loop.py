@@ -1,0 +1,379 @@
+"""Iterate a user's own loop: `run.epochs`, `run.steps` and `run.loader`, which resume where a checkpoint was saved.
+
+The position is the number of items that each iteration has given, by the line of the call. Iterations count from the
+beginning of the epoch, within `run.epochs`, or else of the training. The outermost iteration below `run.epochs` takes
+the steps: its next item is the boundary of the step before. Others within it, such as a second loader, only keep their
+position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.reports import Kind
+from kernel_backend.runner.data import Batch, Batches, Source
+from kernel_backend.runner.data.shares import BatchSplit
+from kernel_backend.runner.determinism import seeds
+from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.external_loop.training import LoopPosition
+from kernel_backend.runner.loop.forward import to_device
+
+
+class Steps(Protocol):
+    """Training whose steps the loop takes: an `ExternalTraining`, or its stand-in outside of a job."""
+
+    position: LoopPosition
+    in_step: bool
+    form_state: Callable[[], dict[str, Any]]
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Return True if a registered module has BatchNorm, which cannot train on one sample."""
+
+    def begin(self) -> None:
+        """Begin the steps, once: restore random states."""
+
+    def register(self, name: str, value: Any) -> bool:
+        """Make a value part of checkpoints; return True if it was restored."""
+
+    def request_checkpoint(self) -> None:
+        """Save a checkpoint at the next boundary."""
+
+    def begin_step(self, samples: tuple[int, int] | None = None) -> None:
+        """Begin a step on this rank's part of the global batch's samples."""
+
+    def end_step(self, last: bool = False) -> None:
+        """End a step, at a boundary of all ranks."""
+
+    def abandon_step(self) -> None:
+        """End a step without a boundary."""
+
+    def end_epoch(self, last: bool = False) -> None:
+        """End an epoch, at a boundary of all ranks."""
+
+    def report(
+        self, kind: Kind, values: Mapping[str, Any], step: int | None = None, weight: float | None = None
+    ) -> None:
+        """Report values of the current step."""
+
+    def take(self, batch: Batch) -> None:
+        """Record the samples of a batch of the first epoch."""
+
+    def tick_validation(self) -> None:
+        """Record that a validation makes progress."""
+
+
+class LoopSettings(NamedTuple):
+    """What a loop needs to know of its job."""
+
+    config: Config
+    rank: int
+    world: int
+    device: torch.device
+    note: Callable[[str], None]
+    targets: bool = False  # a search sets how far this trial trains
+    in_job: bool = True  # else a line that is iterated again begins another training
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Batches of a dataset for this rank, in a pass or in all epochs; made by `run.loader`."""
+
+    loop: UserLoop
+    site: str  # the line of the call
+    source: Source
+    batch_size: int
+    repeat: bool
+    validation: bool
+    workers: int | None
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.loop.batches(self)
+
+    def __len__(self) -> int:
+        """Return the number of batches of a pass; raise TypeError for a stream without a length."""
+        return BatchSplit(self.batch_size, self.source.drop_last, range(1), 1).per_epoch(len(self.source.dataset))
+
+    def same_data(self, other: Loader) -> bool:
+        """Return True if another loader reads the same dataset in the same way."""
+        return self.source.dataset is other.source.dataset and replace(self, source=other.source) == other
+
+
+class _Iteration:
+    """Position of one iteration: items given so far, and the state of a stream."""
+
+    def __init__(self, saved: Mapping[str, Any], follows: bool, is_loader: bool) -> None:
+        self.taken: int = saved.get("taken", 0)
+        self.ended: bool = saved.get("ended", False)  # all items were given, or the loop was left
+        self.epoch_due: bool = saved.get("epoch_due", False)  # the newest item was the last of an epoch
+        self.data: dict[str, Any] = saved.get("data", {})
+        self.follows, self.is_loader = follows, is_loader
+        self.active = True
+        self.batches: Batches | None = None
+
+    def state(self, drives: bool) -> dict[str, Any]:
+        data = self.batches.state() if self.batches is not None else {}
+        own = {"taken": self.taken, "ended": self.ended, "epoch_due": self.epoch_due, "data": data}
+        return own | {"drives": drives}
+
+
+class UserLoop:
+    """Iterations of a user's own loop in this rank."""
+
+    def __init__(self, training: Steps, settings: LoopSettings) -> None:
+        self.training, self._settings = training, settings
+        self._saved: dict[str, dict[str, Any]] = training.position.form.get("iterations", {})
+        self._scope: dict[str, _Iteration] = {}  # begun in this epoch, or training, by their lines
+        self._driver: _Iteration | None = None  # the iteration that takes the steps
+        self._in_epochs = False
+        self._used = False  # some iteration was begun: reports end no steps
+        self._loaders = 0  # begun in this step, epoch or training
+        self._validated = 0.0  # samples of validation loaders since the newest validation was reported
+        self._open: dict[tuple[str, int], tuple[Loader, Batches]] = {}
+        training.form_state = self._state
+
+    def epochs(self, count: int | None) -> Iterator[int]:
+        """Iterate over epochs, from 0; those that a checkpoint has are left out."""
+        total = self._settings.config.epochs if count is None else count
+        if self._in_epochs or self._driver is not None:
+            raise InvalidDefinition("run.epochs() is called within another iteration of run: it is the outermost loop")
+        self._must_fit("epochs", total)
+        if not self._settings.in_job:
+            self._begin_anew()
+        position, training, before_epochs = self.training.position, self.training, self._loaders
+        self._used = self._in_epochs = True
+        try:
+            while position.epoch < total and not position.over:
+                before, self._loaders = position.step, before_epochs
+                if not self._saved:
+                    training.begin()
+                training.in_step = True  # the epoch is a step, if nothing in it takes steps
+                yield position.epoch
+                if position.over:
+                    return
+                if position.step == before and training.in_step:
+                    training.abandon_step()
+                training.in_step = False
+                self._scope, self._saved = {}, {}
+                training.end_epoch(last=position.epoch == total - 1)
+        finally:
+            self._in_epochs = False
+
+    def steps(self, site: str, count: int | None) -> Iterator[int]:
+        """Iterate over `count` steps, from 0; those that a checkpoint has are left out."""
+        total = self._settings.config.steps if count is None else count
+        if total is None:
+            raise InvalidDefinition("run.steps() has no number: write run.steps(1000), or give --steps 1000")
+        self._must_fit("steps", total)
+        with self._iterating(site, is_loader=False) as iteration:
+            for number in range(iteration.taken, total):
+                if self._stops(iteration):
+                    return
+                yield from self._given(iteration, number, None, last=number == total - 1)
+
+    def batches(self, loader: Loader) -> Iterator[Any]:
+        """Iterate over this rank's batches of one pass, or of all epochs where no other loop has them."""
+        if loader.validation:
+            yield from self._validation(loader, self._ordinal())
+            return
+        with self._iterating(loader.site, is_loader=True) as iteration:
+            yield from self._trained(loader, self._ordinal(), iteration)
+
+    def report(self, values: Mapping[str, Any], step: int | None, validation: bool) -> None:
+        """Report values; in a loop without an iteration of ours, that ends the step."""
+        alone = not self._used
+        if alone and not self.training.in_step:
+            self.training.begin_step()
+        weight = None
+        if validation:
+            weight, self._validated = self._validated or None, 0.0
+        self.training.report("validation" if validation else "training", values, step, weight)
+        if alone:
+            self.training.end_step()
+
+    def close(self) -> None:
+        """Stop loader workers."""
+        for _, data in self._open.values():
+            data.close()
+        self._open = {}
+
+    # Positions
+
+    def _state(self) -> dict[str, Any]:
+        return {"iterations": {site: each.state(each is self._driver) for site, each in self._scope.items()}}
+
+    @contextmanager
+    def _iterating(self, site: str, is_loader: bool) -> Iterator[_Iteration]:
+        """Begin an iteration at its saved position; one that is within no other takes the steps."""
+        number = sum(each.partition("#")[0] == site for each in self._scope)
+        drives = self._driver is None
+        if number and drives and not self._settings.in_job and not self._in_epochs:
+            number = 0
+            self._begin_anew()
+        if number and drives:
+            raise InvalidDefinition(
+                f"{site} begins a second time outside of run.epochs(), so a restart could not tell in which pass it "
+                "was: write `for epoch in run.epochs(10):` for the outer loop"
+            )
+        key = f"{site}#{number}" if number else site
+        resumes = bool(self._saved)
+        saved = self._saved.pop(key, {})
+        if drives and (saved.get("drives") or not resumes):
+            self.training.begin()
+        iteration = self._scope[key] = _Iteration(saved, follows=not drives, is_loader=is_loader)
+        self._used = True
+        if drives:
+            self._driver, self.training.in_step = iteration, False
+        try:
+            yield iteration
+        finally:
+            iteration.active, iteration.ended, iteration.batches = False, True, None
+            if drives:
+                self._driver = None
+
+    def _begin_anew(self) -> None:
+        position = self.training.position
+        position.step, position.epoch, position.over = 0, 0, False
+        self._scope, self._loaders = {}, 0
+
+    def _ordinal(self) -> int:
+        """Return the number of loaders begun before in this step, epoch or training: each has an order of its own."""
+        self._loaders += 1
+        return self._loaders - 1
+
+    def _given(
+        self, iteration: _Iteration, item: Any, samples: tuple[int, int] | None, last: bool, batch: Batch | None = None
+    ) -> Iterator[Any]:
+        """Give one item; for the iteration that takes the steps, a boundary follows."""
+        drives = iteration is self._driver
+        if drives:
+            loaders = self._loaders
+            self.training.begin_step(samples)
+        complete = False
+        try:
+            yield item
+            complete = True
+        finally:
+            iteration.taken += 1
+            if not complete and drives:  # `break`: the step counts, and the ranks meet at the next boundary
+                iteration.ended = True
+                self.training.abandon_step()
+        if drives:
+            self._loaders = loaders
+            self._scope = {key: each for key, each in self._scope.items() if each.active or not each.follows}
+            if batch is not None:
+                self.training.take(batch)
+            self.training.end_step(last)
+
+    def _stops(self, iteration: _Iteration) -> bool:
+        return iteration.ended or (iteration is self._driver and self.training.position.over)
+
+    # Data
+
+    def _trained(self, loader: Loader, ordinal: int, iteration: _Iteration) -> Iterator[Any]:
+        drives, position = iteration is self._driver, self.training.position
+        inner = self._in_epochs or (self._driver is not None and not self._driver.is_loader)
+        if iteration.epoch_due and not inner:  # the attempt before ended between the step and its epoch
+            iteration.epoch_due = False
+            self.training.end_epoch()
+        if self._stops(iteration):
+            return
+        number = (position.epoch if drives or self._steps_are_epochs else position.step) if inner else 0
+        total = 1 if inner else self._settings.config.epochs
+        data = self._data(loader, ordinal, number if loader.source.stream else 0)
+        iteration.batches = data
+        for index, batch in self._read(loader, data, iteration, 0 if loader.repeat else number, total):
+            ends = batch.last and not loader.repeat
+            last = ends and (inner or index == total - 1)
+            iteration.epoch_due = ends and not inner
+            if drives and data.per_epoch:
+                position.fraction = (iteration.taken + 1) % data.per_epoch / data.per_epoch
+            samples = data.own_samples(batch.total), batch.total
+            watched = batch if ordinal == 0 and not loader.repeat else None
+            yield from self._given(iteration, to_device(batch.data, self._settings.device), samples, last, watched)
+            if iteration.ended:
+                return
+            if drives and iteration.epoch_due:
+                iteration.epoch_due = False
+                self.training.end_epoch(last)
+            if last or self._stops(iteration):
+                return
+
+    @property
+    def _steps_are_epochs(self) -> bool:
+        return self._in_epochs and self._driver is not None and self._driver.is_loader
+
+    def _read(
+        self, loader: Loader, data: Batches, iteration: _Iteration, number: int, total: int
+    ) -> Iterator[tuple[int, Batch]]:
+        """Yield this rank's share of each batch, from pass `number` on, with the number of passes before it."""
+        begin = 0 if data.is_stream else number * (data.per_epoch or 0)
+        if data.is_stream and iteration.data:
+            data.restore(iteration.data)
+        elif data.is_stream and number:
+            data.restore({"place": {"epoch": number}, "tensors": ""})
+        bounded = not loader.repeat and not data.is_stream
+        until = begin + total * (data.per_epoch or 0) if bounded else None
+        steps = data.steps(begin + iteration.taken, until)
+        for (batch,) in RandomStates().isolated(steps) if data.disturbs else steps:
+            yield batch.epoch - number, batch
+
+    def _validation(self, loader: Loader, ordinal: int) -> Iterator[Any]:
+        data = self._data(loader, ordinal, 0)
+        for (batch,) in data.in_order():
+            self.training.tick_validation()
+            if batch.samples:
+                self._validated += batch.samples
+                yield to_device(batch.data, self._settings.device)
+
+    def _data(self, loader: Loader, ordinal: int, number: int) -> Batches:
+        """Return the batches of a loader; those of an earlier pass, with their worker processes, where possible."""
+        known = self._open.get((loader.site, ordinal))
+        if known is not None and not loader.source.stream and known[0].same_data(loader):
+            return known[1]
+        if known is not None:
+            known[1].close()
+        settings = self._settings
+        seed = settings.config.seed
+        if ordinal:
+            seed = seeds.mix(seed, "loader", ordinal)
+        if number:
+            seed = seeds.mix(seed, "pass", number)
+        # A dataset of fewer samples than ranks cannot be shared out for a validation: each rank reads all of it.
+        length = loader.source.length
+        alone = loader.validation and length is not None and length < settings.world
+        rank, world = (0, 1) if alone else (settings.rank, settings.world)
+        data = Batches(
+            loader.source,
+            loader.batch_size,
+            seed,
+            "validation" if loader.validation else "sample",
+            range(rank, rank + 1),
+            world,
+            loader.workers,
+            settings.device,
+            settings.note,
+            digested=ordinal == 0 and not loader.validation,
+            filled=not loader.validation,
+        )
+        if self.training.needs_pairs and not loader.validation:
+            data.keep_pairs()
+        self._open[loader.site, ordinal] = loader, data
+        return data
+
+    def _must_fit(self, what: str, total: int) -> None:
+        """Raise InvalidDefinition if a search stops trials by other units than those that this loop counts."""
+        config = self._settings.config
+        wanted = config.steps if what == "steps" else (None if config.steps is not None else config.epochs)
+        if self._settings.targets and not (self._in_epochs and what == "steps") and total != wanted:
+            raise InvalidDefinition(
+                f"run.{what}({total}): this search compares trials on their way, by --{what}, which is "
+                f"{wanted or 'not given'}: write run.{what}(), and --{what} {total} on the first line"
+            )

@@ -1,0 +1,54 @@
+"""Train a loop of the user's own, `train(run, ...)`."""
+
+from __future__ import annotations
+
+from kernel_backend.artifacts.run import run
+from kernel_backend.definition.forms import TRAIN
+from kernel_backend.runner.context import RankContext
+from kernel_backend.runner.external_loop.leave import FINISHED, Leave
+from kernel_backend.runner.external_loop.registration import RegistrationCheck
+from kernel_backend.runner.external_loop.run_methods import RunMethods
+from kernel_backend.runner.external_loop.training import ExternalTraining
+from kernel_backend.runner.external_loop.user_loop import LoopSettings
+
+
+class LoopTraining:
+    """Call of `train(run, ...)` in this rank."""
+
+    def __init__(self, rank: RankContext) -> None:
+        self._rank = rank
+        if rank.config.steps is not None:
+            rank.functions.know(steps=rank.config.steps)
+        self._training = ExternalTraining(rank)
+        settings = LoopSettings(
+            config=rank.config,
+            rank=rank.ranks.rank,
+            world=rank.ranks.size,
+            device=rank.device,
+            note=rank.note,
+            targets=rank.job.until is not None,
+        )
+        self._methods = RunMethods(self._training, settings, rank.functions.params)
+
+    @property
+    def step(self) -> int:
+        """Return the number of steps taken."""
+        return self._training.position.step
+
+    def train(self) -> int:
+        """Call `train`, and commit a last checkpoint."""
+        run.attach(self._methods)
+        check = RegistrationCheck(self._methods.registered, self._rank.ranks.size, self._rank.note)
+        try:
+            self._rank.functions.prepared(TRAIN, frozenset())()
+            self._training.finish()
+        except Leave as leave:
+            return leave.code
+        finally:
+            check.close()
+        return FINISHED
+
+    def close(self) -> None:
+        """Wait for the checkpoint being written, and stop loader workers."""
+        self._training.close()
+        self._methods.loop.close()

@@ -1,0 +1,291 @@
+"""`train(run)`: the plain loop's bits, the same on every backend, and after every kill."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from gang import STAND, Trial, as_json
+
+from kernel_backend.runner.data.permutation import Permutation
+
+pytestmark = pytest.mark.distributed
+
+# Nested epochs with BatchNorm, dropout, a schedule, clipping, a generator and a dict of its own, and a validation.
+NESTED = f"""
+import time
+import numpy as np
+import torch
+from torch import nn
+{STAND}
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(16, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Dropout(0.2))
+        self.head = nn.Linear(width, 2)
+    def forward(self, x): return self.head(self.body(x))
+def data():
+    x = torch.randn(90, 16, generator=torch.Generator().manual_seed(7))
+    return torch.utils.data.TensorDataset(x, (x[:, :4].sum(1) > 0).long())
+def train(run, lr=1e-2, width=24, passes=2, size=12, pause=0.0):
+    torch.manual_seed(3)
+    net = Net(width).to(run.device)
+    opt = torch.optim.AdamW(net.parameters(), lr=lr)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(opt, 0.9)
+    noise, seen = np.random.default_rng(5), {{"losses": []}}
+    run.restore(model=net, optimizer=opt, schedule=schedule, noise=noise, seen=seen)
+    train_data = torch.utils.data.Subset(data(), range(70))
+    validation_data = torch.utils.data.Subset(data(), range(70, 90))
+    for epoch in run.epochs(passes):
+        net.train()
+        for x, y in run.loader(train_data, batch_size=size):
+            time.sleep(pause)
+            stand()
+            loss = nn.functional.cross_entropy(net(x + 0.01 * float(noise.standard_normal())), y)
+            opt.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            opt.step()
+            seen["losses"].append(loss.item())
+            run.report(loss=loss.item())
+        schedule.step()
+        net.eval()
+        hits = count = total = 0
+        with torch.no_grad():
+            for x, y in run.loader(validation_data, batch_size=8, validation=True):
+                out = net(x)
+                hits += (out.argmax(1) == y).sum().item()
+                total += nn.functional.cross_entropy(out, y, reduction="sum").item()
+                count += len(y)
+        run.report(loss=total / count, accuracy=hits / count, validation=True)
+    run.finish(model=net)
+"""
+
+
+def by_hand(epochs=2):
+    """The same training as its author would write it without `run`; the order of samples is the runner's."""
+    scope = {}
+    exec(NESTED, scope)
+    import numpy as np
+
+    torch.manual_seed(3)
+    net = scope["Net"](24)
+    opt = torch.optim.AdamW(net.parameters(), lr=1e-2)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(opt, 0.9)
+    noise, losses = np.random.default_rng(5), []
+    x, y = scope["data"]().tensors
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for epoch in range(epochs):
+        net.train()
+        order = Permutation(0, epoch, 70).slice(0, 70)
+        for start in range(0, 70, 12):
+            rows = order[start : start + 12]
+            out = net(x[rows] + 0.01 * float(noise.standard_normal()))
+            loss = torch.nn.functional.cross_entropy(out, y[rows])
+            opt.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            opt.step()
+            losses.append(loss.item())
+        schedule.step()
+    torch.set_num_threads(threads)
+    return net, losses
+
+
+def test_one_slot_gives_the_bits_of_the_plain_loop(trial):
+    one = trial(source=NESTED, slots=1)
+    ran = one.run()
+    assert ran.codes == [0], ran.logs()
+    net, losses = by_hand()
+    for name, tensor in net.state_dict().items():
+        assert torch.equal(tensor, one.model()[name]), name
+    assert [values["loss"] for _, values in sorted(ran.reports("training").items())] == losses
+    assert sorted(ran.reports("validation")) == [6, 12]
+    assert ran.started.resumed_from is None
+    assert "exact: any kill" in ran.started.guarantee
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Uninterrupted trainings, by slots."""
+    made = {}
+    for slots in (1, 2):
+        made[slots] = Trial(tmp_path_factory.mktemp("whole") / "trial", source=NESTED, slots=slots)
+        made[slots].attempt = made[slots].run()
+        assert made[slots].attempt.codes == [0] * slots, made[slots].attempt.logs()
+    return made
+
+
+def test_horovod_gives_the_bits_of_torch(trial, whole):
+    other = trial(source=NESTED, backend="horovod")
+    ran = other.run()
+    assert ran.codes == [0, 0], ran.logs()
+    assert other.parts() == whole[2].parts()
+    assert as_json(ran.reports("validation")) == as_json(whole[2].attempt.reports("validation"))
+
+
+@pytest.mark.parametrize(("slots", "step"), [(1, 3), (1, 6), (2, 4), (2, 9)])
+def test_a_killed_training_goes_on_to_the_same_bits(trial, whole, slots, step):
+    killed = trial(source=NESTED, slots=slots, every="1steps", params={"pause": 0.02})
+    first = killed.start(hold=step + 1).reaches(step)
+    first.kill(random.Random(step).randrange(slots))
+    second = killed.run(resume_from=killed.pinned())
+    assert second.codes == [0] * slots, second.logs()
+    assert second.started.resumed_from is not None
+    assert killed.parts() == whole[slots].parts()
+    assert second.reports("validation")[12] == whole[slots].attempt.reports("validation")[12]
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_loop_that_is_paused_at_its_target_goes_on_to_the_same_bits(trial, whole, slots):
+    paused = trial(source=NESTED, slots=slots, until=1)
+    first = paused.run()
+    assert set(first.codes) == {85}, first.logs()
+    assert (first.committed(), list(first.reports("validation"))) == (["6-1"], [6])
+    paused.until = 2
+    second = paused.run(resume_from="6-1")
+    assert set(second.codes) == {0}, second.logs()
+    assert paused.parts() == whole[slots].parts()
+
+
+def test_a_loop_that_is_told_a_further_target_goes_on_in_place(trial, whole):
+    told = trial(source=NESTED, until=1)
+    ran = told.start()
+    ran.wait(lambda: ran.committed())
+    ran.tell("until 2").ended()
+    assert (ran.codes, ran.committed()) == ([0, 0], ["6-1", "12-1"]), ran.logs()
+    assert told.parts() == whole[2].parts()
+
+
+def test_a_released_loop_leaves_with_a_checkpoint_and_goes_on_to_the_same_bits(trial, whole):
+    released = trial(source=NESTED, every="1steps")
+    first = released.start(hold=4).reaches(1)
+    first.tell("release").heard()
+    first.go().ended()
+    assert first.codes == [85, 85], first.logs()
+    assert 1 < released.newest().step < 6
+    second = released.run(resume_from=released.pinned())
+    assert second.codes == [0, 0], second.logs()
+    assert released.parts() == whole[2].parts()
+
+
+# REINFORCE in a corridor: no data, an environment with a state of its own, and other actions on every slot.
+REINFORCE = f"""
+import time
+import torch
+from torch import nn
+{STAND}
+class Corridor:
+    def __init__(self): self.place, self.rounds = 0, 0
+    def reset(self):
+        self.place, self.rounds = 3, self.rounds + 1
+        return self.place
+    def step(self, right):
+        self.place += 1 if right else -1
+        return self.place, float(self.place == 6), self.place in (0, 6)
+    def state_dict(self): return {{"place": self.place, "rounds": self.rounds}}
+    def load_state_dict(self, state): self.place, self.rounds = state["place"], state["rounds"]
+def train(run, lr=0.05, pause=0.0):
+    policy = nn.Linear(7, 2).to(run.device)
+    baseline = torch.zeros(())
+    opt = torch.optim.Adam(policy.parameters(), lr=lr)
+    world = Corridor()
+    run.restore(model=policy, optimizer=opt, world=world, baseline=baseline)
+    for number in run.steps(30):
+        stand()
+        time.sleep(pause)
+        place, done, logs, gain = world.reset(), False, [], 0.0
+        while not done and len(logs) < 30:
+            choice = torch.distributions.Categorical(logits=policy(torch.eye(7)[place]))
+            action = choice.sample()
+            logs.append(choice.log_prob(action))
+            place, reward, done = world.step(int(action))
+            gain += reward
+        loss = -(gain - baseline) * torch.stack(logs).sum()
+        baseline.mul_(0.9).add_(0.1 * gain)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        run.report({{"return": gain}}, length=len(logs))
+        if number % 10 == 9:
+            run.report(score=float(baseline), validation=True)
+"""
+
+
+@pytest.mark.parametrize(("slots", "rng"), [(1, 11), (2, 17)])
+def test_reinforcement_learning_without_data_survives_a_kill(trial, tmp_path, slots, rng):
+    options = {"metric": {"name": "score", "mode": "max"}}
+    expected = Trial(tmp_path / "whole", source=REINFORCE, slots=slots, options=options)
+    ran = expected.run()
+    assert set(ran.codes) == {0}, ran.logs()
+    assert sorted(ran.reports("validation")) == [10, 20, 30]
+    killed = trial(source=REINFORCE, slots=slots, every="3steps", params={"pause": 0.01}, options=options)
+    killed.start(hold=rng).reaches(rng - 4).kill(0)
+    second = killed.run(resume_from=killed.pinned())
+    assert set(second.codes) == {0}, second.logs()
+    assert killed.parts() == expected.parts()
+    assert second.reports("validation")[30] == ran.reports("validation")[30]
+
+
+def test_slots_draw_other_actions_and_train_the_same_weights(trial):
+    two = trial(source=REINFORCE)
+    ran = two.run()
+    assert ran.codes == [0, 0], ran.logs()
+    returns = {values["return"] for values in ran.reports("training").values()}
+    assert returns & {0.5}, "both slots have the same luck in every round"
+
+
+PLAIN = """
+import torch
+from torch import nn
+def data(): return torch.utils.data.TensorDataset(torch.arange(13.0)[:, None], torch.arange(13.0)[:, None] ** 2)
+def train(run, data, lr=1e-3):
+    torch.manual_seed(0)
+    net = nn.Linear(1, 1)
+    opt = torch.optim.SGD(net.parameters(), lr=lr)
+    run.restore(model=net, optimizer=opt)
+    for x, y in run.loader(data):
+        loss = (net(x / 13) - y / 169).square().mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        run.report(loss=loss.item())
+"""
+
+
+def test_two_slots_train_what_one_does_with_shares_of_unequal_size(trial, tmp_path):
+    """13 samples in batches of 4: the last batch has one sample, which one slot has alone."""
+    options = {"epochs": 3, "batch_size": 4}
+    one, two = (Trial(tmp_path / str(slots), source=PLAIN, slots=slots, **options) for slots in (1, 2))
+    first, second = one.run(), two.run()
+    assert (first.codes, second.codes) == ([0], [0, 0]), first.logs() + second.logs()
+    assert one.newest().step == two.newest().step == 12
+    for name, tensor in one.model().items():
+        torch.testing.assert_close(two.model()[name], tensor)
+    for step, values in first.reports("training").items():
+        assert values["loss"] == pytest.approx(second.reports("training")[step]["loss"], rel=1e-5)
+
+
+def test_a_plain_range_around_a_loader_is_refused_with_the_way_out(trial):
+    source = PLAIN.replace(
+        "    for x, y in run.loader(data):", "    for _ in range(2):\n     for x, y in run.loader(data):"
+    )
+    ran = trial(source=source).run()
+    assert ran.codes == [1, 1]
+    assert "begins a second time outside of run.epochs()" in ran.failures()[0].message
+    assert "for epoch in run.epochs(10):" in ran.failures()[0].message
+
+
+def test_a_search_without_a_validation_is_told_what_to_write(trial):
+    ran = trial(source=PLAIN, options={"search": {"method": "asha"}}).run()
+    assert ran.codes == [1, 1]
+    assert "run.report(loss=..., validation=True)" in ran.failures()[0].message
+
+
+def test_an_optimizer_of_weights_that_are_not_registered_is_refused(trial):
+    source = PLAIN.replace("run.restore(model=net, optimizer=opt)", "run.restore(optimizer=opt)")
+    ran = trial(source=source).run()
+    assert ran.codes == [1, 1], ran.logs()
+    assert "optimizer trains a tensor of shape (1, 1) that is not registered" in ran.failures()[0].message
