@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 
-from jupyter_ext.submit.search_summary import bounds_text, forecast_text, parameter_text
+from jupyter_ext.submit.search_summary import GANGS, MOST_FORETOLD, bounds_text, forecast_text, parameter_text
+from kernel_backend.search import forecast
+from kernel_backend.search.forecast import RUNS
+from kernel_backend.search.simulation.problems import Trained
 from kernel_backend.spec.assignments import parse_line
 from kernel_backend.spec.config_text import to_config
 from tests.support.builders import parse_options
@@ -103,3 +107,22 @@ def test_halving_is_foretold_to_train_a_small_part():
 )
 def test_what_would_take_long_to_play_is_not_foretold(line: str) -> None:
     assert forecast_text(to_config(parse_options(line.split(), "terminal")), parse_line(["n=1..3"]).space) == ""
+
+
+@pytest.mark.parametrize("line", ["--search hyperband", "--search asha --trials 64", "--search pbt --interval 1000"])
+def test_a_forecast_simulates_as_many_reports_for_long_trainings_as_for_short_ones(line: str, monkeypatch):
+    simulated: Counter[int] = Counter()
+
+    class Counted(Trained):
+        def value(self, trial: int, unit: int) -> float:
+            simulated[self.units] += 1
+            return super().value(trial, unit)
+
+    monkeypatch.setattr(forecast, "Trained", Counted)
+    for steps in (20_000, 2_000_000):
+        words = [*line.split(), "--steps", str(steps)]
+        if "pbt" in words:
+            words[words.index("--interval") + 1] = str(steps // 20)
+        assert forecast_text(to_config(parse_options(words, "terminal")), parse_line(["lr=1e-4..1e-1:log"]).space)
+    assert 0 < simulated[20_000] <= RUNS * len(GANGS) * MOST_FORETOLD
+    assert simulated[2_000_000] <= 2 * simulated[20_000]
