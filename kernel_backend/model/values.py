@@ -30,6 +30,7 @@ WORDS: dict[str, Value] = {
     "none": None,
     "nan": float("nan"),
     "inf": float("inf"),
+    "infinity": float("inf"),
 }
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 _PLAIN = re.compile(r"(?!.*\.\.)[A-Za-z_/][\w./+-]*")

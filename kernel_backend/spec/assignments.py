@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import keyword
 import math
 import re
@@ -22,6 +23,7 @@ T = TypeVar("T", Range, Choices)
 _LIKE_A_RANGE = re.compile(r"[^/'\"\[({]+\.\.[^/]+|[^'\"\[({]+:(log2?|int)(:\d*)?")
 _RANGE = re.compile(r"(?P<low>[^:]+)\.\.(?P<high>[^:]+)(:(?P<scale>log2?))?(:(?P<count>\d+))?")
 _CONDITION = re.compile(r"each|[A-Za-z_][\w.]*=.+", re.DOTALL)
+_NOT_FINITE = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
 _OPENING, _CLOSING = "[({", "])}"
 _OR_QUOTED = "; text that looks so goes into quotes"
 
@@ -200,22 +202,42 @@ def parse_value(text: str, token: str | None = None) -> Value:
     """Parse one value as written on the line; raises InvalidRequest for a broken list."""
     if text.lower() in WORDS:
         return WORDS[text.lower()]
-    if text in ("-inf", "+inf"):
+    if _NOT_FINITE.fullmatch(text):
         return float(text)
     token = token or text
     try:
-        value = as_value(literal(expression_tree(text)))
+        if _infinite(literal(_NotFinite(0.0).visit(expression_tree(text)))):
+            beyond = "more than a number can be (1.8e308): write inf if that is meant"
+            raise TooLarge(f"{text} is {beyond}" if text[0] not in "[({" else f"a number in {text} is {beyond}")
+        value = as_value(literal(_NotFinite().visit(expression_tree(text))))
     except TooLarge as error:
         raise InvalidRequest(f"{token!r}: {error}") from None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         value = _text(text, token)
-    if isinstance(value, float) and math.isinf(value):
-        raise InvalidRequest(f"{token!r}: {text} is more than a number can be (1.8e308): write inf if that is meant")
     try:
         check_value(value)
     except ValueError as error:
         raise InvalidRequest(f"{token!r}: {error}") from None
     return value
+
+
+class _NotFinite(ast.NodeTransformer):
+    """Replace `inf`, `infinity` and `nan` in lists and dictionaries by these numbers, or by another one."""
+
+    def __init__(self, number: float | None = None) -> None:
+        self._number = number
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Return the constant that is meant; other names stay, and are no plain values."""
+        if not _NOT_FINITE.fullmatch(node.id):
+            return node
+        return ast.Constant(float(node.id) if self._number is None else self._number)
+
+
+def _infinite(value: Any) -> bool:
+    if isinstance(value, dict | list | tuple):
+        return any(map(_infinite, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float) and math.isinf(value)
 
 
 def _text(text: str, token: str) -> str:

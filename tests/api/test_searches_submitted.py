@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,21 @@ def test_a_rerun_searches_again(client: Client):
     assert again.space == before.space
     assert again.params == before.params
     assert again.config.search == before.config.search
+
+
+def test_infinite_values_are_searched_and_shown_as_numbers(
+    service: Served, client: Client, file: Path, capsys: pytest.CaptureFixture[str]
+):
+    words = ["--search", "grid", "lr=inf,-inf", "momentum=nan", "blocks=[{'a':inf}]"]
+    assert main(["submit", str(file), *words, "--json"]) == 0
+    sent = json.loads(capsys.readouterr().out)["experiment"]
+    assert (sent["params"]["momentum"], sent["params"]["blocks"]) == ({"float": "nan"}, [{"a": {"float": "inf"}}])
+    trials = until(lambda: client.experiment(sent["number"]).trials[1:], "the search begins both of its trials")
+    everyone = client.experiment(sent["number"]).trials
+    assert len(trials) == 1
+    assert {trial.params["lr"] for trial in everyone} == {math.inf, -math.inf}
+    assert [trial.params["blocks"] for trial in everyone] == [[{"a": math.inf}]] * 2
+    assert all(math.isnan(trial.params["momentum"]) for trial in everyone)
 
 
 def test_what_a_rerun_is_given_is_searched_no_more(client: Client):

@@ -155,9 +155,21 @@ def test_dry_run_of_a_search_tells_what_is_searched_and_how_much_that_trains(
     assert spelled in capsys.readouterr().out
 
 
+def test_a_number_that_is_not_finite_is_spelled_out_in_a_dry_run(shell: Any, capsys: pytest.CaptureFixture[str]):
+    run(shell, SEARCHED.format("--search grid lr=0.1,inf,-inf drop=nan blocks=[1,-inf]"))
+    printed = capsys.readouterr().out
+    assert "# blocks = [1, -inf]\n# drop = nan\n" in printed
+    assert "#   lr: 0.1, inf or -inf\n" in printed
+    (spelled,) = [each for each in printed.splitlines() if each.startswith("# %%dlsubmit")]
+    run(shell, SEARCHED.format(spelled.removeprefix("# %%dlsubmit")))
+    assert spelled in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
+        ("lr=1e400", "'lr=1e400': 1e400 is more than a number can be (1.8e308): write inf if that is meant"),
+        ("drop=infinite", "takes a number"),
         ("lr=1e-4..1e-1:log", "'lr=0.0001..0.1:log' is searched only with --search: add --search asha"),
         ("--search asha --epochs 3", "--search asha has nothing to search"),
         ("--search random wdith=8,16", "wdith is no hyperparameter (did you mean width?)"),

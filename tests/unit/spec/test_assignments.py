@@ -12,6 +12,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Value
 from kernel_backend.model.search.domains import Choices, Range
 from kernel_backend.model.search.space import Parameter, When
+from kernel_backend.model.values import written
 from kernel_backend.spec.assignments import parse_assignments, parse_line
 
 
@@ -36,7 +37,13 @@ from kernel_backend.spec.assignments import parse_assignments, parse_line
         ("root=/data", "/data"),
         ("x=a=b", "a=b"),
         ("x=3d", "3d"),
+        ("x=inf", math.inf),
         ("x=-inf", -math.inf),
+        ("x=-Infinity", -math.inf),
+        ("x='inf'", "inf"),
+        ("x=[1,-inf]", [1, -math.inf]),
+        ("x={'a':Inf}", {"a": math.inf}),
+        ("x={'a':info}", "{'a':info}"),
         ("blocks=[{'kind':'conv','width':32}]", [{"kind": "conv", "width": 32}]),
         ("x={'a':{'b':(1,2)}}", {"a": {"b": [1, 2]}}),
         ("x={a}", "{a}"),
@@ -52,9 +59,26 @@ def test_a_value_is_what_it_looks_like(token: str, value: Value):
     assert type(found) is type(value)
 
 
+@pytest.mark.parametrize("text", ["nan", "NaN", "-nan", "[nan]", "{'a': nan}"])
+def test_nan_is_a_number(text: str):
+    (found,) = parse_assignments([f"x={text}"]).values()
+    assert repr(found) == text.lower().removeprefix("-")
+
+
+@pytest.mark.parametrize(
+    "value", [math.inf, -math.inf, "inf", "Infinity", "-inf", "nan", [1, math.inf], {"a": -math.inf}]
+)
+def test_what_is_spelled_out_is_read_again(value: Value):
+    assert parse_assignments([f"x={written(value)}"]) == {"x": value}
+
+
 @pytest.mark.parametrize(
     ("token", "why"),
     [
+        ("lr=1e400", "1e400 is more than a number can be .1.8e308.: write inf if that is meant"),
+        ("lr=-1e308*10", "more than a number can be"),
+        ("lr=[inf,1e400]", "a number in .* is more than a number can be"),
+        ("lr={'a':1e400}", "more than a number can be"),
         ("lr=", "has no value"),
         ("=3", "no name"),
         ("lr", "neither an option"),
@@ -80,7 +104,7 @@ def test_a_name_given_twice_is_refused():
         parse_assignments(["lr=1", "lr=2"])
 
 
-plain = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+plain = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
 
 
 @given(st.recursive(plain, lambda each: st.lists(each) | st.dictionaries(st.text(), each)))
@@ -118,6 +142,7 @@ def one(domain: Range | Choices) -> list[Parameter]:
         ("x=0..1.0:3", Range(low=0, high=1, count=3)),
         ("x=32,64,128", Choices(values=(32, 64, 128))),
         ("x=true,false", Choices(values=(True, False))),
+        ("x=0.1,inf,-inf", Choices(values=(0.1, math.inf, -math.inf))),
         ("x=relu,'a,b',none,[64,32]", Choices(values=("relu", "a,b", None, [64, 32]))),
         ("x='a','b'", Choices(values=("a", "b"))),
         ("x=../a,../b", Choices(values=("../a", "../b"))),
@@ -175,6 +200,10 @@ def test_what_others_hang_on_is_in_the_space_though_it_is_given():
         ("x=32,64,32", "'x=32,64,32': 32 is given twice"),
         ("x=1,true", "true is given twice"),
         ("x=nan,1", "nan is no value to choose"),
+        ("x=1,1e400", "more than a number can be"),
+        ("x=0..inf", "is no range: write two numbers"),
+        ("x=-inf..0:log", "is no range: write two numbers"),
+        ("x=0..1e400", "has no finite width"),
         ("x=1..3,5", "1..3 is a range within a list"),
         ("x=a..b", "'x=a..b' is no range: write two numbers"),
         ("x=1..2..3", "is no range"),
