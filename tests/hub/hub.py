@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import httpx
 import psutil
+from playwright.sync_api import Page
 from websockets.sync.client import connect
 
 from kernel_backend import discovery
@@ -251,3 +252,10 @@ class Notebook:
     def close(self) -> None:
         """Let go of it."""
         self._open.close()
+
+
+def sign_in(page: Page, user: str, password: str) -> None:
+    """Fill in the hub's form."""
+    page.get_by_label("Username").fill(user)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Sign in").click()

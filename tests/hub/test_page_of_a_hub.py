@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from kernel_backend.api.cluster_page import BUNDLE
 from tests.browser import chromium
 from tests.browser.cluster_page import ClusterPage
 from tests.browser.conftest import cannot
-from tests.hub.hub import ADMIN_PASSWORD, PASSWORD, Hub
+from tests.hub.hub import ADMIN_PASSWORD, PASSWORD, Hub, sign_in
 
 pytestmark = pytest.mark.browser
 
@@ -27,13 +27,6 @@ def tab() -> Iterator[ClusterPage]:
         tab = ClusterPage(browser.new_context(viewport={"width": 1280, "height": 900}))
         yield tab
         browser.close()
-
-
-def sign_in(page: Page, user: str, password: str) -> None:
-    """Fill in the hub's form."""
-    page.get_by_label("Username").fill(user)
-    page.get_by_label("Password").fill(password)
-    page.get_by_role("button", name="Sign in").click()
 
 
 def test_an_admin_signs_in_finds_the_page_in_the_menu_and_sets_a_limit(hub: Hub, tab: ClusterPage) -> None:
