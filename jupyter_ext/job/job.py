@@ -239,6 +239,37 @@ class Job:
             tell(f"note: {note}")
         return Job(self._client.rerun(self.number, planned.asked).experiment.number, self._client)
 
+    def continue_training(
+        self, epochs: int | None = None, *, steps: int | None = None, checkpoint: str = "newest", **params: Value
+    ) -> Job:
+        """Train the experiment longer, or on with other values, as another experiment.
+
+        Parameters
+        ----------
+        epochs, steps : int, optional
+            Length of the whole training, with what is behind the checkpoint; one of them.
+        checkpoint : str, default "newest"
+            Where to go on: ``"newest"``, ``"best"``, or a step.
+        **params : Any
+            Hyperparameters to replace from there on.
+
+        Returns
+        -------
+        Job
+            The new experiment.
+
+        Raises
+        ------
+        InvalidRequest
+            The checkpoint is at that length already.
+        """
+        lengths = {"epochs": epochs, "steps": steps}
+        settings = {name: value for name, value in lengths.items() if value is not None}
+        planned = plan(self._client, self.number, params, settings, checkpoint=checkpoint)
+        for note in planned.notes:
+            tell(f"note: {note}")
+        return Job(self._client.rerun(self.number, planned.asked).experiment.number, self._client)
+
     def verify(self, *, trust: bool = False) -> Results:
         """Rerun the steps between the experiment's first two checkpoints, wait, and compare the bits.
 

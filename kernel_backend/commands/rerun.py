@@ -46,13 +46,15 @@ def plan(
     data: Sequence[str] = (),
     trial: int | None = None,
     trust: str | None = None,
+    checkpoint: str | None = None,
 ) -> Planned:
     """Plan a rerun of experiment `number` with the given hyperparameters and settings (fields of Config) replaced.
 
-    Where a `trial` of a search is named, only that trial is rerun. It runs with this interpreter where its packages
-    match the recorded ones, else with those of the lock; `settings` may override that. Declared data is restored as far
-    as possible; `data` (NAME=PLACE) gives its current location. Another user's code runs only where `trust` names its
-    owner. Raises NotFound, and InvalidRequest for what looks like a secret, or for a location that holds nothing.
+    Where a `trial` of a search is named, only that trial is rerun, and it goes on from a `checkpoint` where one is.
+    It runs with this interpreter where its packages match the recorded ones, else with those of the lock; `settings`
+    may override that. Declared data is restored as far as possible; `data` (NAME=PLACE) gives its current location.
+    Another user's code runs only where `trust` names its owner. Raises NotFound, and InvalidRequest for what looks
+    like a secret, or for a location that holds nothing.
     """
     if told := [message for _, message in leaks_on_the_line({**params, "--name": name}, known_secrets())]:
         raise InvalidRequest("\n".join(told))
@@ -82,7 +84,13 @@ def plan(
         given["data_at"] = back.data_at
     before = experiment.params
     other = {name: value for name, value in back.params.items() if name in params or value != before.get(name)}
-    fields = {"trial": trial, "params": other, "config": _plain(given), "python": sys.executable}
+    fields = {
+        "trial": trial,
+        "checkpoint": checkpoint,
+        "params": other,
+        "config": _plain(given),
+        "python": sys.executable,
+    }
     asked = checked(Rerun, **fields, name=name, trust=trust)
     return Planned(asked, notes)
 
@@ -134,6 +142,29 @@ def _rerun(call: Call) -> Answer:
         return _waited(call, overview, captured, compared=compared)
     compares = f"{call.program} diff {number} {overview.experiment.number} tells whether its bits agree"
     return Answer(overview, [Started(call.client, overview, captured, compares if compared else "")])
+
+
+def _continue(call: Call) -> Answer:
+    options, (number, trial, _) = call.arguments, _reference(call)
+    planned = plan(
+        call.client,
+        number,
+        parse_assignments(options.words[1:]),
+        specified_settings(options),
+        options.name,
+        options.data or (),
+        trial,
+        options.trust,
+        options.checkpoint,
+    )
+    for note in planned.notes:
+        call.console.note(note)
+    overview = call.client.rerun(number, planned.asked)
+    _, _, checkpoint = str(overview.experiment.begins_from).partition("/")
+    captured = [f"#{number}{f'.{trial}' if trial else ''} from step {checkpoint_step(checkpoint)} on", *planned.notes]
+    if call.console.waits(options.wait):
+        return _waited(call, overview, captured, compared=False)
+    return Answer(overview, [Started(call.client, overview, captured)])
 
 
 def _reference(call: Call) -> Reference:
@@ -188,6 +219,31 @@ RERUN = Verb(
     ("rerun 41 --wait", "rerun 41 lr=0.1 --epochs 20", "rerun 12.7"),
     client=("rerun",),
     job=("rerun",),
+)
+CONTINUE = Verb(
+    "continue",
+    "train an experiment longer, or on with other values, from one of its checkpoints",
+    _continue,
+    (
+        argument(
+            "words",
+            nargs="*",
+            metavar="NUMBER name=value",
+            help="the experiment, or one trial of a search, and what shall be other from there on",
+            complete="experiment",
+        ),
+        argument(
+            "--checkpoint",
+            metavar="WHICH",
+            default="newest",
+            help="newest, best, or the step of one [newest]",
+            complete="step",
+        ),
+        *rerun_options(),
+    ),
+    ("continue 41 --epochs 20", "continue 41 lr=1e-4 --epochs 20", "continue 12.7 --checkpoint best --epochs 50"),
+    client=("rerun",),
+    job=("continue_training",),
 )
 VERIFY = Verb(
     "verify",

@@ -29,6 +29,7 @@ VERBS: Mapping[str, Verb] = {
         environment.ENV,
         compare.DIFF,
         rerun.RERUN,
+        rerun.CONTINUE,
         rerun.VERIFY,
         compare.HISTORY,
         *search.VERBS,

@@ -83,6 +83,7 @@ class Rerun(Record):
     """Body of `POST /api/experiments/N/rerun`: the changes to the configuration."""
 
     trial: int | None = Field(None, description="of a search, the trial that is trained alone")
+    checkpoint: str | None = Field(None, description="train on from it: `newest`, `best`, a step, or a checkpoint's id")
     params: GivenParams = {}
     config: dict[str, object] = Field({}, description="fields of Config")
     python: str | None = None  # the interpreter; by default that of then

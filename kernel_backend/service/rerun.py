@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from pydantic import ValidationError
 
-from kernel_backend.errors import Forbidden, InvalidRequest
+from kernel_backend.errors import Forbidden, InvalidRequest, NotFound
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Experiment, Submission
 from kernel_backend.model.record import checked, problem_text
 from kernel_backend.model.search.space import Space
 from kernel_backend.model.trial import Trial
+from kernel_backend.model.views.overview import CheckpointInfo
 
 
 def as_requested_by(who: Person, before: Experiment, asked: Rerun) -> Experiment:
@@ -38,6 +42,46 @@ def single_trial(before: Experiment, trial: Trial, asked: Rerun) -> Submission:
     one = {"space": Space(), "config": before.config.model_copy(update={"search": None})}
     named = {"params": trial.params | asked.params, "name": asked.name or f"rerun of #{trial.id}"}
     return rerun_submission(before.model_copy(update=one), asked.model_copy(update=named))
+
+
+def choose_checkpoint(before: Experiment, asked: Rerun, listed: Sequence[CheckpointInfo]) -> CheckpointInfo:
+    """Return the checkpoint from which an experiment's training goes on; `listed` are all of its checkpoints.
+
+    Raises InvalidRequest for a search without a trial, and NotFound where there is no such checkpoint.
+    """
+    if before.config.search is not None and asked.trial is None:
+        raise InvalidRequest(f"#{before.number} is a search: name the trial to train on, such as {before.number}.1")
+    own = sorted((each for each in listed if each.trial == (asked.trial or 1)), key=lambda each: each.order)
+    if not own:
+        raise NotFound(f"experiment #{before.number} has no checkpoint to train on from")
+    wanted, metric = asked.checkpoint, before.config.metric
+    if wanted == "newest":
+        return own[-1]
+    if wanted == "best":
+        judged = [each for each in own if math.isfinite(each.metrics.get(metric.name, math.nan))]
+        return min(judged, key=lambda each: metric.lower(each.metrics[metric.name]), default=own[-1])
+    found = next((each for each in reversed(own) if wanted in (each.id, str(each.step))), None)
+    if found is None:
+        there_are = ", ".join(str(each.step) for each in own)
+        raise NotFound(f"#{before.number} has no checkpoint {wanted}: write newest, best, or one of steps {there_are}")
+    return found
+
+
+def continuation(before: Experiment, trial: Trial, asked: Rerun, found: CheckpointInfo) -> Submission:
+    """Return the submission that trains a trial on from a checkpoint, to the length in `asked`.
+
+    Raises InvalidRequest if the checkpoint is at that length already.
+    """
+    submission = single_trial(before, trial, asked.model_copy(update={"name": asked.name or f"#{trial.id} continued"}))
+    config = submission.config
+    unit, length = ("epochs", config.epochs) if config.steps is None else ("steps", config.steps)
+    done = found.epoch if unit == "epochs" else found.step
+    if done >= length:
+        raise InvalidRequest(
+            f"checkpoint {found.id} of #{trial.id} has {done:g} {unit} behind it, and --{unit} {length} counts them, "
+            f"too: give more, such as --{unit} {2 * math.ceil(done)}"
+        )
+    return submission
 
 
 def rerun_submission(before: Experiment, asked: Rerun) -> Submission:

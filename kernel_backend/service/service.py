@@ -40,7 +40,13 @@ from kernel_backend.service.duplicates import DuplicateFinder
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.loop.loop import Loop
 from kernel_backend.service.numbering import Numbering
-from kernel_backend.service.rerun import as_requested_by, rerun_submission, single_trial
+from kernel_backend.service.rerun import (
+    as_requested_by,
+    choose_checkpoint,
+    continuation,
+    rerun_submission,
+    single_trial,
+)
 from kernel_backend.service.submission import SubmissionValidator
 from kernel_backend.service.verbs.artifacts import ArtifactVerbs
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
@@ -159,10 +165,16 @@ class Service:
     async def rerun(self, who: Person, number: int, asked: Rerun) -> Overview:
         """Submit an experiment's snapshot again, with its seeds and threads, as another experiment, queued.
 
-        For a search, `asked.trial` is trained alone if set. Raises NotFound, InvalidRequest for an unknown option,
-        and what `submit_once` raises.
+        For a search, `asked.trial` is trained alone if set; with `asked.checkpoint` the training goes on from there.
+        Raises NotFound, InvalidRequest for an unknown option or a length that is reached already, and what
+        `submit_once` raises.
         """
         before = await self._before(who, number, asked)
+        if asked.checkpoint is not None:
+            trial = await asyncio.to_thread(self._store.trial, number, asked.trial or 1)
+            found = choose_checkpoint(before, asked, await self.checkpoints.listed(who, number))
+            submission = continuation(before, trial, asked, found)
+            return await self._add(who, await self._validator.draft(who, submission, f"{trial.id}/{found.id}"))
         if asked.trial is None:
             return await self._add(
                 who, await self._validator.draft(who, rerun_submission(before, asked), before.begins_from)
@@ -364,7 +376,10 @@ class Service:
             try:
                 await asyncio.to_thread(self._store.advance_experiment, number, event, now, entry, **changes)
             except IllegalTransition:
-                raise Conflict(f"experiment #{number} is {experiment.state}: there is nothing to {verb}") from None
+                longer = f". daylight continue {number} --epochs N trains it longer" if verb == "resume" else ""
+                raise Conflict(
+                    f"experiment #{number} is {experiment.state}: there is nothing to {verb}{longer}"
+                ) from None
             self._changed()
         return await self.overview(who, number)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -10,11 +11,13 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from jupyter_ext.job.job import Job
 from kernel_backend.cli import main as cli
 from kernel_backend.client import Client
-from kernel_backend.errors import InvalidRequest, NotFound
+from kernel_backend.errors import Conflict, InvalidRequest, NotFound
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Submission
+from kernel_backend.snapshots.environment import record
 from tests.support.world import DEFINITION, World, until
 from tests.torture import reruns
 
@@ -183,3 +186,75 @@ def test_a_rerun_reads_included_files_and_data_as_they_were(
     monkeypatch.chdir(tmp_path)
     assert cli(["rerun", str(first), "--env", "current", "--wait", "--data", f"samples={moved}"]) == 0
     assert "bit-identical" in capsys.readouterr().out
+
+
+def finished(world: World, **options: object) -> int:
+    number = world.submit(**options).experiment.number
+    assert world.ended(number).state == "completed"
+    return number
+
+
+def parts(world: World, number: int) -> dict[str, str]:
+    """The digests of all parts of the newest checkpoint."""
+    newest = client(world).checkpoints(number)[-1]
+    manifest = json.loads(client(world).manifest(number, 1, newest.id))
+    return {part["name"]: part["digest"] for part in manifest["parts"]}
+
+
+DECAYING = DEFINITION + "def schedule(optimizer): return torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)\n"
+COSINE = DEFINITION + (
+    "def schedule(optimizer, steps): return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)\n"
+)
+
+
+def test_a_training_that_is_continued_has_the_bits_of_one_that_was_longer_at_once(world: World) -> None:
+    short, long = (finished(world, source=DECAYING, epochs=epochs) for epochs in (2, 4))
+    again = client(world).rerun(short, Rerun(checkpoint="newest", config={"epochs": 4})).experiment
+    assert (again.begins_from, again.rerun_of, again.name) == (f"{short}.1/16-1", short, f"#{short}.1 continued")
+    assert world.ended(again.number).state == "completed"
+    assert parts(world, again.number) == parts(world, long)
+    steps = [each.step for each in world.reports(again.number) if each.kind == "validation"]
+    assert steps == [24, 32]
+
+
+def test_a_schedule_of_the_whole_length_is_made_anew(world: World) -> None:
+    short = finished(world, source=COSINE, epochs=2)
+    again = client(world).rerun(short, Rerun(checkpoint="newest", config={"epochs": 4})).experiment.number
+    assert world.ended(again).state == "completed"
+    assert any("from here on it is that of the new length" in each for each in world.overview(again).warnings)
+
+
+def test_a_training_is_continued_from_its_best_checkpoint_with_other_values(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAYLIGHT_HOME", str(world.home))
+    first = finished(world, epochs=4, lr=3.0, keep={"best": 1, "latest": 1}, environment=record())
+    kept = client(world).checkpoints(first)
+    best = min(kept, key=lambda each: each.metrics["loss"])
+    asked = Rerun(checkpoint="best", params={"lr": 0.001}, config={"epochs": 6, "slots": 1})
+    again = client(world).rerun(first, asked).experiment
+    assert again.begins_from == f"{first}.1/{best.id}"
+    assert world.ended(again.number).state == "completed"
+    assert cli(["continue", str(again.number), "--epochs", "7", "--wait"]) == 0
+    longer = Job(again.number, client(world)).continue_training(8, lr=0.002).wait()
+    assert (longer.status, longer.overview.trials[0].step) == ("completed", 64)
+
+
+def test_what_cannot_be_continued_is_refused(world: World) -> None:
+    first = finished(world, epochs=2)
+    with pytest.raises(InvalidRequest, match=r"has 2 epochs behind it, and --epochs 2 counts them, too: .* --epochs 4"):
+        client(world).rerun(first, Rerun(checkpoint="newest"))
+    with pytest.raises(InvalidRequest, match=r"has 16 steps behind it, and --steps 16 counts them"):
+        client(world).rerun(first, Rerun(checkpoint="newest", config={"steps": 16}))
+    with pytest.raises(NotFound, match=f"#{first} has no checkpoint 5: write newest, best, or one of steps"):
+        client(world).rerun(first, Rerun(checkpoint="5", config={"epochs": 4}))
+    with pytest.raises(Conflict, match=f"daylight continue {first} --epochs N trains it longer"):
+        client(world).resume(first)
+
+
+def test_patience_is_counted_anew_when_a_training_is_continued(world: World) -> None:
+    first = finished(world, epochs=40, lr=5.0, patience=1)
+    stopped = world.overview(first).trials[0].step
+    assert stopped < 320
+    again = client(world).rerun(first, Rerun(checkpoint="newest", config={"patience": 2})).experiment.number
+    assert world.ended(again).trials[0].step > stopped

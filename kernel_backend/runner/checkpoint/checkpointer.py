@@ -145,10 +145,11 @@ class Checkpointer:
             self.settle()
             self._writer.wait(LAST_WORDS_S)
 
-    def restore(self) -> Manifest | None:
+    def restore(self, schedules_know_length: bool = False) -> Manifest | None:
         """Restore the attempt's resume checkpoint, or an earlier one if it is damaged; return None for a fresh start.
 
-        A checkpoint of step 0 holds the weights of another trial: it is loaded, and None is returned. Raises
+        A checkpoint of step 0 holds the weights of another trial: it is loaded, and None is returned. Where the
+        training has another length than before, schedules that follow from it are made anew and advanced. Raises
         PlaceUnavailable if the checkpoints cannot be reached after several tries.
         """
         chosen = self._choose_patiently() if self._ranks.rank == 0 else None
@@ -159,12 +160,21 @@ class Checkpointer:
             return None
         if manifest is not None:
             changed = _changes(manifest.params, self._job.params)
-            self._contents.load(manifest, partial(self._home.read, manifest), others=bool(changed))
+            longer = schedules_know_length and self._has_other_length(manifest)
+            self._contents.load(manifest, partial(self._home.read, manifest), others=bool(changed) or longer)
+            if longer:
+                text = "the schedule follows from the length of the training: from here on it is that of the new length"
+                self._spool.say(Note(text=text))
             self._newest = manifest.id
             if changed:
                 text = f"begins from checkpoint {manifest.id} of other hyperparameters: {changed}"
                 self._spool.say(Note(text=f"{text}; weights and moments are the checkpoint's, the rest is its own"))
         return manifest
+
+    def _has_other_length(self, manifest: Manifest) -> bool:
+        """Return True if the checkpoint is of a training with other `--epochs` or `--steps`."""
+        before, config = manifest.state["training"].get("length"), self._job.config
+        return before is not None and before != [config.epochs, config.steps]
 
     def restore_best(self) -> Manifest:
         """Restore the best committed checkpoint by `--metric`, else the newest; call after `finish`, by all ranks."""
@@ -196,7 +206,8 @@ class Checkpointer:
         with stalled:
             self.settle()
             state, parts = self._contents.split(everyones)
-            state["training"] = moment.facts
+            config = self._job.config
+            state["training"] = {**moment.facts, "length": [config.epochs, config.steps]}
             self._pending = PendingCheckpoint(moment, state, self._copy.begin(parts, lazily), stalled, lazily)
         self.due = False
 

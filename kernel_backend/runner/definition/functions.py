@@ -141,6 +141,12 @@ class Functions:
         return self.prepared("on_epoch", frozenset({"epoch", "model", *parts_of(model)}))
 
     @property
+    def schedules_know_length(self) -> bool:
+        """Return True if `schedule` takes the number of steps or epochs of the whole training."""
+        parameters = self._definition.functions["schedule"].parameters if self.has("schedule") else ()
+        return any(each.value_of in ("steps", "epochs") and each.kind == "loop" for each in parameters)
+
+    @property
     def takes_whole_batch(self) -> bool:
         """Return True if neither `loss` nor `metrics` nor a step takes `target`, so that a batch may have none."""
         return not any("target" in self.asked(role) for role in ("loss", "metrics", *self.steps) if self.has(role))

@@ -19,6 +19,7 @@ from kernel_backend.model.experiment import Config
 from kernel_backend.model.frames import Call, Sources, users_frame
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Fact, Note
+from kernel_backend.model.trial import BEFORE
 from kernel_backend.runner.checkpoint.checkpointer import Checkpointer
 from kernel_backend.runner.checkpoint.contents import TrainingContents
 from kernel_backend.runner.checkpoint.ema import WeightAverage
@@ -68,7 +69,7 @@ class FunctionsTraining:
     def train(self) -> int:
         """Restore the checkpoint, train, and return the exit code."""
         training, rank, functions = self._training, self._rank, self._rank.functions
-        resumed = begin(training, rank.numerics)
+        resumed = begin(training, rank.numerics, functions.schedules_know_length)
         generators = training.generators.ways
         guarantee = exactness.guarantee(rank.config, rank.ranks.size, rank.device, functions.asks_rank, generators)
         if training.train.is_stream and functions.needs_model("train_data"):
@@ -275,11 +276,11 @@ def steps_known(config: Config, data: Batches) -> dict[str, int]:
     return {} if data.per_epoch is None else {"steps": config.epochs * data.per_epoch}
 
 
-def begin(training: Training, numerics: Mapping[str, str]) -> str | None:
+def begin(training: Training, numerics: Mapping[str, str], schedules_know_length: bool) -> str | None:
     """Restore a checkpoint, or share rank 0's initial state, on all ranks; return the checkpoint's id, if any."""
     training.checkpoints.check()
     _must_sample_alike(training)
-    manifest = training.checkpoints.restore()
+    manifest = training.checkpoints.restore(schedules_know_length)
     if manifest is None:
         share(list(training.model.parameters()), training.ranks)
         training.logical.share(training.ranks)
@@ -292,14 +293,20 @@ def begin(training: Training, numerics: Mapping[str, str]) -> str | None:
     facts = manifest.state["training"]
     training.step = training.began = manifest.step
     training.best, training.validated = facts["best"], facts["validated"]
-    training.ends, training.stale = facts.get("ends", True), facts.get("stale", 0)
+    training.ends = facts.get("ends", True)
+    training.stale = 0 if manifest.attempt == BEFORE else facts.get("stale", 0)  # of another experiment
     training.not_finite = facts.get("not_finite", 0)
     training.passes, training.validation_metrics = facts.get("passes", 0), dict(manifest.metrics)
     training.current = max(0, training.passes - (not training.validated))
     training.train.restore(facts["data"])
     training.first_epoch.restore(facts.get("first_epoch"))
     total = training.total_steps
-    training.over = facts["over"] or (total is not None and training.step >= total)
+    if total is not None:
+        training.over = training.step >= total
+    else:
+        training.over = training.passes >= training.config.epochs if "passes" in facts else facts["over"]
+    patience = training.config.patience
+    training.over = training.over or (patience is not None and training.stale >= patience)
     if changed := exactness.differences(manifest.numerics, numerics):
         text = f"bits may differ from step {manifest.step + 1} on: {changed}"
         training.spool.say(Note(level="warning", text=text))

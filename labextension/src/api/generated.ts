@@ -4888,6 +4888,11 @@ export interface components {
              * @default null
              */
             trial?: number | null;
+            /**
+             * @description train on from it: `newest`, `best`, a step, or a checkpoint's id
+             * @default null
+             */
+            checkpoint?: string | null;
             /** @default {} */
             params?: {
                 [key: string]: boolean | number | string | unknown[] | {
