@@ -173,6 +173,7 @@ class Config(Record):
     seed: int = Field(0, ge=0, lt=2**63)
     rng: Literal["derived", "stream"] = "derived"
     reproducible: Literal["off", "host", "portable"] = "host"
+    weights_from: str | None = Field(None, pattern=r"\d+(\.\d+)?")  # a trial, with whose best weights it begins
     metric: Metric = Metric()  # what `best` means
     search: Search | None = None  # None: there is one trial
     checkpoint_every: Cadence | None = None  # None: adaptive

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from kernel_backend.confined import Confined
-from kernel_backend.errors import NotFound
+from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.snapshot import DEFINITION
@@ -89,13 +89,17 @@ class SubmissionValidator:
         return len(own.encode()) + self._archive.size(submission.snapshot, DEFINITION.__eq__)
 
     async def _beginning(self, who: Person, config: Config, before: str | None) -> str | None:
-        """Return the checkpoint that trials begin from: the one that the search warm-starts from, else `before`.
+        """Return the checkpoint that trials begin from: `before`, else the one whose weights the configuration names.
 
-        The search's is pinned, so that its last trial begins from the same weights as its first.
+        That is pinned, so that the last trial of a search begins from the same weights as its first.
         """
-        source = warm_start.weights(config.search)
-        if source is None or source.trial is None:
+        source = warm_start.weights(config)
+        if source is None or source.trial is None or (before is not None and not before.endswith(WEIGHTS)):
             return before
+        other = await visible(self._store, who, source.experiment)
+        check_not_deleted(other)
+        if other.config.search is not None and config.weights_from == str(source.experiment):
+            raise InvalidRequest(f"--from {source.experiment}: it is a search: name a trial of it, {other.number}.1")
         owner = f"{source.experiment}.{source.trial}"
         if before is not None and before.startswith(f"{owner}/"):
             return before

@@ -22,8 +22,17 @@ def named(search: Search | None) -> list[int]:
     return list(dict.fromkeys(each.experiment for each in references if each.trial is None))
 
 
-def weights(search: Search | None) -> Reference | None:
-    """Return the trial whose best weights all trials begin with; raises InvalidRequest if `search` names several."""
+def weights(config: Config) -> Reference | None:
+    """Return the trial whose best weights all trials begin with, of `--from` or of a search's `--warm`.
+
+    Raises InvalidRequest if several are named.
+    """
+    search = config.search
+    if config.weights_from is not None:
+        experiment, trial, _ = parse_reference(config.weights_from)
+        if search is not None and any("." in each for each in search.warm):
+            raise InvalidRequest("--from and --warm both name weights to begin with: leave one of them out")
+        return Reference(experiment, trial or 1)
     references = dict.fromkeys(parse_reference(each) for each in (search.warm if search else ()))
     trials = [each for each in references if each.trial is not None]
     if len(trials) > 1:

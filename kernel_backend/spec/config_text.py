@@ -177,6 +177,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "max_time": parse_duration,
     "search.options": _own_options,
     "search.warm": _references,
+    "weights_from": lambda text: _references([text])[0],
 }
 
 

@@ -132,6 +132,14 @@ OPTIONS: tuple[Option, ...] = (
         "--logical-workers", "resources", "V", "as many ranks as the result counts: equal bits on any slots", most=GANG
     ),
     _setting("--epochs", "training", "N", "passes over the training data [1]", most=COUNT),
+    Option(
+        ("--from",),
+        "training",
+        "an experiment, or a trial such as 12.7, with whose best weights it begins [none]",
+        {"metavar": "NUMBER", "dest": "weights_from"},
+        config="weights_from",
+        complete="experiment",
+    ),
     _setting("--steps", "training", "N", "steps in all, instead of epochs", most=COUNT),
     _setting("--batch-size", "training", "N", "samples a step, over all slots together [32]", most=COUNT),
     _on("--per-slot-batch", "training", "--batch-size is that of each slot", "per_slot_batch"),

@@ -140,6 +140,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
       validate_every: null,
       validate_first: false,
       patience: null,
+      weights_from: null,
       loader_workers: null,
       seed: 0,
       rng: 'derived',

@@ -66,3 +66,27 @@ def test_weights_of_another_model_are_told(parent: Trial, tmp_path: Path) -> Non
     assert failure.type == "InvalidDefinition"
     assert failure.message.startswith("the weights that it begins with are of another model: ")
     assert "size mismatch for 0.weight" in failure.message
+
+
+def test_weights_from_another_model_are_taken_as_far_as_they_match(parent: Trial, tmp_path: Path) -> None:
+    child = begun_with(
+        parent, tmp_path, slots=1, epochs=1, params={"width": 8, "lr": 1e-9}, options={"weights_from": "1"}
+    )
+    ran = child.run(resume_from="0-0")
+    assert ran.codes == [0], ran.logs()
+    (note,) = ran.notes()
+    assert note.startswith("begins with the weights of another trial, except 0.weight, 0.bias, 1.weight, ")
+    assert " and 1 more, which it has not, or in another shape: they begin anew" in note
+    assert torch.allclose(child.model()["4.bias"], parent.model()["4.bias"], atol=1e-6)
+
+
+def test_weights_of_which_none_match_are_refused(parent: Trial, tmp_path: Path) -> None:
+    source = parent.source.replace("return nn.Sequential(", "return nn.ModuleList([nn.Sequential(").replace(
+        "nn.Linear(width, 2)\n    )", "nn.Linear(width, 2))])"
+    )
+    ran = begun_with(parent, tmp_path, source=source, slots=1, options={"weights_from": "1"}).run(resume_from="0-0")
+    assert ran.codes == [1], ran.logs()
+    assert (
+        "no weights of those that it begins with match the model's in name and shape: they are 0.weight"
+        in ran.failures()[0].message
+    )

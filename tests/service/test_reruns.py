@@ -258,3 +258,19 @@ def test_patience_is_counted_anew_when_a_training_is_continued(world: World) -> 
     assert stopped < 320
     again = client(world).rerun(first, Rerun(checkpoint="newest", config={"patience": 2})).experiment.number
     assert world.ended(again).trials[0].step > stopped
+
+
+def test_a_training_begins_with_the_best_weights_of_another(world: World) -> None:
+    first = finished(world, epochs=2)
+    best = min(client(world).checkpoints(first), key=lambda each: each.metrics.get("loss", float("inf")))
+    wider = world.submit(epochs=1, weights_from=str(first), width=24)
+    assert wider.experiment.begins_from == f"{first}.1/{best.id}:weights"
+    ended = world.ended(wider.experiment.number)
+    assert (ended.experiment.state, ended.trials[0].step) == ("completed", 8)
+    assert any("begins with the weights of another trial, except " in each for each in ended.warnings)
+    searched = world.submit(epochs=1, space="lr=0.1,0.2", search={"method": "grid"}).experiment.number
+    world.ended(searched)
+    with pytest.raises(InvalidRequest, match=f"--from {searched}: it is a search: name a trial of it, {searched}.1"):
+        world.submit(weights_from=str(searched))
+    with pytest.raises(NotFound):
+        world.submit(weights_from="999")

@@ -24,6 +24,7 @@ from kernel_backend.runner.checkpoint.saving import Background, Copying, Cost, H
 from kernel_backend.runner.ipc import Spool
 from kernel_backend.runner.ranks.backends import Ranks
 
+SHOWN = 6  # names of weights in a note
 LAST_WORDS_S = 20.0  # what a checkpoint under way gets when its rank must end
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 RETRY = RetryPolicy((3.0,), tries=5)  # for what has no second chance: the final save and the resume
@@ -155,8 +156,12 @@ class Checkpointer:
         chosen = self._choose_patiently() if self._ranks.rank == 0 else None
         manifest: Manifest | None = self._ranks.broadcast_object(chosen)
         if manifest is not None and manifest.step == 0:
-            self._contents.load_weights(manifest, partial(self._home.read, manifest))
-            self._spool.say(Note(text="begins with the weights of another trial"))
+            missing = self._contents.load_weights(manifest, partial(self._home.read, manifest))
+            text = "begins with the weights of another trial"
+            if missing:
+                named = ", ".join(missing[:SHOWN]) + (f" and {len(missing) - SHOWN} more" * (len(missing) > SHOWN))
+                text += f", except {named}, which it has not, or in another shape: they begin anew"
+            self._spool.say(Note(text=text))
             return None
         if manifest is not None:
             changed = _changes(manifest.params, self._job.params)

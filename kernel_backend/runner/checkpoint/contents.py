@@ -16,7 +16,7 @@ from kernel_backend.checkpoints.base import Manifest
 from kernel_backend.checkpoints.writer import decode, flatten, must_hold, unflatten
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.checkpoint.saving import Parts
-from kernel_backend.runner.checkpoint.stateful import Optimizer, Schedule, Stateful
+from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.ranks.backends import Ranks
@@ -49,8 +49,8 @@ class Contents(Protocol):
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
         """Restore this checkpoint on this rank, with `others` one of other hyperparameters."""
 
-    def load_weights(self, manifest: Manifest, read: Read) -> None:
-        """Load the weights of a checkpoint that holds nothing else."""
+    def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
+        """Load the weights of a checkpoint that holds nothing else; return the names of those that it lacks."""
 
 
 class TrainingContents:
@@ -63,8 +63,13 @@ class TrainingContents:
         streams: RandomStates | None,
         ranks: Ranks,
         seed: int,
+        matching_weights: bool = False,
     ) -> None:
-        """Set up the parts; `streams` are random states that do not follow from the seed, or None."""
+        """Set up the parts; `streams` are random states that do not follow from the seed, or None.
+
+        With `matching_weights` a training may begin with weights of another model, as far as they match.
+        """
+        self._matching_weights = matching_weights
         self._parts, self._logical, self._streams = parts, logical, streams
         self._ranks, self._seed = ranks, seed
 
@@ -119,15 +124,25 @@ class TrainingContents:
         else:  # this rank is new
             self._streams.begin(self._seed, self._ranks.rank, manifest.step)
 
-    def load_weights(self, manifest: Manifest, read: Read) -> None:
-        """Load the weights of a checkpoint that holds nothing else; raises CheckpointDamaged.
+    def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
+        """Load the weights of a checkpoint that holds nothing else; return the names of those that it lacks.
 
-        Raises InvalidDefinition if they are of another model.
+        Raises CheckpointDamaged, and InvalidDefinition if they are of another model.
         """
         (part,) = manifest.parts
         state = unflatten(manifest.state["model"], decode(read(part.name)))
+        model = self._parts["model"]
+        if self._matching_weights and isinstance(model, Model):
+            missing = model.load_matching(state)
+            if len(missing) == len(model.state_dict()):
+                raise InvalidDefinition(
+                    f"no weights of those that it begins with match the model's in name and shape: they are "
+                    f"{', '.join(list(state)[:3])}, and the model has {', '.join(missing[:3])}"
+                )
+            return missing
         try:
-            self._parts["model"].load_state_dict(state)
+            model.load_state_dict(state)
+            return []
         except (RuntimeError, AttributeError) as error:  # other shapes, other names
             raise InvalidDefinition(f"the weights that it begins with are of another model: {error}") from error
 

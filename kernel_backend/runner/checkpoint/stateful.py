@@ -36,6 +36,16 @@ class Model:
         lay_out_buffers(self._model, state)
         self._model.load_state_dict(state)
 
+    def load_matching(self, state: dict[str, Any]) -> list[str]:
+        """Overwrite what `state` has under the same name and in the same shape; return the names of all else."""
+        lay_out_buffers(
+            self._model, {name: tensor for name, tensor in state.items() if name in self._model.state_dict()}
+        )
+        own = self._model.state_dict()
+        matching = {name: tensor for name, tensor in state.items() if name in own and own[name].shape == tensor.shape}
+        self._model.load_state_dict({**own, **matching})
+        return [name for name in own if name not in matching]
+
 
 def lay_out_buffers(model: nn.Module, like: Mapping[str, Tensor]) -> None:
     """Allocate the buffers among `like` that `model` declares but creates only in its first forward pass."""

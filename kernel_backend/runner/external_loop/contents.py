@@ -118,9 +118,10 @@ class RegisteredContents:
 
         self._saved = _Saved(manifest, tensors, others)
 
-    def load_weights(self, manifest: Manifest, read: Read) -> None:
-        """Take the weights of another trial for the part `model`."""
+    def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
+        """Take the weights of another trial for the part `model`, which must have all of them."""
         self.load(manifest, read)
+        return []
 
     def _load_weights(self, part: Stateful, state: dict[str, Any]) -> None:
         try:

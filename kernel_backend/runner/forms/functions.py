@@ -159,7 +159,7 @@ def build(rank: RankContext) -> Training:
         ranks,
         spool,
         open_storage(job.checkpoints, job.uid),
-        TrainingContents(stateful, logical, streams, ranks, config.seed),
+        TrainingContents(stateful, logical, streams, ranks, config.seed, config.weights_from is not None),
         rank.numerics,
         HostCopy(device),
         eager=unseen,

@@ -3256,6 +3256,8 @@ export interface components {
              * @enum {string}
              */
             reproducible: "off" | "host" | "portable";
+            /** @default null */
+            weights_from: string | null;
             /**
              * @default {
              *       "name": "loss",
@@ -4636,6 +4638,8 @@ export interface components {
              * @enum {string}
              */
             reproducible?: "off" | "host" | "portable";
+            /** @default null */
+            weights_from?: string | null;
             /**
              * @default {
              *       "name": "loss",
@@ -5060,6 +5064,7 @@ export interface components {
              *       "seed": 0,
              *       "rng": "derived",
              *       "reproducible": "host",
+             *       "weights_from": null,
              *       "metric": {
              *         "mode": "min",
              *         "name": "loss"

@@ -213,7 +213,7 @@ def test_the_help_has_the_groups():
         "--slots 2 --backend torch --epochs 3 --seed 7 --device cpu --threads 3 --logical-workers 4 --env locked",
         "--steps 9 --batch-size 8 --schedule-per epoch --amp bf16 --ema 0.999 --clip 1.5 --loader-workers 2",
         "--accumulate 4 --compile --patience 3 --validate-every 500steps --validate-first",
-        "--uneven drop --per-slot-batch",
+        "--uneven drop --per-slot-batch --from 12.7",
         "--checkpoint-every 90s --keep best_overall:3 --metric accuracy:max --hang-timeout 1.5h --max-restarts 0",
         "--checkpoint-every 2epochs --keep latest:1 --rng stream --reproducible off",
         "--checkpoint-every 1steps --on-log gone cancel_retries",
