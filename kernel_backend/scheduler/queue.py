@@ -124,12 +124,13 @@ class Queue:
 
     def fill(self, requests: Iterable[SlotRequest], at: float) -> None:
         """Fill an empty queue with many requests at once: they are sorted once, instead of a search for each."""
-        lines: defaultdict[str, defaultdict[QueueKey, list[SlotRequest]]] = defaultdict(lambda: defaultdict(list))
+        found: defaultdict[tuple[str, int, str, str], list[SlotRequest]] = defaultdict(list)
         for request in sorted(requests, key=_order):
             if self._take_in(request, at):
-                lines[request.pool][_line_key(request)].append(request)
-        for pool, of_pool in lines.items():
-            self.lines[pool] = {key: UserQueue(key, theirs) for key, theirs in of_pool.items()}
+                found[request.pool, request.priority, request.group, request.owner].append(request)
+        for (pool, *_), theirs in found.items():
+            key = _line_key(theirs[0])
+            self.lines.setdefault(pool, {})[key] = UserQueue(key, theirs)
 
     def _take_in(self, request: SlotRequest, at: float) -> bool:
         """Record a request; return whether it is eligible, and so belongs in a user queue now."""

@@ -10,6 +10,7 @@ from bisect import insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from kernel_backend.model.cluster.quotas import Quota, Use
@@ -159,17 +160,18 @@ class ClusterState:
 
     def add(self, request: SlotRequest) -> None:
         """Add a new or changed request; quotas cap its priority unless an admin has set it."""
-        request = self._limited(request)
+        request = _limited(request, self._highest(request.owner, request.group))
         if self.queue.requests.get(request.key) != request:
             self.queue.add(request, self.at)
 
     def fill(self, requests: Iterable[SlotRequest]) -> None:
         """Add all requests to a state that has none yet."""
-        self.queue.fill(map(self._limited, requests), self.at)
+        highest = cache(self._highest)  # of 100,000 requests: they have perhaps 1,000 users
+        self.queue.fill((_limited(each, highest(each.owner, each.group)) for each in requests), self.at)
 
-    def _limited(self, request: SlotRequest) -> SlotRequest:
-        highest = max(self.users.quota(request.owner).priority, self.groups.quota(request.group).priority)
-        return replace(request, priority=highest) if request.priority > highest and not request.by_admin else request
+    def _highest(self, owner: str, group: str) -> int:
+        """Return the highest priority that quotas allow to a user in a group."""
+        return max(self.users.quota(owner).priority, self.groups.quota(group).priority)
 
     def withdraw(self, key: RequestKey) -> None:
         """Remove a request and its reservation."""
@@ -229,3 +231,8 @@ class ClusterState:
     def _charge(self, run: Allocation, slots: int, at: float) -> None:
         for meter in (self.users[run.owner], self.groups[run.group], self.members[run.group, run.owner]):
             meter.hold(slots, at)
+
+
+def _limited(request: SlotRequest, highest: int) -> SlotRequest:
+    """Cap a request's priority, unless an admin has set it."""
+    return replace(request, priority=highest) if request.priority > highest and not request.by_admin else request

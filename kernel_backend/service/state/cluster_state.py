@@ -183,7 +183,7 @@ class ClusterStateManager:
     # Rebuilding
 
     async def _begun(self, nodes: Iterable[Node]) -> ClusterState:
-        self.cache.take_in(await asyncio.to_thread(self.cache.read))
+        self.cache.fill(await asyncio.to_thread(self.cache.read_all))
         cluster = await self._afresh(nodes)
         # In the order of the cache, where neighbours lie together in memory: of 100,000 that is quicker than any other.
         await self._renew(cluster, [RequestKey(number, nth) for number, of in self.cache.trials.items() for nth in of])
@@ -386,17 +386,15 @@ class ClusterStateManager:
         A key has its request (None if it requests nothing) and whether that may change without a change in the store.
         """
         requests: dict[RequestKey, tuple[SlotRequest | None, bool]] = {}
+        experiments, trials, builder = self.cache.experiments, self.cache.trials, self._request_builder
         for key in keys:
-            experiment, trial = (
-                self.cache.experiments.get(key.experiment),
-                self.cache.trial(key.experiment, key.trial),
-            )
-            waits = trial is not None and trial.state is TrialState.QUEUED and key not in cluster.runs
-            if experiment is None or trial is None or not waits:
+            number, index = key[:2]
+            experiment, trial = experiments.get(number), trials.get(number, {}).get(index)
+            if experiment is None or trial is None or trial.state is not TrialState.QUEUED or key in cluster.runs:
                 requests[key] = None, False
             else:
-                request = self._request_builder.for_trial(experiment, trial, pool_of(experiment.config, cluster))
-                requests[key] = request, self._request_builder.may_change(experiment, trial)
+                request = builder.for_trial(experiment, trial, pool_of(experiment.config, cluster))
+                requests[key] = request, builder.may_change(experiment, trial)
         anonymous: dict[int, list[SlotRequest]] = {number: [] for number in self._anonymous}
         for each in searches:
             in_hand, pool = self.cache.live(each.number), pool_of(each.config, cluster)
