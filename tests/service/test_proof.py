@@ -34,3 +34,11 @@ def test_random_kills_leave_no_trace_in_the_result(tortured, quiet, slots, backe
     said = kills.proof(KILLS, seed, slots, backend, tortured, quiet[slots])
     with capsys.disabled():
         print(f"\n{said}; seed {seed}")
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 60, 201])
+def test_the_long_proof_has_as_many_kills_as_it_is_asked_for(count):
+    found = [share for _, _, share in kills.shares(count)]
+    assert sum(found) == count
+    assert max(found) - min(found) <= 1
+    assert len(found) == min(count, 4)
