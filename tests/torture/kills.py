@@ -178,10 +178,10 @@ def main() -> None:
         world.serve()
         try:
             expected: dict[int, Outcome] = {}
-            for slots, backend, share in shares(options.count):
+            for nth, (slots, backend, share) in enumerate(shares(options.count)):
                 if slots not in expected:
                     expected[slots] = quiet(world, slots=slots, backend="torch", epochs=EPOCHS)
-                said = proof(share, options.seed, slots, backend, world, expected[slots], epochs=EPOCHS)
+                said = proof(share, options.seed + 1000 * nth, slots, backend, world, expected[slots], epochs=EPOCHS)
                 print(said, flush=True)
             print(f"all {options.count} kills survived", flush=True)
         finally:
