@@ -1,4 +1,4 @@
-"""Step time of a whole training on one slot, against a loop by hand, Lightning and Accelerate.
+"""Step time of trainings on one slot, of functions and `train(run)`, against a loop by hand, Lightning and Accelerate.
 
 Ours is the runner's own loop with all that is on by default: derived seeds, reports to the spool, the signs of life,
 deterministic operations. None takes checkpoints: `checkpoint_stall.py` says what those cost. A step is everything from
@@ -32,14 +32,17 @@ def compare(name: str, width: int, workers: int, rounds: int, steps: int) -> Non
     params: dict[str, Any] = {"net": "cnn", "width": width}
     daylight = partial(ours.train, batch_size=BATCH_SIZE, loader_workers=workers)
     contenders = {name: Contender(train, (params, BATCH_SIZE, workers)) for name, train in PEERS.items()}
-    times = contest(contenders | {"Daylight": Contender(daylight, (params,))}, rounds, steps)
+    contenders |= {"Daylight": Contender(daylight, (params,))}
+    contenders |= {"train(run)": Contender(ours.train_loop, (params, BATCH_SIZE, workers))}
+    times = contest(contenders, rounds, steps)
     print(f"\nCNN of about {name} a step, batches of {BATCH_SIZE}, {workers} loader workers, {rounds} x {steps} steps")
     for contender, each in times.items():
         print(
             f"  {contender:12} {statistics.median(each) * 1e3:8.2f} ms a step, {min(each) * 1e3:.2f} in its best round"
         )
-    against = ", ".join(f"{ratio(times['Daylight'], times[peer]):.3f} x {peer}" for peer in PEERS)
-    print(f"  Daylight     {against}", flush=True)
+    for own in ("Daylight", "train(run)"):
+        against = ", ".join(f"{ratio(times[own], times[peer]):.3f} x {peer}" for peer in PEERS)
+        print(f"  {own:12} {against}", flush=True)
 
 
 def main() -> None:

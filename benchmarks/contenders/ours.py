@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from kernel_backend.artifacts.run import run
 from kernel_backend.definition.parse import parse
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.experiment import Cadence, Config
@@ -21,6 +22,7 @@ from kernel_backend.runner.definition.load import load
 from kernel_backend.runner.determinism import exactness
 from kernel_backend.runner.first_epoch import code_of
 from kernel_backend.runner.forms import functions as form
+from kernel_backend.runner.forms.loop import LoopTraining
 from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.loop import loop
 from kernel_backend.runner.loop.training import Training
@@ -28,6 +30,20 @@ from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import choose, connect
 
 WORK = Path(__file__).with_name("work.py").read_text()
+LOOP = """
+from contenders import peers, work
+def train(run):
+    data, net, optimizer = peers.parts(params, batch_size, 0)
+    run.restore(model=net, optimizer=optimizer)
+    for _ in run.epochs():
+        for x, y in run.loader(data.dataset, batch_size=batch_size):
+            step()
+            optimizer.zero_grad()
+            loss = work.loss(net(x), y)
+            loss.backward()
+            optimizer.step()
+            run.report(loss=loss)
+"""
 NEVER = Cadence(seconds=1e9)
 FOR_EVER = 10**9
 PATIENCE_S = 600.0
@@ -40,26 +56,37 @@ def train(step: Any, params: dict[str, Any], **options: Any) -> None:
     loop.train(training)
 
 
+def train_loop(step: Any, params: dict[str, Any], batch_size: int, workers: int) -> None:
+    """Train the shared work for ever in a loop of the user's own, `train(run)`, that reports each step."""
+    options = {"steps": FOR_EVER, "epochs": FOR_EVER, "checkpoint_every": NEVER, "loader_workers": workers}
+    loop_form = LoopTraining(context(Path(tempfile.mkdtemp()), LOOP, {}, **options))
+    vars(sys.modules["definition"]).update(step=step, params=params, batch_size=batch_size)
+    loop_form.train()
+
+
 def build(folder: Path, source: str, params: dict[str, Any], **options: Any) -> Training:
     """The training that a definition describes, as rank RANK of WORLD_SIZE, at its beginning."""
+    prepared = context(folder, source, params, **options)
+    training = form.build(prepared)
+    form.begin(training, prepared.numerics, prepared.functions.schedules_know_length)
+    return training
+
+
+def context(folder: Path, source: str, params: dict[str, Any], **options: Any) -> RankContext:
+    """What a form's training is built from, as rank RANK of WORLD_SIZE."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     job = a_job(folder, source, params, slots=size, **options)
     kind = "cuda" if torch.cuda.is_available() and job.config.device == "auto" else "cpu"
     device = exactness.settle(kind, job.config, rank)
     choice = choose(job.config.backend, kind)
     ranks = connect(choice, kind, PATIENCE_S)
-    constants = {"device": device, "rank": rank, "world": size, "epochs": job.config.epochs}
+    constants = {"run": run, "device": device, "rank": rank, "world": size, "epochs": job.config.epochs}
     loaded = load(Path(job.code), folder)
     functions = Functions(loaded, job.params, job.config.seed, constants)
     numerics = exactness.numerics(device, job.config, size, choice.name)
     spool, progress = Spool(folder / "spool.jsonl", rank), Progress(folder, rank)
     code = code_of(Path(job.code))
-    context = RankContext(
-        job, loaded, functions, ranks, choice, device, numerics, code, Instructions(), spool, progress
-    )
-    training = form.build(context)
-    form.begin(training, numerics)
-    return training
+    return RankContext(job, loaded, functions, ranks, choice, device, numerics, code, Instructions(), spool, progress)
 
 
 def a_job(folder: Path, source: str, params: dict[str, Any], **options: Any) -> LaunchSpec:

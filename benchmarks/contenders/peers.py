@@ -18,7 +18,7 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 def by_hand(step: Any, params: dict[str, Any], batch_size: int, workers: int) -> None:
     """The loop of torch's own tutorial."""
-    data, net, optimizer = _parts(params, batch_size, workers)
+    data, net, optimizer = parts(params, batch_size, workers)
     for _ in range(FOR_EVER):
         for x, y in data:
             step()
@@ -49,7 +49,7 @@ def lightning(step: Any, params: dict[str, Any], batch_size: int, workers: int) 
             step()
 
     _hush()
-    data, net, optimizer = _parts(params, batch_size, workers)
+    data, net, optimizer = parts(params, batch_size, workers)
     trainer = lightning.Trainer(
         max_epochs=-1,
         accelerator=DEVICE.type,
@@ -70,7 +70,7 @@ def accelerate(step: Any, params: dict[str, Any], batch_size: int, workers: int)
 
     _hush()
     accelerator = Accelerator(cpu=DEVICE.type == "cpu")
-    data, net, optimizer = accelerator.prepare(*_parts(params, batch_size, workers))
+    data, net, optimizer = accelerator.prepare(*parts(params, batch_size, workers))
     for _ in range(FOR_EVER):
         for x, y in data:
             step()
@@ -79,7 +79,7 @@ def accelerate(step: Any, params: dict[str, Any], batch_size: int, workers: int)
             optimizer.step()
 
 
-def _parts(params: dict[str, Any], batch_size: int, workers: int) -> tuple[Any, Any, Any]:
+def parts(params: dict[str, Any], batch_size: int, workers: int) -> tuple[Any, Any, Any]:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     named = {name: value for name, value in params.items() if name != "width"}

@@ -20,6 +20,10 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.syntax import module_tree
 
 _FUNCTIONS = "def model(), def train_data() and def loss(output, target)"
+_KEPT = (
+    "Or keep your loop, as def train(run): run.restore(model=..., optimizer=...) before it, "
+    "`for epoch in run.epochs()` and `for batch in run.loader(dataset)` for its heads, and run.report(loss=...) in it"
+)
 _MODULE = "def model(): return {}(){}, def train_data(), and def loss(output, target) with what training_step computes"
 _TRAIN = frozenset({"fit", "fit_one_cycle", "fine_tune", "fit_generator", "train_on_batch"})
 _TRAINED_BY = frozenset({"xgb", "xgboost", "lgb", "lightgbm"})  # xgb.train(...)
@@ -73,10 +77,10 @@ def _loop(source: str, roles_from: int, body: Sequence[ast.stmt], statements: Se
         loop = read_loop(statements)
     except Unreadable as why:
         instead = why.instead or f"Write {_FUNCTIONS}"
-        return Recognised(f"{text}. Daylight trains functions. It cannot write them for you: {why}. {instead}")
+        return Recognised(f"{text}. Daylight trains functions. It cannot write them for you: {why}. {instead}. {_KEPT}")
     written, words = _written(source, roles_from, body, loop), tuple(options(loop))
     if written is None:
-        return Recognised(f"{text}. Daylight trains functions: write {_FUNCTIONS}")
+        return Recognised(f"{text}. Daylight trains functions: write {_FUNCTIONS}. {_KEPT}")
     return Recognised(f"{text}. Daylight trains functions; these are yours", written, words)
 
 
@@ -105,12 +109,12 @@ def _others(own: Sequence[ast.stmt]) -> Iterator[Recognised]:
     yield from _classes(own)
     for each in own:
         if isinstance(each, ast.ClassDef) and has_backward(each):
-            yield _told(each, f"class {each.name} trains in a loop of its own", _FUNCTIONS)
+            yield _told(each, f"class {each.name} trains in a loop of its own", f"{_FUNCTIONS}. {_KEPT}")
     for call in (each for statement in own for each in ast.walk(statement) if isinstance(each, ast.Call)):
         yield from _call(call, own)
     for each in own:
         if isinstance(each, ast.FunctionDef) and has_backward(each):
-            yield _told(each, f"def {each.name}(...) trains in a loop of its own", _FUNCTIONS)
+            yield _told(each, f"def {each.name}(...) trains in a loop of its own", f"{_FUNCTIONS}. {_KEPT}")
     for statement in own:
         if isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test):
             yield _told(statement, "it is a script that runs from here", _FUNCTIONS)

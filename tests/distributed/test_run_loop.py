@@ -8,6 +8,7 @@ import pytest
 import torch
 from gang import STAND, Trial, as_json
 
+from kernel_backend.model.reports import Report
 from kernel_backend.runner.data.permutation import Permutation
 
 pytestmark = pytest.mark.distributed
@@ -103,6 +104,8 @@ def test_one_slot_gives_the_bits_of_the_plain_loop(trial):
         assert torch.equal(tensor, one.model()[name]), name
     assert [values["loss"] for _, values in sorted(ran.reports("training").items())] == losses
     assert sorted(ran.reports("validation")) == [6, 12]
+    epochs = {each.step: each.epoch for each in ran.records if isinstance(each, Report)}
+    assert epochs == pytest.approx({step: step / 6 for step in range(1, 13)})
     assert ran.started.resumed_from is None
     assert "exact: any kill" in ran.started.guarantee
 
@@ -221,6 +224,8 @@ def test_reinforcement_learning_without_data_survives_a_kill(trial, tmp_path, sl
     ran = expected.run()
     assert set(ran.codes) == {0}, ran.logs()
     assert sorted(ran.reports("validation")) == [10, 20, 30]
+    assert ran.started.total_steps == 30
+    assert {each.step: each.epoch for each in ran.records if isinstance(each, Report)}[30] == 1.0
     killed = trial(source=REINFORCE, slots=slots, every="3steps", params={"pause": 0.01}, options=options)
     killed.start(hold=rng).reaches(rng - 4).kill(0)
     second = killed.run(resume_from=killed.pinned())
@@ -266,6 +271,18 @@ def test_two_slots_train_what_one_does_with_shares_of_unequal_size(trial, tmp_pa
         torch.testing.assert_close(two.model()[name], tensor)
     for step, values in first.reports("training").items():
         assert values["loss"] == pytest.approx(second.reports("training")[step]["loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("source", [PLAIN, NESTED.replace("run.epochs(passes)", "run.epochs()")])
+def test_a_finished_loop_is_continued_with_more_epochs(tmp_path, source):
+    more, whole = (Trial(tmp_path / str(n), source=source, epochs=n, slots=1) for n in (1, 3))
+    assert more.run().codes == [0]
+    more.epochs = 3
+    ran = more.run(resume_from=more.pinned())
+    assert ran.codes == [0], ran.logs()
+    assert whole.run().codes == [0]
+    assert more.parts() == whole.parts()
+    assert more.newest().step == whole.newest().step
 
 
 def test_a_plain_range_around_a_loader_is_refused_with_the_way_out(trial):

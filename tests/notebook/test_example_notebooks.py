@@ -56,3 +56,10 @@ def test_a_gan_draws_digits_that_are_nearer_to_real_ones_than_to_noise(tmp_path:
     assert pictures(cells) == 1
     drawn, real, noise = map(float, re.findall(r"\d+\.\d", text(cells[-1])))
     assert drawn < (real + noise) / 2
+
+
+def test_a_policy_learns_to_keep_a_pole_upright(tmp_path: Path):
+    cells = executed("reinforce", tmp_path)
+    assert pictures(cells) == 1
+    trained, untrained = map(int, re.findall(r"\d+", text(cells[-1])))
+    assert trained > 3 * untrained

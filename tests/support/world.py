@@ -112,6 +112,7 @@ class World:
             numerics=1,
             pieces=(Piece(cell=4, line=1, count=len(source.splitlines()), cell_line=2),),
             roles_from=1,
+            contract=options.pop("contract", 1),
             environment=options.pop("environment", NO_ENVIRONMENT),
         )
         id, data = pack({"definition.py": source.encode(), "snapshot.json": snapshot.model_dump_json().encode()})
@@ -146,9 +147,9 @@ class World:
         """The experiment as it is now."""
         return Client.connect(start=False, home=self.home).experiment(number)
 
-    def reports(self, number: int) -> list[StoredReport]:
+    def reports(self, number: int, trial: int = 1) -> list[StoredReport]:
         """All reports of its trial."""
-        return Client.connect(start=False, home=self.home).reports(number)
+        return Client.connect(start=False, home=self.home).reports(number, trial)
 
     def ended(self, number: int) -> Overview:
         """Wait for its end."""

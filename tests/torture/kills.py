@@ -1,6 +1,7 @@
 """kill -9 of whatever there is, at random instants, until the training is through; then its bits are compared.
 
     python -m tests.torture.kills --count 200
+    python -m tests.torture.kills --form loop --count 40 --slots 1 2
 
 The victim of each kill is drawn anew: a rank, a loader worker, the launcher, the service, or rank 0 in the middle of
 a checkpoint. A training that nothing disturbed says what must come out.
@@ -15,17 +16,19 @@ import random
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernel_backend.checkpoints.base import Manifest
 from kernel_backend.checkpoints.storage import CheckpointStorage
+from kernel_backend.definition.contract import CONTRACT
 from kernel_backend.model.reports import Report
 from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.trial import checkpoint_step
 from tests.support.spools import read_after
 from tests.support.world import World, until
-from tests.torture.model import EVERY, OPTIONS, SOURCE
+from tests.torture.model import EVERY, FORMS
 from tests.torture.victims import VICTIMS, kill
 
 EPOCHS = 24  # of the long proof: there is time for many kills in one training
@@ -52,17 +55,19 @@ class Killed(NamedTuple):
         return max(0, self.reached - self.resumed)
 
 
-def quiet(world: World, **options: Any) -> Outcome:
+def quiet(world: World, form: str = "functions", **options: Any) -> Outcome:
     """A training that nothing disturbs."""
-    number = world.submit(SOURCE, **(OPTIONS | options)).experiment.number
+    number = _submitted(world, form, options)
     assert world.ended(number).state == "completed", world.overview(number)
     return outcome(world, number)
 
 
-def tormented(world: World, count: int, seed: int, **options: Any) -> tuple[Outcome, list[Killed]]:
+def tormented(
+    world: World, count: int, seed: int, form: str = "functions", **options: Any
+) -> tuple[Outcome, list[Killed]]:
     """A training that is killed up to `count` times."""
     draw = random.Random(seed)
-    number = world.submit(SOURCE, **(OPTIONS | options)).experiment.number
+    number = _submitted(world, form, options)
     done: list[Killed] = []
     while len(done) < count and not _over(world, number):
         before = world.overview(number).trials[0].attempt
@@ -78,6 +83,11 @@ def tormented(world: World, count: int, seed: int, **options: Any) -> tuple[Outc
     ended = world.ended(number)
     assert ended.state == "completed", ended
     return outcome(world, number), done
+
+
+def _submitted(world: World, form: str, options: dict[str, Any]) -> int:
+    training = FORMS[form]
+    return world.submit(training.source, contract=CONTRACT, **(training.options | options)).experiment.number
 
 
 def outcome(world: World, number: int) -> Outcome:
@@ -136,7 +146,16 @@ def _resumed_at(world: World, number: int) -> int:
     return checkpoint_step(world.overview(number).attempts[-1].resume_from)
 
 
-def proof(count: int, seed: int, slots: int, backend: str, world: World, expected: Outcome, **options: Any) -> str:
+def proof(
+    count: int,
+    seed: int,
+    slots: int,
+    backend: str,
+    world: World,
+    expected: Outcome,
+    form: str = "functions",
+    **options: Any,
+) -> str:
     """Kill one training after the other until `count` kills are through; a line that says how it went.
 
     `expected` came of an undisturbed one with the same `options`. Raises AssertionError at the first bit that differs.
@@ -145,7 +164,8 @@ def proof(count: int, seed: int, slots: int, backend: str, world: World, expecte
     trainings = 0
     while len(kills) < count:
         trainings += 1
-        found, done = tormented(world, count - len(kills), seed + trainings, slots=slots, backend=backend, **options)
+        wanted = options | {"slots": slots, "backend": backend}
+        found, done = tormented(world, count - len(kills), seed + trainings, form, **wanted)
         assert not differences(expected, found), (differences(expected, found), done, f"seed {seed + trainings}")
         kills += done
     victims = ", ".join(
@@ -158,9 +178,9 @@ def proof(count: int, seed: int, slots: int, backend: str, world: World, expecte
     )
 
 
-def shares(count: int) -> list[tuple[int, str, int]]:
+def shares(count: int, gangs: Sequence[int] = (2, 3)) -> list[tuple[int, str, int]]:
     """Slots and backend of each part of the proof, and its share of the kills; together they are `count`."""
-    parts = list(itertools.product((2, 3), ("horovod", "torch")))
+    parts = list(itertools.product(gangs, ("horovod", "torch")))
     each, more = divmod(count, len(parts))
     found = [(slots, backend, each + (nth < more)) for nth, (slots, backend) in enumerate(parts)]
     return [part for part in found if part[2]]
@@ -171,18 +191,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--form", choices=FORMS, default="functions")
+    parser.add_argument("--slots", type=int, nargs="+", default=[2, 3])
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder) / "home", slots=3)
         world.serve()
         try:
+            form = options.form
             expected: dict[int, Outcome] = {}
-            for nth, (slots, backend, share) in enumerate(shares(options.count)):
+            for nth, (slots, backend, share) in enumerate(shares(options.count, options.slots)):
                 if slots not in expected:
-                    expected[slots] = quiet(world, slots=slots, backend="torch", epochs=EPOCHS)
-                said = proof(share, options.seed + 1000 * nth, slots, backend, world, expected[slots], epochs=EPOCHS)
-                print(said, flush=True)
+                    expected[slots] = quiet(world, form, slots=slots, backend="torch", epochs=EPOCHS)
+                seed = options.seed + 1000 * nth
+                print(proof(share, seed, slots, backend, world, expected[slots], form, epochs=EPOCHS), flush=True)
             print(f"all {options.count} kills survived", flush=True)
         finally:
             world.close()

@@ -6,7 +6,7 @@ are augmented with random numbers of python, numpy and torch in loader workers.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 SOURCE = """
 import random
@@ -40,6 +40,52 @@ def loss(output, target, pause=0.0):
     return nn.functional.cross_entropy(output, target)
 def metrics(output, target): return {"accuracy": (output.argmax(1) == target).float()}
 """
+# The same as a loop of the user's own: the averaged weights, the scaler, a generator and a dict are its own, too.
+LOOP = (
+    SOURCE[: SOURCE.index("def train_data")]
+    + """
+def train(run, width=8, dropout=0.2, lr=3e-3, pause=0.0):
+    net = nn.Sequential(
+        nn.Conv2d(1, width, 3), nn.BatchNorm2d(width), nn.ReLU(), nn.Dropout(dropout), nn.Flatten(),
+        nn.Linear(width * 36, 2),
+    ).to(run.device)
+    average = torch.optim.swa_utils.AveragedModel(net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
+    opt = torch.optim.AdamW(net.parameters(), lr=lr)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(opt, 48)
+    scaler = torch.amp.GradScaler("cpu")
+    noise, seen = np.random.default_rng(3), {"steps": 0, "losses": []}
+    run.restore(model=net, average=average, optimizer=opt, schedule=schedule, scaler=scaler, noise=noise, seen=seen)
+    samples = Augmented(96)
+    for epoch in run.epochs():
+        net.train()
+        for x, y in run.loader(samples):
+            time.sleep(pause)
+            with torch.autocast("cpu", torch.float16):
+                output = net(x + 0.01 * float(noise.standard_normal()) + 0.01 * torch.randn(()))
+            loss = nn.functional.cross_entropy(output.float(), y)
+            opt.zero_grad()
+            scaler.scale(loss).backward()
+            scaler.unscale_(opt)
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            scaler.step(opt)
+            scaler.update()
+            schedule.step()
+            average.update_parameters(net)
+            seen["steps"] += 1
+            seen["losses"].append(loss.item())
+            run.report(loss=loss.item())
+        average.eval()
+        right = count = total = 0
+        with torch.no_grad():
+            for x, y in run.loader(torch.utils.data.Subset(samples, range(24)), validation=True):
+                output = average(x)
+                total += nn.functional.cross_entropy(output, y, reduction="sum").item()
+                right += (output.argmax(1) == y).sum().item()
+                count += len(y)
+        run.report(loss=total / count, accuracy=right / count, validation=True)
+    run.finish(model=net)
+"""
+)
 EVERY = 4  # steps between checkpoints
 STEPS = 48
 
@@ -55,3 +101,15 @@ OPTIONS: dict[str, Any] = {
     "max_restarts": 1000,
     "pause": 0.02,
 }
+# What its code does itself is no option of a loop.
+OPTIONS_OF_LOOP = {name: value for name, value in OPTIONS.items() if name not in ("ema", "amp", "clip")}
+
+
+class Training(NamedTuple):
+    """A definition and the options that it is trained with."""
+
+    source: str
+    options: dict[str, Any]
+
+
+FORMS = {"functions": Training(SOURCE, OPTIONS), "loop": Training(LOOP, OPTIONS_OF_LOOP)}

@@ -45,7 +45,7 @@ class RegisteredContents:
         self._saved: _Saved | None = None
 
     def add(self, name: str, part: Stateful, module: nn.Module | None = None) -> bool:
-        """Register a part, and return True if its state was restored; raise InvalidDefinition for a name in use."""
+        """Register a part and return True if it goes on from its saved state; refuse a name in use."""
         if name in self._parts or name == _POSITION:
             raise InvalidDefinition(f"{name} is registered already: give this one another name")
         _, tensors = flatten(part.state_dict())
@@ -68,7 +68,7 @@ class RegisteredContents:
             own = saved.tensors(_buffers(self._ranks.rank))
             mine = {key: value for key, value in own.items() if key.startswith(f"{name}.")}
             self._logical({name: module}).restore({self._ranks.rank: mine})
-        return True
+        return not saved.only_weights
 
     def restore_random(self) -> None:
         """Set the random states of this rank to those of the checkpoint, once the loop begins.

@@ -27,6 +27,7 @@ class PrintedTraining:
     def __init__(self) -> None:
         self.position = LoopPosition()
         self.in_step = False
+        self.expected_steps: int | None = None
         self.form_state: Callable[[], dict[str, Any]] = dict
         self._printed, self._newest = 0, 0.0
 

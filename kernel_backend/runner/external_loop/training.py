@@ -65,7 +65,7 @@ class LoopPosition:
 
     step: int = 0  # steps taken
     epoch: int = 0  # epochs completed
-    fraction: float = 0.0  # of the current epoch, where its length is known
+    fraction: float = 0.0  # of the current epoch with the current step, where its length is known
     form: dict[str, Any] = field(default_factory=dict)  # the form's own state where this attempt began
     over: bool = False  # all steps have been taken
 
@@ -79,6 +79,7 @@ class ExternalTraining:
         self.rank = rank
         self.position = LoopPosition()
         self.form_state: Callable[[], dict[str, Any]] = dict
+        self.expected_steps = rank.config.steps  # of the whole training, where that is known before it begins
         self.in_step = False  # between begin_step and end_step
         self.metrics: dict[str, float] = {}  # of the validation at this step
         self.best: float | None = None
@@ -105,10 +106,12 @@ class ExternalTraining:
         self.reports = PendingReports()
         if manifest is not None:
             saved = manifest.state["training"]
-            self.position = LoopPosition(manifest.step, saved["epoch"], saved["fraction"], saved["form"], saved["over"])
+            self.position = LoopPosition(manifest.step, saved["epoch"], saved["fraction"], saved["form"])
             self.best, self.metrics, self._validated = saved["best"], dict(manifest.metrics), saved["validated"]
             self.reports = PendingReports(saved["reports"])
             self._waited = saved["waited"]
+            # Not the saved one: an experiment that is continued may have got more steps.
+            self.position.over = self._is_over
             self.first_epoch.restore(saved["first_epoch"])
             if changed := exactness.differences(manifest.numerics, rank.numerics):
                 rank.note(f"bits may differ from step {manifest.step + 1} on: {changed}", "warning")
@@ -139,7 +142,7 @@ class ExternalTraining:
         each = {id(parameter): parameter for module in modules for parameter in module.parameters()}
         self.rank.say_started(
             steps_per_epoch=None,
-            total_steps=self.rank.config.steps,
+            total_steps=self.expected_steps,
             parameters=sum(parameter.numel() for parameter in each.values()),
             guarantee=exactness.guarantee(
                 self.rank.config, self.rank.ranks.size, self.rank.device, asks_rank=self.rank.ranks.size > 1
@@ -203,7 +206,7 @@ class ExternalTraining:
     def abandon_step(self) -> None:
         """End a step without a boundary, where the loop was left in its middle."""
         self.position.step += 1
-        self.position.over = self.position.over or self.position.step == self.rank.config.steps
+        self.position.over = self.position.over or self._is_over
         self._samples, self.in_step, self.metrics = None, False, {}
 
     def end_epoch(self, last: bool = False) -> None:
@@ -299,9 +302,16 @@ class ExternalTraining:
             self.best, self._waited = value, 0
             return True
         self._waited += 1
-        if config.patience is not None and self._waited >= config.patience:
-            self.position.over = True
+        self.position.over = self.position.over or self._is_over
         return False
+
+    @property
+    def _is_over(self) -> bool:
+        """Return True once the steps of `--steps` are taken, or `--patience` is at its end."""
+        steps, patience = self.rank.config.steps, self.rank.config.patience
+        return (steps is not None and self.position.step >= steps) or (
+            patience is not None and self._waited >= patience
+        )
 
     def _say_validation(self) -> None:
         if self.metrics:
@@ -337,7 +347,6 @@ class ExternalTraining:
             "epoch": position.epoch,
             "fraction": position.fraction,
             "form": self.form_state(),
-            "over": position.over,
             "best": self.best,
             "validated": self._validated,
             "waited": self._waited,

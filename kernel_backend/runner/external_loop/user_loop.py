@@ -32,6 +32,7 @@ class Steps(Protocol):
     position: LoopPosition
     in_step: bool
     form_state: Callable[[], dict[str, Any]]
+    expected_steps: int | None  # of the whole training, where that is known before it begins
 
     @property
     def needs_pairs(self) -> bool:
@@ -111,7 +112,8 @@ class _Iteration:
 
     def __init__(self, saved: Mapping[str, Any], follows: bool, is_loader: bool) -> None:
         self.taken: int = saved.get("taken", 0)
-        self.ended: bool = saved.get("ended", False)  # all items were given, or the loop was left
+        self.left: bool = saved.get("left", False)  # by `break`
+        self.ended = self.left  # or all items were given
         self.epoch_due: bool = saved.get("epoch_due", False)  # the newest item was the last of an epoch
         self.data: dict[str, Any] = saved.get("data", {})
         self.follows, self.is_loader = follows, is_loader
@@ -120,7 +122,7 @@ class _Iteration:
 
     def state(self, drives: bool) -> dict[str, Any]:
         data = self.batches.state() if self.batches is not None else {}
-        own = {"taken": self.taken, "ended": self.ended, "epoch_due": self.epoch_due, "data": data}
+        own = {"taken": self.taken, "left": self.left, "epoch_due": self.epoch_due, "data": data}
         return own | {"drives": drives}
 
 
@@ -172,10 +174,14 @@ class UserLoop:
         if total is None:
             raise InvalidDefinition("run.steps() has no number: write run.steps(1000), or give --steps 1000")
         self._must_fit("steps", total)
+        if self._driver is None and not self._in_epochs:
+            self.training.expected_steps = total
         with self._iterating(site, is_loader=False) as iteration:
             for number in range(iteration.taken, total):
                 if self._stops(iteration):
                     return
+                if iteration is self._driver:  # outside of run.epochs(), curves are drawn over this loop as one epoch
+                    self.training.position.fraction = (number + 1) / total
                 yield from self._given(iteration, number, None, last=number == total - 1)
 
     def batches(self, loader: Loader) -> Iterator[Any]:
@@ -189,8 +195,10 @@ class UserLoop:
     def report(self, values: Mapping[str, Any], step: int | None, validation: bool) -> None:
         """Report values; in a loop without an iteration of ours, that ends the step."""
         alone = not self._used
-        if alone and not self.training.in_step:
+        if alone:
             self.training.begin_step()
+            steps = self._settings.config.steps
+            self.training.position.fraction = (self.training.position.step + 1) / (steps or 1)
         weight = None
         if validation:
             weight, self._validated = self._validated or None, 0.0
@@ -218,9 +226,10 @@ class UserLoop:
             number = 0
             self._begin_anew()
         if number and drives:
+            where = "within one epoch" if self._in_epochs else "outside of run.epochs()"
             raise InvalidDefinition(
-                f"{site} begins a second time outside of run.epochs(), so a restart could not tell in which pass it "
-                "was: write `for epoch in run.epochs(10):` for the outer loop"
+                f"{site} begins a second time {where}, so a restart could not tell in which pass it was: write "
+                "`for epoch in run.epochs(10):` for the outer loop"
             )
         key = f"{site}#{number}" if number else site
         resumes = bool(self._saved)
@@ -256,14 +265,16 @@ class UserLoop:
         if drives:
             loaders = self._loaders
             self.training.begin_step(samples)
+        else:
+            iteration.taken += 1  # as soon as it is given: the boundary comes from another iteration
         complete = False
         try:
             yield item
             complete = True
         finally:
-            iteration.taken += 1
+            iteration.taken += drives
             if not complete and drives:  # `break`: the step counts, and the ranks meet at the next boundary
-                iteration.ended = True
+                iteration.left = iteration.ended = True
                 self.training.abandon_step()
         if drives:
             self._loaders = loaders
@@ -290,11 +301,13 @@ class UserLoop:
         data = self._data(loader, ordinal, number if loader.source.stream else 0)
         iteration.batches = data
         for index, batch in self._read(loader, data, iteration, 0 if loader.repeat else number, total):
+            if index >= total and not loader.repeat:  # a stream whose saved position is the end of its pass
+                return
             ends = batch.last and not loader.repeat
             last = ends and (inner or index == total - 1)
             iteration.epoch_due = ends and not inner
             if drives and data.per_epoch:
-                position.fraction = (iteration.taken + 1) % data.per_epoch / data.per_epoch
+                position.fraction = (iteration.taken % data.per_epoch + 1) / data.per_epoch
             samples = data.own_samples(batch.total), batch.total
             watched = batch if ordinal == 0 and not loader.repeat else None
             yield from self._given(iteration, to_device(batch.data, self._settings.device), samples, last, watched)

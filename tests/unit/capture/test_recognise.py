@@ -443,3 +443,17 @@ def test_a_script_that_cannot_be_written_as_functions_is_named_with_what_works(t
 
 def test_a_comment_about_a_script_is_no_script():
     assert recognise("# run it by: python train.py\nx = 1", 1) is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def train(model, loader):\n    model(1).backward()",
+        "class Agent:\n    def learn(self):\n        self.loss().backward()",
+        "for step in range(10):\n    play(net).backward()\n    opt.step()\n",
+    ],
+)
+def test_a_loop_that_cannot_be_written_as_functions_is_told_how_to_stay_one(source):
+    found = recognise(source, 1)
+    assert found is not None
+    assert "def train(run): run.restore(model=..., optimizer=...)" in found.text
