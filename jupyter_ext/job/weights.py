@@ -11,6 +11,7 @@ from jupyter_ext.job.own_classes import with_own_classes
 from kernel_backend.client import Client
 from kernel_backend.commands.download import fetch_part
 from kernel_backend.definition.contract import Function
+from kernel_backend.definition.lightning.calls import FIT, FitCall, made_again
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import CheckpointDamaged, InvalidDefinition, InvalidRequest
 from kernel_backend.model.record import Value
@@ -53,9 +54,10 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
                 raise
             tell(f"{damage.message}: step {choices[place].step} is taken", file=sys.stderr)
         else:
-            if "model" not in definition.functions:
+            role = "module" if definition.form == "lightning" else "model"
+            if role not in definition.functions:
                 return state
-            made = _model(client, number, manifest.params, definition.functions["model"])
+            made = _model(client, number, manifest.params, definition.functions[role])
             module = torch.nn.ModuleDict(made) if isinstance(made, dict) else made
             module.load_state_dict(state)
             module.eval()
@@ -99,7 +101,12 @@ def _model(client: Client, number: int, params: dict[str, Value], function: Func
         )
     given: dict[str, Any] = {"run": _silent()} if "run" in asked else {}
     module = loaded(client.experiment(number).experiment.snapshot, lambda: client.archive(number))
-    made = getattr(module, function.attribute)(**function.hyperparameters(params), **given)
+    call: FitCall | None = vars(module).get(FIT)
+    values = function.hyperparameters(params)
+    if call is not None:
+        made = made_again(call.model, values)
+    else:
+        made = getattr(module, function.attribute)(**values, **given)
     for each in made.values() if isinstance(made, dict) else [made]:
         with_own_classes(each, module, vars(sys.modules["__main__"]))
     return cast("Models", made)

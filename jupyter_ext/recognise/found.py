@@ -24,7 +24,6 @@ _KEPT = (
     "Or keep your loop, as def train(run): run.restore(model=..., optimizer=...) before it, "
     "`for epoch in run.epochs()` and `for batch in run.loader(dataset)` for its heads, and run.report(loss=...) in it"
 )
-_MODULE = "def model(): return {}(){}, def train_data(), and def loss(output, target) with what training_step computes"
 _TRAIN = frozenset({"fit", "fit_one_cycle", "fine_tune", "fit_generator", "train_on_batch"})
 _TRAINED_BY = frozenset({"xgb", "xgboost", "lgb", "lightgbm"})  # xgb.train(...)
 _START_RANKS = frozenset({"init_process_group", "hvd.init", "deepspeed.initialize"})
@@ -59,7 +58,7 @@ def _of_statements(
     place = first_loop(statements)
     if place is not None and statements[place].lineno >= roles_from:
         return _loop(source, roles_from, body, statements)
-    return next(_classes(own) if _roles(own) else _others(own), None)
+    return None if _roles(own) else next(_others(own), None)
 
 
 def _roles(own: Sequence[ast.stmt]) -> set[str]:
@@ -97,16 +96,7 @@ def _written(source: str, roles_from: int, body: Sequence[ast.stmt], loop: Loop)
     return text
 
 
-def _classes(own: Sequence[ast.stmt]) -> Iterator[Recognised]:
-    for each in own:
-        if isinstance(each, ast.ClassDef) and any("LightningModule" in ast.unparse(base) for base in each.bases):
-            lacks = not any(isinstance(part, ast.FunctionDef) and part.name == "forward" for part in each.body)
-            instead = _MODULE.format(each.name, ", with a forward(self, x) in the class" if lacks else "")
-            yield _told(each, f"class {each.name} is a LightningModule", instead)
-
-
 def _others(own: Sequence[ast.stmt]) -> Iterator[Recognised]:
-    yield from _classes(own)
     for each in own:
         if isinstance(each, ast.ClassDef) and has_backward(each):
             yield _told(each, f"class {each.name} trains in a loop of its own", f"{_FUNCTIONS}. {_KEPT}")

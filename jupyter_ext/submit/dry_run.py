@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from jupyter_ext.submit.submit import ParsedLine, PreparedSubmission
+from kernel_backend.definition.binding import configured
 from kernel_backend.spec.config_text import to_options
 from kernel_backend.text import counted, size
 
@@ -15,7 +16,7 @@ def dry_run(checked: PreparedSubmission, asked: ParsedLine, command: str) -> str
     head = [f"# {line}" for line in _about(checked, asked)]
     values = [f"{name}={value!r}" for name, value in checked.params.items() if name not in checked.space.names]
     values += map(str, checked.space.parameters)
-    words = [*to_options(asked.config), *asked.wanted.words(), *asked.others, *values]
+    words = [*to_options(configured(checked.definition, asked.config)), *asked.wanted.words(), *asked.others, *values]
     quote = _quoted if command.startswith("%") else shlex.quote
     same = f"# {command} {' '.join(map(quote, words))}"
     return "\n".join([*head, "# nothing was sent; the same, spelled out:", same, "", checked.capture.source.rstrip()])

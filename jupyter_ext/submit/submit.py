@@ -20,7 +20,7 @@ from jupyter_ext.submit.secret_check import find_leaks, without_secrets
 from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
 from kernel_backend.data import Declared, declare
-from kernel_backend.definition.binding import bind_space
+from kernel_backend.definition.binding import bind_space, configured
 from kernel_backend.definition.contract import CONTRACT, Definition
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
@@ -355,7 +355,7 @@ def send(
     submission = record_of(
         Submission,
         snapshot=id,
-        config=config,
+        config=configured(checked.definition, config),
         params=dict(given),
         space=checked.space,
         name=name,

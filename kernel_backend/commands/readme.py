@@ -48,6 +48,10 @@ def _loading(manifest: Manifest, source: str, snapshot: Snapshot, weights: str) 
     except InvalidDefinition:  # of another version of ours
         made = "definition.model(...)"
     else:
+        if definition.form == "lightning":
+            return (
+                f'state = load_file("{weights}.safetensors")  # for the LightningModule; importing definition.py trains'
+            )
         if "model" not in definition.functions:  # train(run, ...) makes it
             return f'state = load_file("{weights}.safetensors")  # for the model that train() makes'
         made = _made(manifest, definition)

@@ -50,6 +50,15 @@ def bind_space(definition: Definition, given: Mapping[str, Value], space: Space)
     return Bound(params, Space(parameters=tuple(fitted)))
 
 
+def configured(definition: Definition, config: Config) -> Config:
+    """Return a configuration with the settings that the definition's code makes, unless an option sets them."""
+    given = config.model_fields_set
+    length = {"epochs", "steps"} if given & {"epochs", "steps"} else set()
+    made = {name: value for name, value in definition.settings.items() if name not in given | length}
+    values = Config.model_validate(made)
+    return config.model_copy(update={name: getattr(values, name) for name in made})
+
+
 def check_options(definition: Definition, config: Config) -> None:
     """Raise InvalidDefinition for options that this definition, or other options, do not go with."""
     problem = next((text for rule in _RULES if (text := rule(definition, config))), None)
@@ -130,7 +139,36 @@ def _leaves_steps_to_a_loop(definition: Definition, config: Config) -> str | Non
     )
 
 
-_RULES = (_leaves_steps_to_a_loop, _gathers, _averages, _validates)
+# What a cell for Lightning writes itself, instead of an option
+_IN_LIGHTNING = {
+    "accumulate": "accumulate_grad_batches=N of the Trainer",
+    "batch_size": "the batch size of its DataLoader, which may be an argument of __init__ and is a hyperparameter then",
+    "compile": "self.compile() in configure_model",
+    "ema": "a callback such as EMAWeightAveraging",
+    "gather_loss": "a loss of what it needs",
+    "logical_workers": "nothing: its batches are cut by the number of slots",
+    "patience": "the callback EarlyStopping",
+    "per_slot_batch": "the global batch size in its DataLoader",
+    "rng": "nothing: random numbers follow from seed and step",
+    "schedule_per": "interval in what configure_optimizers returns",
+    "validate_every": "val_check_interval or check_val_every_n_epoch of the Trainer",
+    "validate_first": "trainer.validate in a hook",
+}
+
+
+def _leaves_settings_to_lightning(definition: Definition, config: Config) -> str | None:
+    if definition.form != "lightning":
+        return None
+    own = {"batch_size"} if "train_data" in definition.roles else set()
+    names = [name for name in _IN_LIGHTNING if getattr(config, name) != Config.model_fields[name].default]
+    name = next((name for name in names if name not in own), None)
+    if name is None:
+        return None
+    flag = f"--{name.replace('_', '-')}"
+    return f"{flag} is for definitions of functions: leave it out; with Lightning write {_IN_LIGHTNING[name]}"
+
+
+_RULES = (_leaves_settings_to_lightning, _leaves_steps_to_a_loop, _gathers, _averages, _validates)
 
 
 def _searched_by_prepare(definition: Definition, space: Space) -> Iterator[str]:

@@ -11,11 +11,11 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
-from kernel_backend.definition.forms import Form
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.values import coerce, nearest
 
+Form = Literal["functions", "lightning", "loop"]  # in which a definition is written
 # fmt: off
 ROLES = (
     "model", "train_data", "validation_data", "test_data", "optimizer", "loss", "step", "metrics",
@@ -107,6 +107,7 @@ class Definition(Record):
     hyperparameters: dict[str, Parameter]
     hints: tuple[str, ...] = ()  # what the user should know, yet can be trained
     unused: tuple[str, ...] = ()  # what looks like a role, is none, and is used by nothing
+    settings: dict[str, Any] = {}  # fields of Config that the code sets, for options that are not given
     models: tuple[str, ...] = ()  # names of the models that `model` returns in a dict, as far as its source tells
 
     @property
@@ -130,6 +131,22 @@ class Definition(Record):
             asked = (self.functions[each.value_of] for each in function.parameters if each.kind == "function")
             found += [each for each in asked if each not in found]
         return found
+
+    def given(self, params: Mapping[str, Value]) -> dict[str, dict[str, Any]]:
+        """Return those of the hyperparameters `params` that each class of the cell takes, by the class's name."""
+        return {
+            function.attribute: {
+                name: value
+                for name, value in function.hyperparameters({**self.defaults, **params}).items()
+                if name in params
+            }
+            for function in self.functions.values()
+        }
+
+    @property
+    def defaults(self) -> dict[str, Value]:
+        """Return the defaults of all hyperparameters; None for those without."""
+        return {name: each.default for name, each in self.hyperparameters.items()}
 
     def bind(self, given: Mapping[str, Value], but: Collection[str] = ()) -> dict[str, Value]:
         """Bind every hyperparameter to its given value, else its default, except those in `but`, bound elsewhere.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import Literal
 
+from kernel_backend.definition.contract import Form
+from kernel_backend.definition.lightning.cell import is_lightning
 from kernel_backend.model.syntax import FunctionNode
 
-Form = Literal["functions", "loop"]
 TRAIN = "train"  # the function of a user's own loop
 RUN = "run"  # its first parameter, the object through which it restores, iterates and reports
 
@@ -15,11 +15,15 @@ RUN = "run"  # its first parameter, the object through which it restores, iterat
 def form_of(tree: ast.Module, roles_from: int) -> Form:
     """Return the form of the definition whose submitted cell begins at line `roles_from`.
 
-    Forms are tried in this order: loop, functions.
+    Forms are tried in this order: loop, lightning, functions. A cell with functions `model` and `loss` trains a
+    LightningModule in their way.
     """
     own = [node for node in tree.body if node.lineno >= roles_from]
     if any(_is_train(node) for node in own):
         return "loop"
+    names = {node.name for node in own if isinstance(node, FunctionNode)}
+    if is_lightning(tree, roles_from) and not names >= {"model", "loss"}:
+        return "lightning"
     return "functions"
 
 

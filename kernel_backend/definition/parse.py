@@ -22,11 +22,12 @@ from kernel_backend.definition.contract import (
     is_step,
 )
 from kernel_backend.definition.forms import TRAIN, form_of
+from kernel_backend.definition.lightning.definition import lightning_definition
+from kernel_backend.definition.merge import merged, with_default
 from kernel_backend.definition.unused import bound, hints, names_used, understood_as, unused
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.model.record import Value
 from kernel_backend.model.syntax import FunctionNode, module_tree
-from kernel_backend.model.values import as_value, coerce, literal
+from kernel_backend.model.values import as_value, literal
 
 # Loop values that exist only while a model trains: functions called before that cannot use them.
 _BEFORE_TRAINING = frozenset({"device", "rank", "world", "run", "steps", "epochs"})
@@ -67,8 +68,11 @@ def parse(source: str, roles_from: int = 1, contract: int = CONTRACT) -> Definit
 
 
 def _parsed(tree: ast.Module, roles_from: int, contract: int) -> Definition:
-    if contract > 2 and form_of(tree, roles_from) == "loop":
+    form = form_of(tree, roles_from) if contract > 2 else "functions"
+    if form == "loop":
         return _loop(tree, roles_from)
+    if form == "lightning":
+        return lightning_definition(tree, roles_from, _data_functions(tree, roles_from))
     return _functions(tree, roles_from, contract)
 
 
@@ -84,11 +88,22 @@ def _loop(tree: ast.Module, roles_from: int) -> Definition:
         form="loop",
         roles=tuple(node.name for node in sorted(own, key=_line)),
         functions=functions,
-        hyperparameters=_merged(functions),
+        hyperparameters=merged(functions),
     )
     if "prepare" in definition.roles:
         _check_prepare(definition)
     return definition
+
+
+def _data_functions(tree: ast.Module, roles_from: int) -> dict[str, Function]:
+    """Return the functions `train_data` and `validation_data` of a cell for Lightning, and those that they use."""
+    nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
+    found = _Found(nodes, {}, (), guesses=False)
+    functions: dict[str, Function] = {}
+    for name in ("train_data", "validation_data"):
+        if name in nodes and nodes[name].lineno >= roles_from:
+            _add(name, found, functions, within=())
+    return functions
 
 
 def _functions(tree: ast.Module, roles_from: int, contract: int) -> Definition:
@@ -108,7 +123,7 @@ def _functions(tree: ast.Module, roles_from: int, contract: int) -> Definition:
     definition = Definition(
         roles=tuple(roles),
         functions=functions,
-        hyperparameters=_merged(functions) | (_of_adamw(functions) if contract > 1 else {}),
+        hyperparameters=merged(functions) | (_of_adamw(functions) if contract > 1 else {}),
         hints=(*_by_place(functions), *hints(tree, own, taken)),
         unused=tuple(unused(tree, own, taken, roles, roles_from)),
         models=found.keys,
@@ -258,15 +273,7 @@ def _parameter(function: str, argument: ast.arg, default: ast.expr | None, found
         line=argument.lineno,
         is_tuple=isinstance(value, tuple),
     )
-    return parameter if required or kind != "hyperparameter" else _with_default(parameter, as_value(value))
-
-
-def _with_default(parameter: Parameter, default: Value) -> Parameter:
-    try:
-        value = coerce(default, parameter.annotation, default)
-    except ValueError:  # `width: int = "auto"` is left as written
-        value = default
-    return parameter.model_copy(update={"default": value})
+    return parameter if required or kind != "hyperparameter" else with_default(parameter, as_value(value))
 
 
 def _default(node: FunctionNode, argument: ast.arg, default: ast.expr | None) -> Any:
@@ -343,38 +350,6 @@ def _check_models(definition: Definition) -> None:
                     line=parameter.line,
                     text=parameter.name,
                 )
-
-
-def _merged(functions: Mapping[str, Function]) -> dict[str, Parameter]:
-    """Merge the functions' hyperparameters by name; a missing default or annotation is taken from another function."""
-    merged: dict[str, Parameter] = {}
-    owners: dict[str, str] = {}
-    for function in sorted(functions.values(), key=lambda each: each.line):
-        for new in function.parameters:
-            if new.kind != "hyperparameter":
-                continue
-            old = merged.get(new.name)
-            merged[new.name] = _one(old, owners[new.name], new, function.name) if old else new
-            if old is None or old.required:
-                owners[new.name] = function.name
-    return merged
-
-
-def _one(old: Parameter, owner: str, new: Parameter, function: str) -> Parameter:
-    if not (old.required or new.required) and not _same(old.default, new.default):
-        raise InvalidDefinition(
-            f"{old.name} has two defaults: {old.default!r} in {owner} (line {old.line}) and "
-            f"{new.default!r} in {function} (line {new.line}). It is one hyperparameter: make them equal, "
-            "leave one out, or rename one",
-            line=new.line,
-            text=new.name,
-        )
-    kept = new if old.required and not new.required else old
-    return kept.model_copy(update={"annotation": old.annotation or new.annotation})
-
-
-def _same(one: Value, other: Value) -> bool:
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 def _of_adamw(functions: Mapping[str, Function]) -> dict[str, Parameter]:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from kernel_backend.artifacts.run import run
-from kernel_backend.definition.forms import Form
+from kernel_backend.definition.contract import Form
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.progress import stall_limit
 from kernel_backend.model.reports import Note
@@ -31,9 +31,17 @@ from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import choose, connect
 
-# How each form of definition is trained.
+
+def _lightning(rank: RankContext) -> FormTraining:
+    from kernel_backend.runner.forms.lightning.training import LightningTraining
+
+    return LightningTraining(rank)
+
+
+# How each form of definition is trained; Lightning is imported only by the jobs that need it.
 TRAININGS: Mapping[Form, Callable[[RankContext], FormTraining]] = {
     "functions": FunctionsTraining,
+    "lightning": _lightning,
     "loop": LoopTraining,
 }
 
@@ -58,7 +66,7 @@ def work(
     watch_files(job)
     with protected_rank_variables(lambda text: spool.say(Note(text=text)), also=() if spool.speaks else SILENT):
         process = process_check(Path(job.code)) if spool.speaks else ProcessCheck(None, "")
-        loaded = load(Path(job.code), Path(job.cwd), process.cell_begins)
+        loaded = load(Path(job.code), Path(job.cwd), process.cell_begins, job.params)
     if spool.speaks:
         check_state(
             loaded,

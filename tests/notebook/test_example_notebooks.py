@@ -63,3 +63,11 @@ def test_a_policy_learns_to_keep_a_pole_upright(tmp_path: Path):
     assert pictures(cells) == 1
     trained, untrained = map(int, re.findall(r"\d+", text(cells[-1])))
     assert trained > 3 * untrained
+
+
+def test_a_lightning_module_trains_as_it_is_written(tmp_path: Path):
+    cells = executed("lightning", tmp_path)
+    assert "lightning: LitDigits (as module) Digits (as datamodule)" in text(
+        next(c for c in cells if "Trainer(" in c.source)
+    )
+    assert float(re.findall(r"LitDigits: (\d+\.\d)%", text(cells[-1]))[0]) >= 90

@@ -17,11 +17,17 @@ from kernel_backend.checkpoints.writer import decode, flatten, must_hold, unflat
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.checkpoint.saving import Parts
 from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
-from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.ranks.backends import Ranks
 
 Read = Callable[[str], bytes]  # the verified bytes of a part
+
+
+class OfRank(Stateful, Protocol):
+    """State that differs from rank to rank, such as random states."""
+
+    def begin(self, seed: int, rank: int, step: int) -> None:
+        """Set the state of a rank that the checkpoint has none for."""
 
 
 class PerRankState(NamedTuple):
@@ -60,12 +66,12 @@ class TrainingContents:
         self,
         parts: Mapping[str, Stateful],
         logical: LogicalRanks,
-        streams: RandomStates | None,
+        streams: OfRank | None,
         ranks: Ranks,
         seed: int,
         matching_weights: bool = False,
     ) -> None:
-        """Set up the parts; `streams` are random states that do not follow from the seed, or None.
+        """Set up the parts; `streams` is state of this rank alone, as random states that no seed gives, or None.
 
         With `matching_weights` a training may begin with weights of another model, as far as they match.
         """

@@ -5,14 +5,16 @@ from __future__ import annotations
 import ast
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
-from typing import NamedTuple
+from types import MappingProxyType, ModuleType
+from typing import Any, NamedTuple
 
 from kernel_backend.definition.contract import Definition
+from kernel_backend.definition.lightning.source import importable
 from kernel_backend.definition.parse import parse
 from kernel_backend.model import versions
+from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.snapshots.shipped import editable_folders, lead, shipped_folders
 
@@ -36,12 +38,17 @@ def read_snapshot(code: Path) -> Snapshot | None:
         return None
 
 
-def load(code: Path, cwd: Path, before_cell: Callable[[], None] | None = None) -> Loaded:
+def load(
+    code: Path,
+    cwd: Path,
+    before_cell: Callable[[], None] | None = None,
+    params: Mapping[str, Value] = MappingProxyType({}),
+) -> Loaded:
     """Parse and import `<code>/definition.py`.
 
     `code`, the folders of shipped modules and `cwd` are put first on the module path. `before_cell` is called after the
-    statements of earlier cells, and before any of the submitted cell. Raises InvalidDefinition, and whatever the cell's
-    own statements raise.
+    statements of earlier cells, and before any of the submitted cell. `params` are hyperparameters of objects that the
+    cell itself makes. Raises InvalidDefinition, and whatever the cell's own statements raise.
     """
     path = code / f"{MODULE}.py"
     snapshot = read_snapshot(code)
@@ -52,22 +59,33 @@ def load(code: Path, cwd: Path, before_cell: Callable[[], None] | None = None) -
     ours = [str(code), *map(str, folders), str(cwd)]
     _put_first(ours)
     sys.path.extend(map(str, editable_folders(code)))
-    module = executed(path, source, snapshot.roles_from if snapshot else 1, before_cell or _nothing)
+    cell = snapshot.roles_from if snapshot else 1
+    values = definition.given(params) if definition.form == "lightning" else None
+    module = executed(path, source, cell, before_cell or _nothing, values)
     # Processes that are spawned later are given the path as it is now, whatever the definition put in front of it.
     _put_first(ours)
     return Loaded(module, definition, snapshot)
 
 
-def executed(path: Path, source: str, cell: int, before_cell: Callable[[], None]) -> ModuleType:
+def executed(
+    path: Path,
+    source: str,
+    cell: int,
+    before_cell: Callable[[], None],
+    values: Mapping[str, Mapping[str, Any]] | None = None,
+) -> ModuleType:
     """Run the source as a module, calling `before_cell` before the first statement from line `cell` on.
 
-    The source is compiled as a whole, as `from __future__` imports and annotations apply to all of a module.
+    With hyperparameters by class (`values`) it is a cell for Lightning, which trains nothing by being run. The source
+    is compiled as a whole, as `from __future__` imports and annotations apply to all of a module.
     """
     spec = importlib.util.spec_from_file_location(MODULE, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE] = module  # before it runs: its pickling and imports may need it
     tree = ast.parse(source, str(path))
+    if values is not None:
+        tree = importable(tree, cell, values)
     above = sum(statement.lineno < cell for statement in tree.body)
     if above:
         tree.body.insert(above, _call(_BEFORE, line=cell))

@@ -6,6 +6,7 @@ captured value the definitions of its classes travel, since the job may have ano
 
 from __future__ import annotations
 
+import ast
 import importlib
 import shutil
 import sys
@@ -16,7 +17,10 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from kernel_backend.definition.lightning.source import importable
+from kernel_backend.definition.parse import parse
 from kernel_backend.home import home
 from kernel_backend.model import versions
 from kernel_backend.model.snapshot import CAPTURED, DEFINITION, DESCRIPTION, Snapshot
@@ -100,6 +104,14 @@ class _Finder(MetaPathFinder):
 
 class _Loader(SourceFileLoader):
     """Import loader that runs a definition with its own shipped modules first on the path."""
+
+    def source_to_code(self, data: Any, path: Any, **options: Any) -> Any:  # type: ignore[override]
+        """Compile the module; one for Lightning trains nothing when it is imported."""
+        snapshot = versions.read(Snapshot, (Path(self.path).parent / DESCRIPTION).read_bytes())
+        definition = parse(bytes(data).decode(), snapshot.roles_from, snapshot.contract)
+        if definition.form == "lightning":
+            return compile(importable(ast.parse(data), snapshot.roles_from, definition.given({})), path, "exec")
+        return super().source_to_code(data, path, **options)
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the module."""

@@ -290,15 +290,6 @@ def test_steps_of_all_samples_are_epochs_of_one_batch():
     ("source", "says"),
     [
         (
-            "class Lit(pl.LightningModule):\n    def training_step(self, batch, i): ...\n",
-            "class Lit is a LightningModule (line 1), and Daylight trains functions as yet. What works instead: "
-            "def model(): return Lit(), with a forward(self, x) in the class, def train_data(), and def loss(output, t",
-        ),
-        (
-            "class Lit(pl.LightningModule):\n    def forward(self, x): ...\ndef train_data(): ...\n",
-            "What works instead: def model(): return Lit(), def train_data()",
-        ),
-        (
             "trainer = Trainer(model=make(), args=args, train_dataset=a, eval_dataset=b)\ntrainer.train()",
             "Trainer(...) trains by itself (line 1), and Daylight trains functions as yet. What works instead: def "
             "model() that makes make(), def train_data(): return a, def validation_data(): return b and "

@@ -1,0 +1,77 @@
+"""Record what a cell for Lightning calls while it is imported: nothing is trained then.
+
+The names of this module stand in the place of the cell's own calls, see `source.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from kernel_backend.errors import InvalidDefinition
+
+FIT = "_daylight_fit"  # the variable of the module that holds the FitCall
+_makers: WeakKeyDictionary[Any, Callable[[Mapping[str, Any]], Any]] = WeakKeyDictionary()
+
+
+class TrainerCall:
+    """Arguments with which a cell makes its Trainer."""
+
+    def __init__(self, **arguments: Any) -> None:
+        self.arguments = arguments
+
+    def __getattr__(self, name: str) -> Any:
+        raise InvalidDefinition(
+            f"the cell uses trainer.{name} before trainer.fit, and the Trainer of a job is made later: take that out"
+        )
+
+
+class FitCall(NamedTuple):
+    """Arguments of `trainer.fit`; None for those that were not given."""
+
+    trainer: TrainerCall
+    model: Any
+    train_dataloaders: Any = None
+    val_dataloaders: Any = None
+    datamodule: Any = None
+
+
+def trainer(**arguments: Any) -> TrainerCall:
+    """Record the arguments of `Trainer(...)`."""
+    return TrainerCall(**arguments)
+
+
+def made(kind: type, values: Mapping[str, Any], *arguments: Any, **named: Any) -> Any:
+    """Call a class as the cell does, but with these values of hyperparameters."""
+    given = dict(zip(inspect.signature(kind).parameters, arguments, strict=False)) | named
+
+    def again(values: Mapping[str, Any]) -> Any:
+        return kind(**given | dict(values))
+
+    instance = again(values)
+    _makers[instance] = again
+    return instance
+
+
+def made_again(instance: Any, values: Mapping[str, Any]) -> Any:
+    """Return another instance as the cell makes `instance`, with these values of hyperparameters.
+
+    An object that was made in another way is returned itself.
+    """
+    maker = _makers.get(instance)
+    return instance if maker is None else maker(values)
+
+
+def fit(
+    trainer: TrainerCall,
+    model: Any,
+    train_dataloaders: Any = None,
+    val_dataloaders: Any = None,
+    datamodule: Any = None,
+) -> FitCall:
+    """Record the arguments of `trainer.fit(...)`."""
+    if hasattr(train_dataloaders, "train_dataloader") and datamodule is None:
+        train_dataloaders, datamodule = None, train_dataloaders
+    return FitCall(trainer, model, train_dataloaders, val_dataloaders, datamodule)

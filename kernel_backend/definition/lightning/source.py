@@ -1,0 +1,109 @@
+"""Rewrite a cell for Lightning so that importing it trains nothing and records what is to be trained."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from kernel_backend.definition.lightning.calls import FIT
+from kernel_backend.definition.lightning.cell import LightningCell, called, is_main, lightning_cell
+
+T = TypeVar("T", bound=ast.AST)
+_CALLS = "_daylight_calls"
+_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_IMPORT = f"import kernel_backend.definition.lightning.calls as {_CALLS}"
+
+
+def importable(tree: ast.Module, roles_from: int, values: Mapping[str, Mapping[str, Any]]) -> ast.Module:
+    """Return the module up to `fit`, which is recorded like the Trainer; `values` are hyperparameters by class.
+
+    All lines keep their numbers.
+    """
+    cell = lightning_cell(tree, roles_from)
+    body = [_inlined(each) for each in tree.body]
+    module = ast.Module([each for part in body for each in part], tree.type_ignores)
+    module.body = _until_fit(module.body, cell)
+    _Recorded(cell, values).visit(module)
+    (line,) = ast.parse(_IMPORT).body
+    place = sum(map(_is_head, module.body[: _head(module.body)]))
+    line.lineno = line.end_lineno = module.body[place].lineno if place < len(module.body) else 1
+    module.body.insert(place, line)
+    return ast.fix_missing_locations(module)
+
+
+def defined_only(source: str) -> str:
+    """Return a cell without its Trainer, its `fit` and what follows: what a notebook runs when the job trains."""
+    kept: list[ast.stmt] = []
+    for each in ast.parse(source).body:
+        calls = [node for node in ast.walk(each) if isinstance(node, ast.Call)]
+        if is_main(each) or (not isinstance(each, _DEFINING) and any(called(call) == "fit" for call in calls)):
+            break
+        if isinstance(each, _DEFINING) or not any(called(call).endswith("Trainer") for call in calls):
+            kept.append(each)
+    return ast.unparse(ast.Module(kept, []))
+
+
+def _inlined(statement: ast.stmt) -> list[ast.stmt]:
+    return statement.body if isinstance(statement, ast.If) and is_main(statement) else [statement]
+
+
+def _until_fit(body: list[ast.stmt], cell: LightningCell) -> list[ast.stmt]:
+    for place, each in enumerate(body):
+        if cell.fit is not None and any(node is cell.fit for node in ast.walk(each)):
+            return body[: place + 1]
+    return body
+
+
+def _head(body: list[ast.stmt]) -> int:
+    """Return how many statements at the beginning must stay first: a docstring and `from __future__` imports."""
+    return next((place for place, each in enumerate(body) if not _is_head(each)), len(body))
+
+
+def _is_head(node: ast.stmt) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "__future__"
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+class _Recorded(ast.NodeTransformer):
+    """Replace the Trainer, its `fit` and the calls that make the module and the data by recording ones."""
+
+    def __init__(self, cell: LightningCell, values: Mapping[str, Mapping[str, Any]]) -> None:
+        self._cell, self._values = cell, values
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Replace one call."""
+        is_fit, is_trainer = node is self._cell.fit, node is self._cell.trainer
+        is_made = any(node is each for each in self._cell.made.values())
+        name = called(node)
+        self.generic_visit(node)
+        if is_trainer:
+            return _at(node, ast.Call(_recorder("trainer"), node.args, node.keywords))
+        if is_fit:
+            assert isinstance(node.func, ast.Attribute)
+            return _at(node, ast.Call(_recorder("fit"), [node.func.value, *node.args], node.keywords))
+        if is_made and name in self._values:
+            values = ast.parse(repr(dict(self._values[name])), mode="eval").body
+            return _at(node, ast.Call(_recorder("made"), [node.func, values, *node.args], node.keywords))
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        """Keep the record of a `fit` that is a statement of its own."""
+        is_fit = node.value is self._cell.fit
+        self.generic_visit(node)
+        return _at(node, ast.Assign([ast.Name(FIT, ast.Store())], node.value)) if is_fit else node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        """Keep the record of a `fit` whose result is assigned."""
+        is_fit = node.value is self._cell.fit
+        self.generic_visit(node)
+        return _at(node, ast.Assign([ast.Name(FIT, ast.Store())], node.value)) if is_fit else node
+
+
+def _recorder(name: str) -> ast.expr:
+    return ast.Attribute(ast.Name(_CALLS, ast.Load()), name, ast.Load())
+
+
+def _at(node: ast.AST, new: T) -> T:
+    return ast.copy_location(new, node)

@@ -1,0 +1,40 @@
+"""Make the Trainer of a job from the arguments that a cell gives its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kernel_backend.definition.lightning.trainer import KEPT
+from kernel_backend.model.experiment import Config
+
+_PRECISION = {"bf16": "bf16-mixed", "fp16": "16-mixed"}
+NEVER = 2**62  # steps between the logs of Lightning's own choice
+
+
+def trainer_arguments(given: Mapping[str, Any], config: Config, automatic: bool) -> dict[str, Any]:
+    """Return the arguments of the job's Trainer without its parts of ours.
+
+    What options and arguments both decide follows the configuration, which has the arguments as its defaults.
+    `automatic` tells that Lightning steps the only optimizer.
+    """
+    found = {name: value for name, value in given.items() if name in KEPT}
+    if given.get("gradient_clip_algorithm", "norm") == "norm":
+        found["gradient_clip_val"] = config.clip
+    if config.amp is not None:
+        found["precision"] = _PRECISION[config.amp]
+    accumulated = int(given.get("accumulate_grad_batches") or 1)
+    if config.steps is None:
+        found["max_epochs"] = config.epochs
+    else:
+        found |= {"max_epochs": -1, "max_steps": config.steps // accumulated if automatic else -1}
+    return found | {
+        "devices": 1,
+        "num_nodes": 1,
+        "logger": False,
+        "log_every_n_steps": NEVER,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "num_sanity_val_steps": 0,
+        "use_distributed_sampler": False,
+    }

@@ -1,0 +1,129 @@
+"""Save and restore plain attributes of a user's objects and states of torchmetrics, which no `state_dict` holds.
+
+A module collects outputs in a list, a callback counts: after a kill in the middle of an epoch they go on from there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from kernel_backend.checkpoints.writer import flatten
+from kernel_backend.errors import DaylightError
+from kernel_backend.runner.determinism.digests import tensor_digest
+from kernel_backend.runner.metrics.join import host_copy
+
+Owners = Mapping[str, Any]  # objects by name
+_CONTAINERS = ("ndarray", "deque", "set", "defaultdict", "bytearray")
+
+
+class Attributes:
+    """Attributes of some objects that have changed since `begin`, and states of the metrics within them."""
+
+    def __init__(self, owners: Owners, ignored: Mapping[str, frozenset[str]]) -> None:
+        """Set up the objects; `ignored` are attributes by object that belong to Lightning or to torch."""
+        self._owners, self._ignored = owners, ignored
+        self._first: dict[str, str] = {}
+        self._loaded: dict[str, Any] | None = None
+
+    def begin(self) -> None:
+        """Remember the present values: those that stay follow from the definition."""
+        self._first = {name: digest for name, (_, digest) in self._plain().items()}
+
+    @property
+    def unheld(self) -> list[str]:
+        """Return the attributes that hold data which a checkpoint cannot."""
+        return [
+            f"{owner}.{name} is a {type(value).__name__}"
+            for owner, thing in self._owners.items()
+            for name, value in self._own(owner, thing)
+            if type(value).__name__ in _CONTAINERS
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies of changed attributes and of the states of metrics."""
+        changed = {name: value for name, (value, digest) in self._plain().items() if self._first.get(name) != digest}
+        return {
+            "attributes": host_copy(changed),
+            "modules": {name: host_copy(dict(each.state_dict())) for name, each in self._modules().items()},
+            "metrics": {
+                name: {"states": host_copy(dict(each.metric_state)), "updates": each._update_count}
+                for name, each in self._metrics().items()
+            },
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Keep a saved state until `apply`."""
+        self._loaded = state
+
+    def apply(self) -> None:
+        """Set the attributes to the loaded state; may be called again."""
+        if self._loaded is not None:
+            self.put(self._loaded)
+
+    def put(self, state: dict[str, Any]) -> None:
+        """Set the attributes to a state."""
+        for path, value in state["attributes"].items():
+            owner, _, name = path.rpartition("/")
+            setattr(self._owners[owner], name, host_copy(value))
+        modules, metrics = self._modules(), self._metrics()
+        for name, saved in state["modules"].items():
+            if name in modules:
+                modules[name].load_state_dict(saved)
+        for name, saved in state["metrics"].items():
+            if name in metrics:
+                metric = metrics[name]
+                for own, value in host_copy(saved["states"]).items():
+                    setattr(metric, own, _moved(value, metric.device))
+                metric._update_count, metric._computed = saved["updates"], None
+
+    def _plain(self) -> dict[str, tuple[Any, str]]:
+        """Return the attributes that a checkpoint can hold, with their digests."""
+        found: dict[str, tuple[Any, str]] = {}
+        for owner, thing in self._owners.items():
+            for name, value in self._own(owner, thing):
+                try:
+                    tree, tensors = flatten(value)
+                except DaylightError:
+                    continue
+                digests = {key: tensor_digest(tensor) for key, tensor in tensors.items()}
+                found[f"{owner}/{name}"] = value, json.dumps([tree, digests], default=str)
+        return found
+
+    def _own(self, owner: str, thing: Any) -> list[tuple[str, Any]]:
+        ignored = self._ignored.get(owner, frozenset())
+        return [(name, value) for name, value in vars(thing).items() if name not in ignored]
+
+    def _modules(self) -> dict[str, nn.Module]:
+        """Return the modules that callbacks hold, such as averaged weights; a module's own are saved with it."""
+        return {
+            f"{owner}/{name}": value
+            for owner, thing in self._owners.items()
+            if not isinstance(thing, nn.Module)
+            for name, value in self._own(owner, thing)
+            if isinstance(value, nn.Module) and not _is_lightning(value)
+        }
+
+    def _metrics(self) -> dict[str, Any]:
+        roots = {
+            owner: thing for owner, thing in self._owners.items() if isinstance(thing, nn.Module)
+        } | self._modules()
+        return {
+            f"{root}.{path}": each
+            for root, module in roots.items()
+            for path, each in module.named_modules()
+            if hasattr(each, "metric_state") and hasattr(each, "_update_count")
+        }
+
+
+def _is_lightning(module: nn.Module) -> bool:
+    return hasattr(module, "training_step") and hasattr(module, "configure_optimizers")
+
+
+def _moved(value: Any, device: Any) -> Any:
+    if isinstance(value, list):
+        return [_moved(each, device) for each in value]
+    return value.to(device) if isinstance(value, Tensor) else value

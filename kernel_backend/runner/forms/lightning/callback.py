@@ -1,0 +1,24 @@
+"""The first callback of a Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kernel_backend.runner.forms.lightning.api import Callback
+
+
+class RankCallback(Callback):
+    """Callback that comes before those of the user, and before values of a step are logged."""
+
+    def __init__(self, agree: Callable[[], None], validated: Callable[[], None]) -> None:
+        """Set up the callback: `agree` is called after each batch, `validated` after each validation."""
+        self._agree, self._validated = agree, validated
+
+    def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
+        """Agree with the other ranks on what follows this step."""
+        self._agree()
+
+    def on_validation_end(self, *args: Any, **kwargs: Any) -> None:
+        """Keep what a validation has logged."""
+        self._validated()

@@ -1,0 +1,56 @@
+"""Collect what a module logs, and report it: of a step the mean over the samples of all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from torch import Tensor
+
+from kernel_backend.model.reports import Report
+from kernel_backend.runner.context import RankContext
+
+Of = Literal["step", "epoch", "validation"]
+
+
+class Curves:
+    """Values that were logged since the last report, under the names by which they were logged."""
+
+    def __init__(self, rank: RankContext) -> None:
+        """Set up the values of this rank."""
+        self._rank = rank
+        self._values: dict[Of, dict[str, float]] = {"step": {}, "epoch": {}, "validation": {}}
+
+    def take(self, of: Of, metrics: Mapping[str, float]) -> None:
+        """Keep values of a step, or means of an epoch or a validation, which all ranks have alike."""
+        self._values[of] |= metrics
+
+    def given(self, of: Of) -> dict[str, float]:
+        """Return values and forget them."""
+        found, self._values[of] = self._values[of], {}
+        return found
+
+    def report(self, step: int, epoch: float, loss: Tensor | float | None, samples: int, due: bool) -> None:
+        """Report a step if one is `due` or an epoch has ended; called by all ranks.
+
+        `samples` were in this rank's share; `loss` is the mean of the global batch, None without one.
+        """
+        if not due and not self._values["epoch"]:
+            return
+        values = self._means(self.given("step"), samples) | self.given("epoch")
+        if loss is not None:
+            values = {"loss": float(loss)} | values
+        if values:
+            self._rank.spool.say(Report(kind="training", step=step, epoch=epoch, metrics=values))
+
+    def _means(self, values: Mapping[str, float], samples: int) -> dict[str, float]:
+        ranks = self._rank.ranks
+        if ranks.size == 1:
+            return dict(values)
+        everyones = ranks.all_gather_object((dict(values), samples))
+        found: dict[str, float] = {}
+        for name in dict.fromkeys(name for each, _ in everyones for name in each):
+            pairs = [(each[name], count) for each, count in everyones if name in each]
+            total = sum(count for _, count in pairs)
+            found[name] = sum(value * count for value, count in pairs) / total if total else pairs[0][0]
+        return found

@@ -1,0 +1,78 @@
+"""Sum gradients over the ranks after each backward pass, whatever the training step does with them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from kernel_backend.runner.data import Batch
+from kernel_backend.runner.gradients.reducer import ControlFlags, SummedGradients
+from kernel_backend.runner.ranks.backends import Ranks
+
+
+class RankGradients:
+    """Gradients of a module, summed by frozen buckets.
+
+    A backward pass may come several times in a step, for other parameters each time, and add to earlier gradients.
+    """
+
+    def __init__(self, module: nn.Module, ranks: Ranks) -> None:
+        """Set up the sums; the buckets are made at the first step of an epoch."""
+        self._module, self._ranks = module, ranks
+        self._numbers = itertools.count()
+        self._trainable: list[bool] = []
+        self._sums: SummedGradients | None = None
+        self._backward = _Backward()
+
+    def begin_step(self, first: bool) -> None:
+        """Make buckets for the parameters that are trained, if at the `first` step of an epoch they have changed."""
+        if self._ranks.size == 1 or (self._sums is not None and not first):
+            return
+        trainable = [each.requires_grad for each in self._module.parameters()]
+        if trainable == self._trainable and self._sums is not None:
+            return
+        self._trainable = trainable
+        scaler: Any = self._backward
+        name = f"gradients{next(self._numbers)}"
+        self._sums = SummedGradients(dict(self._module.named_parameters()), scaler, self._ranks, name)
+        for each in self._module.parameters():
+            each.grad = None
+
+    def add(
+        self, loss: Tensor, scaled: Tensor, batch: Batch, flags: ControlFlags, compute: Callable[[Tensor], None]
+    ) -> tuple[ControlFlags, float]:
+        """Run `compute`, which computes gradients, and add those of the global batch to the parameters' gradients.
+
+        Returns the flags of all ranks, and the mean loss of the global batch.
+        """
+        sums = self._sums
+        assert sums is not None
+        before = {each: each.grad.clone() for each in self._module.parameters() if each.grad is not None}
+        sums.begin()
+        self._backward.compute = compute
+        sums.add(scaled, batch.samples, batch.total, flags)
+        word = sums.finish()
+        for parameter, gradient in before.items():
+            parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+        scale = float(scaled.detach() / loss.detach()) if scaled is not loss and float(loss) else 1.0
+        return word.flags, float(word.loss) / scale
+
+
+class _Backward:
+    """Stand-in for a scaler whose scaled loss computes its gradients as Lightning does."""
+
+    compute: Callable[[Tensor], None]
+
+    def scale(self, loss: Tensor) -> _Scaled:
+        return _Scaled(loss, self.compute)
+
+
+class _Scaled:
+    def __init__(self, loss: Tensor, compute: Callable[[Tensor], None]) -> None:
+        self._loss, self._compute = loss, compute
+
+    def backward(self) -> None:
+        self._compute(self._loss)

@@ -1,0 +1,95 @@
+"""Hand Lightning the batches of a user's DataLoader: shared out to the ranks, in an order that follows from the seed.
+
+The place in the data is the epoch and the batch in it, so that a training resumes anywhere without reading again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch.utils.data import SequentialSampler
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.context import RankContext
+from kernel_backend.runner.data import Batch, Batches, source
+from kernel_backend.runner.data.source import Source
+from kernel_backend.runner.determinism import seeds
+from kernel_backend.runner.determinism.random_states import RandomStates
+
+Place = Callable[[], tuple[int, int]]  # the epoch, and the batches of it that were trained on
+Taken = Callable[[Batch], None]
+Padding = Callable[[], Any]  # the data of a rank whose share of a batch is empty
+
+
+class Loader:
+    """Batches of one DataLoader as Lightning iterates over them: this rank's shares of global batches."""
+
+    def __init__(self, batches: Batches, padding: Padding, taken: Taken) -> None:
+        """Set up the loader; `taken` is called with each share before Lightning gets its data."""
+        self.batches, self._padding, self._taken = batches, padding, taken
+
+    def __len__(self) -> int:
+        found = self.batches.per_epoch
+        if found is None:
+            raise TypeError("a stream has no length before its first pass")
+        return found
+
+    def _given(self, shares: Iterator[list[Batch]]) -> Iterator[Any]:
+        for (share,) in shares:
+            # Every rank computes something in every step; what an empty share computes counts nowhere.
+            data = share.data if share.samples else self._padding()
+            self._taken(share)
+            yield data
+
+
+class TrainingLoader(Loader):
+    """Training batches, from the place at which the training is."""
+
+    def __init__(self, batches: Batches, padding: Padding, taken: Taken, place: Place) -> None:
+        """Set up the loader; `place` is asked when the first batch of a pass is needed."""
+        super().__init__(batches, padding, taken)
+        self._place = place
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, done = self._place()
+        start, stop = epoch * len(self), (epoch + 1) * len(self)
+        yield from self._given(self.batches.steps(start + done, stop))
+
+
+class ValidationLoader(Loader):
+    """Validation batches in their order."""
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._given(self.batches.in_order())
+
+
+def made_of(loader: Any, role: str, training: bool) -> Source:
+    """Return what `role` returned as samples; raise InvalidDefinition for what cannot be shared out.
+
+    The order of a training DataLoader that does not shuffle is kept, as Lightning keeps it.
+    """
+    found = source(loader, role)
+    if found.stream:
+        raise InvalidDefinition(
+            f"{role}() returned an IterableDataset, which can only be read from its beginning, one batch ahead of the "
+            "steps: return a DataLoader of a dataset with __len__ and __getitem__"
+        )
+    sampler = getattr(loader, "sampler", None)
+    return found._replace(sampler=sampler) if training and type(sampler) is SequentialSampler else found
+
+
+def batches_of(rank: RankContext, data: Source, mine: range, count: int, training: bool) -> Batches:
+    """Return the batches of these samples, of which `mine` of `count` shares are this rank's."""
+    config = rank.config
+    tag, workers = "sample" if training else "validation", config.loader_workers
+    return Batches(
+        data, config.batch_size, config.seed, tag, mine, count, workers, rank.device, rank.note, digested=training
+    )
+
+
+def padding_of(data: Source, seed: int) -> Any:
+    """Return a batch of two samples, for a rank whose share is empty; random numbers are drawn as always there."""
+    with RandomStates().aside():
+        seeds.reseed(seeds.mix(seed, "padding"))
+        return data.collate([data.dataset[place % len(data.dataset)] for place in range(2)])

@@ -1,0 +1,25 @@
+"""Compute metrics of torchmetrics over all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from kernel_backend.runner.ranks.backends import Ranks
+
+
+def sync_metrics(module: nn.Module, ranks: Ranks, syncs: Callable[[], bool]) -> None:
+    """Have metrics of torchmetrics computed from the states of all ranks, by the platform's own communication.
+
+    `syncs` tells whether each rank has seen its share of the samples alone.
+    """
+
+    def gathered(tensor: Tensor, group: Any = None) -> list[Tensor]:
+        return [each.to(tensor.device) for each in ranks.all_gather_object(tensor.detach().cpu())]
+
+    for each in module.modules():
+        if hasattr(each, "metric_state") and hasattr(each, "dist_sync_fn"):
+            metric: Any = each
+            metric.dist_sync_fn, metric.distributed_available_fn = gathered, syncs

@@ -1,0 +1,57 @@
+"""Save and restore what differs from rank to rank: running means, attributes, states of metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from kernel_backend.runner.forms.lightning.attributes import Attributes
+from kernel_backend.runner.forms.lightning.results import Results
+
+
+class PerRank:
+    """State of one rank; loading keeps it until `apply`."""
+
+    def __init__(self, trainer: Any, results: Results, attributes: Attributes) -> None:
+        """Set up the state of a Trainer, the values that its module logs in training, and attributes of its objects."""
+        self._trainer, self._values, self._attributes = trainer, results, attributes
+        self.within_epoch = False  # the loaded state is of the middle of an epoch
+        self._results: list[dict[str, Any]] | None = None
+        self._current_fx: str | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies of this rank's state."""
+        progress = self._trainer.fit_loop.epoch_progress.current
+        return {
+            "results": self._values.state_dict(),
+            "current_fx": self._trainer._logger_connector._current_fx,
+            "within": bool(progress.ready > progress.completed),
+            "own": self._attributes.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Keep a saved state until `apply`."""
+        self._results, self._current_fx = state["results"], state["current_fx"]
+        self.within_epoch = state["within"]
+        self._attributes.load_state_dict(state["own"])
+
+    def begin(self, seed: int, rank: int, step: int) -> None:
+        """Begin on a rank that the checkpoint does not have: its means of this epoch begin here."""
+
+    def apply(self) -> None:
+        """Restore this rank's state; may be called again."""
+        self._attributes.apply()
+        if self._results is None:
+            return
+        connector = self._trainer._logger_connector
+        connector._current_fx = self._current_fx
+        connector._first_loop_iter = False if self.within_epoch else None
+        self._values.load_state_dict(self._results, self._trainer.strategy.reduce, self._metric_at)
+
+    def _metric_at(self, path: str) -> Any:
+        """Return the metric of torchmetrics at a path of the module."""
+        found: Any = self._trainer.lightning_module
+        for name in path.split("."):
+            found = found[name] if isinstance(found, nn.ModuleDict) else getattr(found, name)
+        return found

@@ -1,0 +1,87 @@
+"""Save and restore what Lightning's Trainer knows of its place: counters, logged values, callbacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from kernel_backend.checkpoints.writer import flatten
+from kernel_backend.errors import DaylightError
+
+
+class TrainerState:
+    """State of a Trainer that is the same on all ranks; loading keeps it until `apply`."""
+
+    def __init__(self, trainer: Any) -> None:
+        """Set up the state of this Trainer."""
+        self._trainer = trainer
+        self._loaded: dict[str, Any] | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return counters of the loops, metrics that callbacks have seen, and the state of callbacks."""
+        trainer, connector = self._trainer, self._trainer._logger_connector
+        return {
+            "loops": {name: each.state_dict() for name, each in _counters(trainer).items()},
+            "batches_that_stepped": trainer.fit_loop.epoch_loop._batches_that_stepped,
+            "should_stop": trainer.should_stop,
+            "callback_metrics": _copied(connector._callback_metrics),
+            "logged_metrics": _copied(connector._logged_metrics),
+            "callbacks": {
+                each.state_key: found for each in _callbacks(trainer) if (found := holdable(each.state_dict()))
+            },
+            "datamodule": holdable(trainer.datamodule.state_dict()) if trainer.datamodule is not None else {},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Keep a saved state until `apply`."""
+        self._loaded = state
+
+    def apply(self) -> None:
+        """Set the Trainer to the loaded state; may be called again."""
+        state, trainer = self._loaded, self._trainer
+        if state is None:
+            return
+        for name, each in _counters(trainer).items():
+            each.load_state_dict(state["loops"][name])
+        trainer.fit_loop.epoch_loop._batches_that_stepped = state["batches_that_stepped"]
+        trainer.should_stop = state["should_stop"]
+        connector = trainer._logger_connector
+        connector._callback_metrics, connector._logged_metrics = (
+            _copied(state[each]) for each in ("callback_metrics", "logged_metrics")
+        )
+        for callback in _callbacks(trainer):
+            if callback.state_key in state["callbacks"]:
+                callback.load_state_dict(state["callbacks"][callback.state_key])
+        if trainer.datamodule is not None and state["datamodule"]:
+            trainer.datamodule.load_state_dict(state["datamodule"])
+
+
+def holdable(state: Any) -> Any:
+    """Return a state if a checkpoint can hold it, else None."""
+    try:
+        flatten(state)
+    except DaylightError:
+        return None
+    return state
+
+
+def _counters(trainer: Any) -> dict[str, Any]:
+    epochs = trainer.fit_loop
+    steps = epochs.epoch_loop
+    return {
+        "epochs": epochs.epoch_progress,
+        "batches": steps.batch_progress,
+        "schedules": steps.scheduler_progress,
+        "automatic": steps.automatic_optimization.optim_progress,
+        "manual": steps.manual_optimization.optim_step_progress,
+        "validation": steps.val_loop.batch_progress,
+    }
+
+
+def _callbacks(trainer: Any) -> list[Any]:
+    return [each for each in trainer.callbacks if type(each).__name__ != "RankCallback"]
+
+
+def _copied(metrics: dict[str, Any]) -> dict[str, Any]:
+    return {name: each.detach().clone() if isinstance(each, Tensor) else each for name, each in metrics.items()}

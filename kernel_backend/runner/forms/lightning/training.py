@@ -1,0 +1,536 @@
+"""Train a LightningModule in one rank: its parts, its place, and the boundary after each step."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from kernel_backend.checkpoints.storage import open_storage
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.reports import Fact, Report
+from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Position
+from kernel_backend.runner.checkpoint.contents import TrainingContents
+from kernel_backend.runner.checkpoint.saving import HostCopy
+from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
+from kernel_backend.runner.context import RankContext
+from kernel_backend.runner.data import Batch
+from kernel_backend.runner.determinism import exactness, seeds
+from kernel_backend.runner.determinism.digests import weights
+from kernel_backend.runner.determinism.generators import OwnGenerators
+from kernel_backend.runner.first_epoch import FirstEpoch
+from kernel_backend.runner.forms.lightning.api import (
+    Checkpoint,
+    LightningDataModule,
+    LightningEnvironment,
+    LightningModule,
+    Trainer,
+)
+from kernel_backend.runner.forms.lightning.arguments import NEVER, trainer_arguments
+from kernel_backend.runner.forms.lightning.attributes import Attributes
+from kernel_backend.runner.forms.lightning.callback import RankCallback
+from kernel_backend.runner.forms.lightning.cell import fit_call
+from kernel_backend.runner.forms.lightning.curves import Curves
+from kernel_backend.runner.forms.lightning.gradients import RankGradients
+from kernel_backend.runner.forms.lightning.loaders import (
+    Loader,
+    TrainingLoader,
+    ValidationLoader,
+    batches_of,
+    made_of,
+    padding_of,
+)
+from kernel_backend.runner.forms.lightning.logger import ReportLogger
+from kernel_backend.runner.forms.lightning.loops import Epochs, Steps
+from kernel_backend.runner.forms.lightning.metrics import sync_metrics
+from kernel_backend.runner.forms.lightning.per_rank import PerRank
+from kernel_backend.runner.forms.lightning.progress import TrainerState
+from kernel_backend.runner.forms.lightning.quiet import be_quiet
+from kernel_backend.runner.forms.lightning.results import Results
+from kernel_backend.runner.forms.lightning.strategy import RankStrategy
+from kernel_backend.runner.gradients.reducer import ControlFlags
+from kernel_backend.runner.logical_ranks import LogicalRanks
+from kernel_backend.runner.loop.cadence import CadenceTimer
+from kernel_backend.runner.loop.objective import named
+from kernel_backend.runner.loop.target import Target
+from kernel_backend.runner.metrics.sums import share
+
+FINISHED, RELEASED = 0, 85
+_BATCH_NORM = nn.modules.batchnorm._BatchNorm
+
+
+class Released(BaseException):
+    """Raised through Lightning's loops when the training leaves its slots."""
+
+
+class LightningTraining:
+    """Training of a LightningModule in this rank, from its checkpoint to its exit code."""
+
+    def __init__(self, rank: RankContext) -> None:
+        """Build module, data and Trainer; raise InvalidDefinition."""
+        self.rank = rank
+        be_quiet()
+        call = fit_call(rank)
+        self.module: LightningModule = call.model
+        if not isinstance(self.module, LightningModule):
+            raise InvalidDefinition(
+                f"trainer.fit is given a {type(call.model).__name__}, which is no LightningModule of the package that "
+                "the cell imports"
+            )
+        self._call = call
+        self._scratch = tempfile.TemporaryDirectory(prefix="lightning-", ignore_cleanup_errors=True)
+        size = rank.ranks.size
+        self._mine, self._count = range(rank.ranks.rank, rank.ranks.rank + 1), size
+        self.strategy = RankStrategy(self)
+        given = dict(call.trainer.arguments)
+        callbacks = given.pop("callbacks", None) or []
+        self._callbacks = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
+        self.trainer: Any = self._made(given)
+        self.gradients = RankGradients(self.module, rank.ranks)
+        self.generators = OwnGenerators(module=self.module)
+        self.results = Results(True, lambda: self._weightless, lambda: size > 1)
+        self._wire()
+        self.step = 0  # batches that the training has taken
+        self.best: float | None = None
+        self.over = False
+        self._loaders: dict[int, Loader] = {}
+        self._batch: Batch | None = None  # that Lightning works on
+        self._trained: Batch | None = None  # the newest of the training
+        self._validating_whole = size > 1 and self._collects()
+        self._flags: ControlFlags | None = None
+        self._agreed = ControlFlags()
+        self._curves = Curves(rank)
+        self._loss: Tensor | float | None = None
+        self._validation_metrics: dict[str, float] = {}
+        self._seen: dict[str, float] = {}  # of the newest validation
+        self._resumed: str | None = None
+        self.checkpoints: Checkpointer | None = None
+        self.first_epoch = FirstEpoch(rank.job, rank.ranks, rank.spool, rank.code_id, self.validates)
+        self.target = Target(rank.job.until, rank.ranks, rank.instructions, rank.progress)
+
+    # What Lightning is given
+
+    def _made(self, given: Mapping[str, Any]) -> Trainer:
+        config = self.rank.config
+        arguments = trainer_arguments(given, config, self.module.automatic_optimization)
+        keeps = any(isinstance(each, Checkpoint) for each in self._callbacks)
+        trainer = Trainer(
+            **arguments,
+            accelerator="gpu" if self.rank.device.type == "cuda" else "cpu",
+            strategy=self.strategy,
+            callbacks=[RankCallback(self.agree, self.validated), *self._callbacks],
+            enable_checkpointing=keeps,
+            default_root_dir=self._scratch.name,
+            plugins=[LightningEnvironment()],
+        )
+        trainer.loggers = [ReportLogger(self._take_logged, self.rank.note)]
+        trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
+        return trainer
+
+    def _wire(self) -> None:
+        trainer = self.trainer
+        before = trainer.fit_loop
+        steps = Steps(self, before.epoch_loop.min_steps, before.epoch_loop.max_steps)
+        trainer.fit_loop = Epochs(self, steps, before.min_epochs, before.max_epochs)
+        steps._results = self.results
+        steps.val_loop._results = Results(
+            False, lambda: self._weightless, lambda: self._count > 1 and not self._validating_whole
+        )
+
+    @property
+    def validates(self) -> bool:
+        """Return True if the module has a validation step."""
+        return _overrides(self.module, "validation_step")
+
+    @property
+    def syncs(self) -> bool:
+        """Return True while each rank sees its share of the samples alone."""
+        return self._count > 1 and not (self.trainer.validating and self._validating_whole)
+
+    def _collects(self) -> bool:
+        """Return True if the end of a validation computes from what its steps collected, which needs all samples."""
+        return _overrides(self.module, "on_validation_epoch_end")
+
+    def loader(self, loader: Any) -> Loader:
+        """Return the loader that Lightning iterates over in the place of a user's."""
+        training = self.trainer.state.stage == "train"
+        if isinstance(loader, Loader):
+            return loader
+        if id(loader) in self._loaders:
+            return self._loaders[id(loader)]
+        role = "train_dataloader" if training else "val_dataloader"
+        data = made_of(loader, role, training)
+        whole = not training and self._validating_whole
+        mine, count = (range(1), 1) if whole else (self._mine, self._count)
+        batches = batches_of(self.rank, data, mine, count, training)
+        if training and any(isinstance(each, _BATCH_NORM) for each in self.module.modules()):
+            batches.keep_pairs()
+        padding: list[Any] = []
+
+        def padded() -> Any:
+            if not padding:
+                padding.append(padding_of(data, self.rank.config.seed))
+            return padding[0]
+
+        made = (
+            TrainingLoader(batches, padded, self._take, self._place)
+            if training
+            else ValidationLoader(batches, padded, self._take_validation)
+        )
+        self._loaders[id(loader)] = made
+        self._kept_alive = [*getattr(self, "_kept_alive", []), loader]
+        return made
+
+    def is_scratch(self, path: str) -> bool:
+        """Return True for a path that Lightning chose, where nothing needs to be written."""
+        return Path(path).resolve().is_relative_to(Path(self._scratch.name).resolve())
+
+    # The training
+
+    def train(self) -> int:
+        """Train to the end, or until released, and return the exit code."""
+        call = self._call
+        data: dict[str, Any] = {"datamodule": call.datamodule} if call.datamodule is not None else {}
+        if call.train_dataloaders is not None:
+            data = {"train_dataloaders": call.train_dataloaders, "val_dataloaders": call.val_dataloaders}
+        sync_metrics(self.module, self.rank.ranks, lambda: self.syncs)
+        try:
+            self.trainer.fit(self.module, **data)
+        except Released:
+            return RELEASED
+        except AlreadyOver:  # it was killed between its last checkpoint and its exit
+            return FINISHED
+        return FINISHED
+
+    def close(self) -> None:
+        """Wait for the checkpoint being written, and stop threads and loader workers."""
+        if self.checkpoints is not None:
+            self.checkpoints.close()
+        self.first_epoch.close()
+        for each in self._loaders.values():
+            each.batches.close()
+        self._scratch.cleanup()
+
+    def begin(self) -> None:
+        """Restore a checkpoint, or share rank 0's initial state; called before the hooks that begin a training."""
+        trainer, rank, config = self.trainer, self.rank, self.rank.config
+        per_epoch = trainer.num_training_batches
+        self.per_epoch = None if math.isinf(per_epoch) else int(per_epoch)
+        if config.search is not None and not self.trainer.enable_validation:
+            raise InvalidDefinition("a search compares validations: write a validation_step and a val_dataloader")
+        self.logical = LogicalRanks(self.module, self._mine, self._count)
+        self.attributes = Attributes(self._owners(), _ignored())
+        self.attributes.begin()
+        self.state, self.per_rank = TrainerState(trainer), PerRank(trainer, self.results, self.attributes)
+        optimizers = {str(place): each for place, each in enumerate(trainer.optimizers)}
+        schedules = {str(place): each.scheduler for place, each in enumerate(trainer.lr_scheduler_configs)}
+        scaler = getattr(trainer.precision_plugin, "scaler", None)
+        stateful: dict[str, Stateful] = {"model": Model(self.module)}
+        stateful |= {_part("optimizer", name, optimizers): Optimizer(each) for name, each in optimizers.items()}
+        stateful |= {_part("schedule", name, schedules): Schedule(each) for name, each in schedules.items()}
+        stateful |= {"scaler": scaler} if scaler is not None else {}
+        stateful |= {"trainer": self.state}
+        unseen = exactness.writes_unseen(self.module, optimizers.values(), [Path(rank.job.code), Path(rank.job.cwd)])
+        self.checkpoints = Checkpointer(
+            rank.job,
+            rank.ranks,
+            rank.spool,
+            open_storage(rank.job.checkpoints, rank.job.uid),
+            TrainingContents(stateful, self.logical, self.per_rank, rank.ranks, config.seed),
+            rank.numerics,
+            HostCopy(rank.device),
+            eager=unseen or self._clamps(),
+        )
+        checkpoints = self.checkpoints
+        self.pace = CadenceTimer(
+            self.per_epoch, config.checkpoint_every, lambda: checkpoints.cost, lambda: checkpoints.busy
+        )
+        self._restore()
+        rank.say_started(
+            steps_per_epoch=self.per_epoch,
+            total_steps=self.total_steps,
+            parameters=sum(each.numel() for each in self.module.parameters()),
+            guarantee=self._guarantee(),
+            resumed_from=self._resumed,
+        )
+
+    def _restore(self) -> None:
+        rank, checkpoints = self.rank, self.checkpoints
+        assert checkpoints is not None
+        manifest = checkpoints.restore()
+        if manifest is None:
+            share(list(self.module.parameters()), rank.ranks)
+            self.logical.share(rank.ranks)
+            if rank.ranks.rank == 0:
+                rank.spool.say(Fact(name="weights", value=weights(self.module, {}).to_json()))
+            return
+        self._resumed = manifest.id
+        facts = manifest.state["training"]
+        self.step, self.best, self.over = manifest.step, facts["best"], facts["over"]
+        self._validation_metrics = dict(manifest.metrics)
+        self.first_epoch.restore(facts["first_epoch"])
+        if changed := exactness.differences(manifest.numerics, rank.numerics):
+            rank.note(f"bits may differ from step {manifest.step + 1} on: {changed}", "warning")
+        self.state.apply()
+        self.per_rank.apply()
+
+    def begun(self) -> None:
+        """Restore again what hooks at the beginning have changed, or stop where the training already is."""
+        self.state.apply()
+        self.per_rank.apply()
+        if self.over:
+            raise AlreadyOver
+        if self._resumed and self.target.reached(self.units):
+            self._flush()
+            if not self.target.moves_on(self.units, self.step):
+                raise Released
+
+    @property
+    def resumes_within_epoch(self) -> bool:
+        """Return True at the beginning of an epoch in whose middle the training resumes."""
+        return self.per_rank.within_epoch
+
+    def resumed_within_epoch(self) -> None:
+        """Mark that the epoch in whose middle the training resumes goes on."""
+        self.per_rank.within_epoch = False
+
+    @property
+    def total_steps(self) -> int | None:
+        """Return the steps of the whole training, if they are known."""
+        config = self.rank.config
+        if config.steps is not None:
+            return config.steps
+        return None if self.per_epoch is None else config.epochs * self.per_epoch
+
+    @property
+    def epochs(self) -> int:
+        """Return the number of completed epochs."""
+        return int(self.trainer.fit_loop.epoch_progress.current.processed)
+
+    @property
+    def units(self) -> int:
+        """Return the completed units of a search: epochs, or steps if the length is given in steps."""
+        return self.epochs if self.rank.config.steps is None else self.step
+
+    @property
+    def epoch(self) -> float:
+        """Return the epochs taken, in fractions if their length is known."""
+        return self.step / self.per_epoch if self.per_epoch else float(self.epochs)
+
+    # A step
+
+    def _place(self) -> tuple[int, int]:
+        loop = self.trainer.fit_loop
+        return int(loop.epoch_progress.current.processed), int(loop.epoch_loop.batch_progress.current.ready)
+
+    def _take(self, share: Batch) -> None:
+        self._batch = self._trained = share
+        self.rank.progress.tick("step" if self.step else "first step", self.step + 1)
+        self._flags, self._loss = None, None
+        self._reseed("step", self.step, self.rank.ranks.rank)
+        self.gradients.begin_step(first=self.trainer.fit_loop.epoch_loop.batch_progress.current.ready == 0)
+
+    def _take_validation(self, share: Batch) -> None:
+        self._batch = share
+        self.rank.progress.tick("validation", self.step)
+        number = self.trainer.fit_loop.epoch_loop.val_loop.batch_progress.current.ready
+        rank = 0 if self._validating_whole else self.rank.ranks.rank
+        self._reseed("validation", self.step, number, rank)
+
+    def _reseed(self, *where: int | str) -> None:
+        value = seeds.mix(self.rank.config.seed, *where)
+        seeds.reseed(value)
+        self.generators.seed(value)
+
+    @property
+    def _weightless(self) -> bool:
+        return self._batch is not None and not self._batch.samples
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Leave no trace of the block in attributes and metrics if this rank's share is empty."""
+        if not self._weightless:
+            yield
+            return
+        before = self.attributes.state_dict()
+        yield
+        self.attributes.put(before)
+
+    def sum_gradients(self, loss: Tensor, scaled: Tensor, compute: Callable[[Tensor], None]) -> None:
+        """Compute the gradients of this rank's share and sum those of all ranks."""
+        batch = self._batch
+        assert batch is not None
+        if self._count == 1:
+            compute(scaled)
+            self._loss = loss.detach()
+            return
+        flags = self._own_flags()
+        word, self._loss = self.gradients.add(loss, scaled, batch, flags, compute)
+        self._flags = word
+
+    def before_update(self) -> None:
+        """Wait for the copy of a checkpoint before weights change; all ranks draw alike in the update."""
+        assert self.checkpoints is not None
+        self.checkpoints.settle()
+        if self._count > 1:
+            seeds.reseed(seeds.mix(self.rank.config.seed, "update", self.step))
+
+    def _own_flags(self) -> ControlFlags:
+        assert self.checkpoints is not None
+        decides = self.rank.ranks.rank == 0
+        return ControlFlags(
+            release=self.rank.instructions.release,
+            checkpoint=decides and (self.checkpoints.due or self.pace.checkpoint(self.step + 1)),
+            report=decides and self.pace.report(self.step + 1),
+        )
+
+    def agree(self) -> None:
+        """Agree with all ranks on what follows this step: with its gradients, or in a sum of its own."""
+        if self._count == 1:
+            self._agreed = self._own_flags()
+        elif self._flags is not None:
+            self._agreed = self._flags
+        else:
+            own = torch.tensor([float(each) for each in self._own_flags()], device=self.rank.device)
+            found = self.rank.ranks.allreduce_sum(own, "flags")
+            self._agreed = ControlFlags(*(bool(each > 0) for each in found))
+        self.trainer.log_every_n_steps = 1 if self._agreed.report else NEVER
+
+    def end_step(self) -> None:
+        """Count a step, with its validation if it had one."""
+        self.step += 1
+        assert self._trained is not None
+        self.first_epoch.take([self._trained])
+        self._validation_metrics, self._seen = self._seen, {}
+
+    # What is logged
+
+    def _take_logged(self, metrics: Mapping[str, float]) -> None:
+        trainer = self.trainer
+        if trainer.validating:
+            self._curves.take("validation", metrics)
+            return
+        ended = trainer._logger_connector._first_loop_iter is None
+        self._curves.take("epoch" if ended else "step", metrics)
+
+    def begin_validation(self) -> None:
+        """Give all ranks the buffers of rank 0 for a validation."""
+        self.logical.share(self.rank.ranks)
+        self.rank.progress.tick("validation", self.step)
+
+    def validated(self) -> None:
+        """Keep the metrics of a validation for the step that it follows."""
+        self._seen = self._curves.given("validation")
+        self.first_epoch.validated()
+
+    def _flush(self) -> None:
+        """Report what was logged since the last report."""
+        samples = self._trained.samples if self._trained is not None else 0
+        loss = self._loss if self.module.automatic_optimization else None
+        self._curves.report(self.step, self.epoch, loss, samples, due=self._agreed.report)
+        if self._validation_metrics:
+            metrics = self._validation_metrics
+            self.rank.spool.say(Report(kind="validation", step=self.step, epoch=self.epoch, metrics=metrics))
+
+    # The boundary
+
+    def boundary(self, ends: bool) -> None:
+        """Report, save, or leave after a step (`ends`: the last of an epoch); called by all ranks."""
+        assert self.checkpoints is not None
+        self._flush()
+        improved = self._judge()
+        if self.step == self.rank.config.steps:
+            self.trainer.should_stop = True
+            return
+        at_target = self.target.reached(self.units) and (ends or self.rank.config.steps is not None)
+        if at_target or self._agreed.release:
+            self.rank.progress.tick("checkpoint" if at_target else "finishing", self.step)
+            self.checkpoints.finish(self._moment())
+            self.pace.saved()
+            if self._agreed.release or not self.target.moves_on(self.units, self.step):
+                raise Released
+        elif improved or self._agreed.checkpoint or (ends and self.pace.after_epoch(self.epochs)):
+            self.rank.progress.tick("checkpoint", self.step)
+            self.checkpoints.save(self._moment())
+            self.pace.saved()
+
+    def _judge(self) -> bool:
+        metrics, metric = self._validation_metrics, self.rank.config.metric
+        if not metrics:
+            return False
+        if metric.name not in metrics:
+            text = f"--metric {metric.name}: the validation logs nothing of that name, only {' '.join(metrics)}"
+            if self.rank.config.search is not None:
+                raise InvalidDefinition(f"{text}; a search goes by it: choose one of these")
+            self.rank.note(f"{text}; no checkpoint is best", "warning")
+            return False
+        if not metric.better(metrics[metric.name], self.best):
+            return False
+        self.best = metrics[metric.name]
+        return True
+
+    def _moment(self) -> Position:
+        facts = {"best": self.best, "over": self.over, "first_epoch": self.first_epoch.state()}
+        return Position(self.step, self.epoch, self._validation_metrics, facts)
+
+    def finish(self) -> None:
+        """Report the end of the training and commit its last checkpoint."""
+        assert self.checkpoints is not None
+        self._flush()
+        self._judge()
+        total = self.total_steps
+        if total is not None and self.step < total and self.rank.config.steps is None:
+            self.rank.note(self._stopped_early())
+        self.over = True
+        self.first_epoch.finish()
+        self.rank.progress.tick("finishing", self.step)
+        self.checkpoints.finish(self._moment())
+
+    def _stopped_early(self) -> str:
+        stoppers = [each for each in self._callbacks if type(each).__name__ == "EarlyStopping"]
+        who = f"EarlyStopping({stoppers[0].monitor})" if stoppers else "a callback"
+        return f"{who} ended the training after epoch {self.epochs} of {self.rank.config.epochs}"
+
+    # What else belongs to it
+
+    def _owners(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"module": self.module}
+        if self.trainer.datamodule is not None:
+            found["datamodule"] = self.trainer.datamodule
+        callbacks = [each for each in self.trainer.callbacks if not isinstance(each, RankCallback | Checkpoint)]
+        return found | {f"callback {place} {type(each).__name__}": each for place, each in enumerate(callbacks)}
+
+    def _clamps(self) -> bool:
+        """Return True if hooks after a step may change weights, so that a lazy copy could be torn."""
+        return _overrides(self.module, "on_train_batch_end") or not self.module.automatic_optimization
+
+    def _guarantee(self) -> str:
+        config, ranks = self.rank.config, self.rank.ranks
+        if unheld := self.attributes.unheld:
+            return f"none: {unheld[0]}, which a checkpoint cannot hold"
+        return exactness.guarantee(config, ranks.size, self.rank.device, False, self.generators.ways)
+
+
+class AlreadyOver(BaseException):
+    """Raised where a training was killed between its last checkpoint and its exit."""
+
+
+def _part(kind: str, name: str, several: Mapping[str, Any]) -> str:
+    return named(kind, name if len(several) > 1 else "")
+
+
+def _overrides(module: LightningModule, name: str) -> bool:
+    return getattr(type(module), name, None) is not getattr(LightningModule, name)
+
+
+def _ignored() -> dict[str, frozenset[str]]:
+    """Return the attributes of a plain module and data module, which are Lightning's own."""
+    found = {"module": frozenset(vars(LightningModule())) | {"training"}}
+    found["datamodule"] = frozenset(vars(LightningDataModule())) | {"trainer"}
+    return found
