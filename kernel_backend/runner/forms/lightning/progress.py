@@ -37,6 +37,11 @@ class TrainerState:
         """Keep a saved state until `apply`."""
         self._loaded = state
 
+    def go_on(self) -> None:
+        """Train on from the loaded state, whether or not a callback has ended that training."""
+        if self._loaded is not None:
+            self._loaded["should_stop"] = False
+
     def apply(self) -> None:
         """Set the Trainer to the loaded state; may be called again."""
         state, trainer = self._loaded, self._trainer

@@ -242,7 +242,9 @@ class LightningTraining:
             rank.ranks,
             rank.spool,
             open_storage(rank.job.checkpoints, rank.job.uid),
-            TrainingContents(stateful, self.logical, self.per_rank, rank.ranks, config.seed),
+            TrainingContents(
+                stateful, self.logical, self.per_rank, rank.ranks, config.seed, config.weights_from is not None
+            ),
             rank.numerics,
             HostCopy(rank.device),
             eager=unseen or self._clamps(),
@@ -263,7 +265,9 @@ class LightningTraining:
     def _restore(self) -> None:
         rank, checkpoints = self.rank, self.checkpoints
         assert checkpoints is not None
-        manifest = checkpoints.restore()
+        schedules = [each.scheduler for each in self.trainer.lr_scheduler_configs]
+        knowing = any(hasattr(each, "total_steps") or hasattr(each, "T_max") for each in schedules)
+        manifest = checkpoints.restore(knowing)
         if manifest is None:
             share(list(self.module.parameters()), rank.ranks)
             self.logical.share(rank.ranks)
@@ -272,7 +276,12 @@ class LightningTraining:
             return
         self._resumed = manifest.id
         facts = manifest.state["training"]
-        self.step, self.best, self.over = manifest.step, facts["best"], facts["over"]
+        self.step, self.best = manifest.step, facts["best"]
+        total = self.total_steps
+        goes_on = facts["length"] != [rank.config.epochs, rank.config.steps]  # to another length than it was meant for
+        self.over = facts["over"] and (not goes_on or (total is not None and self.step >= total))
+        if goes_on:
+            self.state.go_on()
         self._validation_metrics = dict(manifest.metrics)
         self.first_epoch.restore(facts["first_epoch"])
         if changed := exactness.differences(manifest.numerics, rank.numerics):
