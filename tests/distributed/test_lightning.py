@@ -234,3 +234,11 @@ trainer.fit(Digits())
     epochs = stopped.newest().epoch
     assert epochs < 9
     assert f"EarlyStopping(val_loss) ended the training after epoch {epochs:.0f} of 9" in ran.notes()
+
+
+def test_several_training_loaders_are_refused(trial):
+    two = "return {name: torch.utils.data.DataLoader(samples()) for name in 'ab'}"
+    several = DIGITS.replace("        train = torch.utils.data.Subset(samples(), range(70))", f"        {two}")
+    ran = trial(source=several, slots=1).run()
+    assert ran.codes == [1], ran.logs()
+    assert "train_dataloader() returned 2 loaders" in ran.failures()[0].message

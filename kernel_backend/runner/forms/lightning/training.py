@@ -336,6 +336,12 @@ class LightningTraining:
 
     def _place(self) -> tuple[int, int]:
         loop = self.trainer.fit_loop
+        combined = loop._combined_loader
+        if combined is not None and len(combined.flattened) > 1:
+            raise InvalidDefinition(
+                f"train_dataloader() returned {len(combined.flattened)} loaders, which Lightning reads side by side: a "
+                "place in all of them is not kept here. Return one DataLoader, of a dataset that has samples of each"
+            )
         return int(loop.epoch_progress.current.processed), int(loop.epoch_loop.batch_progress.current.ready)
 
     def _take(self, share: Batch) -> None:
