@@ -72,7 +72,7 @@ def _gathers(definition: Definition, config: Config) -> str | None:
             f"--gather-loss is for loss(output, target), and {definition.steps[0]}() computes its loss from its share "
             "of the batch: leave --gather-loss out, or write loss() instead"
         )
-    if config.gather_loss and config.accumulate > 1:
+    if config.gather_loss and (config.accumulate or 1) > 1:
         return (
             "--gather-loss computes the loss over the whole batch at once, and --accumulate computes the batch in "
             "parts: leave one of them out"

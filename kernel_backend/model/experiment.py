@@ -162,9 +162,9 @@ class Config(Record):
     ema: float | None = Field(None, gt=0, lt=1)  # decay of the averaged weights, a step
     clip: float | None = Field(None, gt=0)  # the largest norm of the gradients
     gather_loss: bool = False  # the loss is computed over the global batch, not share by share
-    accumulate: int = Field(1, ge=1)  # parts in which a slot computes its share of a batch, one after the other
+    accumulate: int | None = Field(None, ge=1)  # parts in which a slot computes its share of a batch; None: one
     compile: bool = False  # the models are compiled by torch.compile
-    uneven: Literal["keep", "drop"] = "keep"  # what becomes of a last batch with fewer samples
+    uneven: Literal["keep", "drop"] | None = None  # what becomes of a last batch with fewer samples; None: keep
     per_slot_batch: bool = False  # `batch_size` is that of a slot, not of all together
     validate_every: Cadence | None = None  # in epochs or steps; None: after each epoch
     validate_first: bool = False  # validate before the first step, too

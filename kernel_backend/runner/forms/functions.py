@@ -106,7 +106,7 @@ def build(rank: RankContext) -> Training:
     def batches(role: str, tag: str, training: bool = False) -> Batches:
         data, workers = source_of(functions, role, config, training), loader_workers(config, functions, role)
         size = (data.batch_size or config.batch_size) * (count if config.per_slot_batch else 1)
-        parts = config.accumulate if training else 1
+        parts = (config.accumulate or 1) if training else 1
         data, own = data._replace(batch_size=size), range(mine.start * parts, mine.stop * parts)
         return Batches(data, size, config.seed, tag, own, count * parts, workers, device, rank.note, training)
 
@@ -253,7 +253,7 @@ def gradients(
     config: Config, ranks: Ranks, everyones: list[range], parameters: Parameters, scaler: GradScaler, name: str
 ) -> Gradients:
     """Choose the gradient sum: a tree for logical workers, none for a single rank, else the backend's ring."""
-    parts = config.accumulate
+    parts = config.accumulate or 1
     if config.logical_workers is not None:
         leaves = [range(each.start * parts, each.stop * parts) for each in everyones]
         return TreeGradients(parameters, scaler, ranks, leaves, named("tree", name))

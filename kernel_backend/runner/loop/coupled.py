@@ -36,7 +36,11 @@ def compares(run: Training) -> bool:
     keeps = run.streams is not None and bool(run.generators)
     by_loss = all(each.function is None for each in run.objectives)
     return (
-        by_loss and run.step == 0 and run.logical.count * run.config.accumulate > 1 and not gathers(run) and not keeps
+        by_loss
+        and run.step == 0
+        and run.logical.count * (run.config.accumulate or 1) > 1
+        and not gathers(run)
+        and not keeps
     )
 
 
@@ -57,7 +61,7 @@ def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None
     tolerance = _OF_SIXTEEN_BITS if run.config.amp else _TOLERANCE
     if whole is None or not math.isfinite(whole) or math.isclose(whole, mean, rel_tol=tolerance, abs_tol=1e-6):
         return
-    parted = run.config.accumulate > 1
+    parted = (run.config.accumulate or 1) > 1
     text = (
         f"the loss of the first batch as a whole is {whole:.6g}, and the mean over its {len(everyones)} shares "
         f"{mean:.6g}: it is no mean over samples (it compares samples with one another, perhaps), so the training "

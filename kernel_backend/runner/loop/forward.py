@@ -65,7 +65,7 @@ class Piece(NamedTuple):
 
 def pieces(run: Training, batches: list[Batch]) -> list[Piece]:
     """Return the training batches of this process in the order in which they are computed."""
-    count, first = run.config.accumulate, run.logical.mine.start
+    count, first = (run.config.accumulate or 1), run.logical.mine.start
     numbered = ((*divmod(number, count), batch) for number, batch in enumerate(batches))
     return [Piece(first + share, (number,) if count > 1 else (), batch) for share, number, batch in numbered]
 

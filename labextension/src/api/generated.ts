@@ -3225,15 +3225,12 @@ export interface components {
             clip: number | "Infinity" | null;
             /** @default false */
             gather_loss: boolean;
-            /** @default 1 */
-            accumulate: number;
+            /** @default null */
+            accumulate: number | null;
             /** @default false */
             compile: boolean;
-            /**
-             * @default keep
-             * @enum {string}
-             */
-            uneven: "keep" | "drop";
+            /** @default null */
+            uneven: ("keep" | "drop") | null;
             /** @default false */
             per_slot_batch: boolean;
             /** @default null */
@@ -4607,15 +4604,12 @@ export interface components {
             clip?: number | null;
             /** @default false */
             gather_loss?: boolean;
-            /** @default 1 */
-            accumulate?: number;
+            /** @default null */
+            accumulate?: number | null;
             /** @default false */
             compile?: boolean;
-            /**
-             * @default keep
-             * @enum {string}
-             */
-            uneven?: "keep" | "drop";
+            /** @default null */
+            uneven?: ("keep" | "drop") | null;
             /** @default false */
             per_slot_batch?: boolean;
             /** @default null */
@@ -5053,9 +5047,9 @@ export interface components {
              *       "ema": null,
              *       "clip": null,
              *       "gather_loss": false,
-             *       "accumulate": 1,
+             *       "accumulate": null,
              *       "compile": false,
-             *       "uneven": "keep",
+             *       "uneven": null,
              *       "per_slot_batch": false,
              *       "validate_every": null,
              *       "validate_first": false,
