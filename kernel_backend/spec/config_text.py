@@ -149,8 +149,8 @@ def _own_options(texts: Sequence[str]) -> dict[str, Value]:
     """Parse options of a search method: `temperature=2`."""
     found: dict[str, Value] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
+        name, _, value = text.partition("=")
+        if not name or not value:
             raise InvalidRequest(f"{text!r} is no option of a search method: write NAME=VALUE")
         found[name] = parse_value(value, text)
     return found

@@ -137,6 +137,7 @@ LINES = st.lists(TOKENS, max_size=6) | st.lists(st.tuples(FLAGS, VALUES), max_si
 @example(["--warm=--"])
 @example(["--on-log", "x{99999999999}", "cancel_retries"])
 @example(["--keep", "latest:" + "9" * LONG])
+@example(["--search-option", "0="])
 def test_a_line_of_options_and_values_is_read_or_refused(tokens: list[str]):
     with contextlib.suppress(DaylightError):
         asked = read(parse_options(tokens, "terminal"))
