@@ -73,7 +73,7 @@ def build(folder: Path, source: str, params: dict[str, Any], **options: Any) -> 
 
 
 def context(folder: Path, source: str, params: dict[str, Any], **options: Any) -> RankContext:
-    """What a form's training is built from, as rank RANK of WORLD_SIZE."""
+    """Build what a form's training needs, as rank RANK of WORLD_SIZE."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     job = a_job(folder, source, params, slots=size, **options)
     kind = "cuda" if torch.cuda.is_available() and job.config.device == "auto" else "cpu"

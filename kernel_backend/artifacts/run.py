@@ -18,7 +18,7 @@ Keeper = Callable[[str, Path], None]
 
 
 class Methods(Protocol):
-    """What a process does for `run`: train as a rank of a job, or in a notebook."""
+    """Methods behind `run` in a process: those of a rank of a job, or of a notebook."""
 
     params: dict[str, Any]
 

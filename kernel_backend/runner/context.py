@@ -21,7 +21,7 @@ from kernel_backend.runner.ranks.backends import Choice, Ranks
 
 @dataclass(frozen=True)
 class RankContext:
-    """What a form's training is built from, in one rank."""
+    """Job, ranks and functions that a form's training is built from, in one rank."""
 
     job: LaunchSpec
     loaded: Loaded

@@ -1,4 +1,4 @@
-"""What loss, metrics and steps write is there once; a file that every rank writes elsewhere is told."""
+"""Test that files of loss, metrics and steps exist once, and that files written by all ranks are reported."""
 
 from __future__ import annotations
 

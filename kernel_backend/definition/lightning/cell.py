@@ -13,7 +13,7 @@ MODULE, DATA = "LightningModule", "LightningDataModule"
 
 @dataclass(frozen=True)
 class LightningCell:
-    """What a cell for Lightning defines and calls; None for what it lacks."""
+    """Classes and calls of a cell for Lightning; None for what it lacks."""
 
     module: ast.ClassDef | None  # None: `fit` is given a module that no visible call makes
     data: ast.ClassDef | None

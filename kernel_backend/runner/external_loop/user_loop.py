@@ -72,7 +72,7 @@ class Steps(Protocol):
 
 
 class LoopSettings(NamedTuple):
-    """What a loop needs to know of its job."""
+    """Settings of the job that a loop needs."""
 
     config: Config
     rank: int

@@ -8,7 +8,7 @@ from kernel_backend.runner.forms.lightning.api import FitLoop, TrainingEpochLoop
 
 
 class Course(Protocol):
-    """What a training does at the places of Lightning's loops; all ranks come to each."""
+    """Methods that Lightning's loops call at their boundaries; all ranks call each."""
 
     trainer: Any
 

@@ -15,7 +15,7 @@ from kernel_backend.runner.forms.lightning.api import SingleDeviceStrategy
 
 
 class StepParts(Protocol):
-    """What a training does within Lightning's steps."""
+    """Methods that Lightning calls within its steps."""
 
     rank: RankContext
 
