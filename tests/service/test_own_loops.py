@@ -19,7 +19,7 @@ LOOP = FORMS["loop"]
 
 def test_random_kills_leave_no_trace_in_a_loop(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     seed = random.randrange(10**6)
-    print(f"seed {seed}")  # for whoever looks at why it failed, wherever that was
+    print(f"seed {seed}")  # by which a failure can be repeated
     expected = kills.quiet(world, "loop", slots=2, backend="torch", epochs=3)
     said = kills.proof(2, seed, 2, "horovod", world, expected, "loop", epochs=3)
     with capsys.disabled():

@@ -179,9 +179,9 @@ def test_a_rank_is_found_by_name(source, apart):
 @pytest.mark.parametrize(
     ("path", "result"),
     [
-        ("/home/a/work/log.csv", True),
+        ("/home/ada/project/log.csv", True),
         ("/results/log.csv", True),
-        ("/home/a/work/.ipynb_checkpoints/x", False),
+        ("/home/ada/project/.ipynb_checkpoints/x", False),
         ("/home/a/.cache/hub/x", False),
         ("/models/x", False),
         ("/dev/shm/x", False),
@@ -189,7 +189,7 @@ def test_a_rank_is_found_by_name(source, apart):
 )
 def test_what_is_a_result(path, result):
     caches = caches_of({"HF_HOME": "/models", "HOME": "/home/a", "TORCH_HOME": "relative", "A_HOME": "/"})
-    assert is_result(path, "/home/a/work", caches) == result
+    assert is_result(path, "/home/ada/project", caches) == result
 
 
 def test_a_working_folder_may_be_hidden_or_in_a_cache():

@@ -49,7 +49,7 @@ class Saving(PrintedTraining):
 
 
 def trained(loop: Callable[[Any, list[Any]], None], position: LoopPosition, **config: Any) -> tuple[list[Any], Saving]:
-    """What a loop took from this position on, and its training."""
+    """Run a loop from this position on, and return what it took and its training."""
     taken: list[Any] = []
     training = Saving(position, taken)
     settings = LoopSettings(Config(**config), 0, 1, torch.device("cpu"), note=print)
