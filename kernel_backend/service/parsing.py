@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernel_backend.definition.binding import Bound, bind_space, check_options
+from kernel_backend.definition.binding import Bound, bind_space
 from kernel_backend.definition.code import code_id, is_code
+from kernel_backend.definition.options import check_options
 from kernel_backend.definition.parse import parse
 from kernel_backend.definition.search_class import check_class
 from kernel_backend.differences.diff import causes

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from kernel_backend.definition.binding import Bound, bind_space, check_options
+from kernel_backend.definition.binding import Bound, bind_space
+from kernel_backend.definition.options import check_options
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config

@@ -6,9 +6,10 @@ import ast
 
 import pytest
 
-from kernel_backend.definition.binding import check_options, configured
+from kernel_backend.definition.binding import configured
 from kernel_backend.definition.lightning.calls import FIT, made_again
 from kernel_backend.definition.lightning.source import defined_only, importable
+from kernel_backend.definition.options import check_options
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config, Metric
@@ -110,7 +111,7 @@ def test_cells_that_cannot_be_trained_say_why(source, says):
 
 def test_options_that_lightning_has_in_its_own_way_are_refused():
     definition = parse(MODULE + DATA)
-    with pytest.raises(InvalidDefinition, match=r"--batch-size .*: leave it out; .* the batch size of its DataLoader"):
+    with pytest.raises(InvalidDefinition, match=r"--batch-size .*: leave it out, .* the batch size of its DataLoader"):
         check_options(definition, Config(batch_size=8))
     check_options(definition, Config(epochs=3))
 

@@ -1,0 +1,123 @@
+"""Refuse options that a definition, or other options, do not go with."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kernel_backend.definition.contract import Definition, Form
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.experiment import Config
+
+
+class _Own(NamedTuple):
+    """Options that a form refuses, because the user's code decides what they would set."""
+
+    means: str  # how the form takes its steps
+    instead: dict[str, str]  # setting -> what the code says instead
+
+
+# A form that is not listed here takes every option.
+_OWN: dict[Form, _Own] = {
+    "loop": _Own(
+        "train(run, ...) takes its steps itself: leave it out, and write there",
+        {
+            "accumulate": "several backward() before an optimizer.step()",
+            "amp": "with torch.autocast(run.device.type):",
+            "clip": "nn.utils.clip_grad_norm_(net.parameters(), 1.0) after backward()",
+            "compile": "net.compile()",
+            "ema": "torch.optim.swa_utils.AveragedModel, registered by run.restore(average=...)",
+            "gather_loss": "a loss of what it needs",
+            "logical_workers": "nothing: its batches are cut by the number of slots",
+            "schedule_per": "schedule.step() where it shall be",
+            "validate_every": "its validation where it shall be",
+            "validate_first": "its validation before the loop too",
+        },
+    ),
+    "lightning": _Own(
+        "Lightning's Trainer takes the steps: leave it out, and write",
+        {
+            "accumulate": "accumulate_grad_batches=N of the Trainer",
+            "batch_size": (
+                "the batch size of its DataLoader, which may be an argument of __init__ and is a hyperparameter then"
+            ),
+            "compile": "self.compile() in configure_model",
+            "ema": "a callback such as EMAWeightAveraging",
+            "gather_loss": "a loss of what it needs",
+            "logical_workers": "nothing: its batches are cut by the number of slots",
+            "patience": "the callback EarlyStopping",
+            "per_slot_batch": "the global batch size in its DataLoader",
+            "rng": "nothing: random numbers follow from seed and step",
+            "schedule_per": "interval in what configure_optimizers returns",
+            "validate_every": "val_check_interval or check_val_every_n_epoch of the Trainer",
+            "validate_first": "trainer.validate in a hook",
+        },
+    ),
+}
+
+
+def check_options(definition: Definition, config: Config) -> None:
+    """Raise InvalidDefinition for options that this definition, or other options, do not go with."""
+    problem = next((text for rule in _RULES if (text := rule(definition, config))), None)
+    if problem:
+        raise InvalidDefinition(problem)
+
+
+def _gathers(definition: Definition, config: Config) -> str | None:
+    if config.gather_loss and definition.steps:
+        return (
+            f"--gather-loss is for loss(output, target), and {definition.steps[0]}() computes its loss from its share "
+            "of the batch: leave --gather-loss out, or write loss() instead"
+        )
+    if config.gather_loss and (config.accumulate or 1) > 1:
+        return (
+            "--gather-loss computes the loss over the whole batch at once, and --accumulate computes the batch in "
+            "parts: leave one of them out"
+        )
+    return None
+
+
+def _averages(definition: Definition, config: Config) -> str | None:
+    parts = [
+        (function, each)
+        for function in definition.functions.values()
+        for each in function.parameters
+        if function.name == "metrics" and each.name in definition.models
+    ]
+    if config.ema is None or not parts:
+        return None
+    function, part = parts[0]
+    return (
+        f"metrics (line {function.line}) asks for {part.name}, which has the plain weights, and --ema validates "
+        "averaged ones: leave --ema out, or return such metrics from a step, which gets the averaged models"
+    )
+
+
+def _validates(definition: Definition, config: Config) -> str | None:
+    given = {
+        "--patience": config.patience is not None,
+        "--validate-every": config.validate_every is not None,
+        "--validate-first": config.validate_first,
+    }
+    flag = next((flag for flag, is_given in given.items() if is_given), None)
+    if flag and definition.form == "functions" and "validation_data" not in definition.roles:
+        return f"{flag} goes by validations, and there are none: add validation_data, or leave {flag} out"
+    if config.patience is not None and config.search is not None:
+        return (
+            "--patience ends a training by its own progress, and in a search the method decides: leave one of them out"
+        )
+    return None
+
+
+def _leaves_steps_to_the_code(definition: Definition, config: Config) -> str | None:
+    own = _OWN.get(definition.form)
+    if own is None:
+        return None
+    taken = {"batch_size"} if "train_data" in definition.roles else set()
+    given = [name for name in own.instead if getattr(config, name) != Config.model_fields[name].default]
+    name = next((name for name in given if name not in taken), None)
+    if name is None:
+        return None
+    return f"--{name.replace('_', '-')} is for definitions of functions, and {own.means} {own.instead[name]}"
+
+
+_RULES = (_leaves_steps_to_the_code, _gathers, _averages, _validates)
