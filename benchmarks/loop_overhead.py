@@ -1,8 +1,10 @@
-"""Step time of trainings on one slot, of functions and `train(run)`, against a loop by hand, Lightning and Accelerate.
+"""Step time on one slot of functions, `train(run)` and a LightningModule, against by hand, Lightning and Accelerate.
 
 Ours is the runner's own loop with all that is on by default: derived seeds, reports to the spool, the signs of life,
 deterministic operations. None takes checkpoints: `checkpoint_stall.py` says what those cost. A step is everything from
 one batch in hand to the next, so the loading is in it; the dataset flips its samples at random.
+
+"module in a job" is the LightningModule that Lightning's own Trainer trains alone, in a job of Daylight.
 
     python benchmarks/loop_overhead.py              steps of about 10 and 60 ms, 0 and 2 loader workers
     python benchmarks/loop_overhead.py --quick
@@ -34,13 +36,14 @@ def compare(name: str, width: int, workers: int, rounds: int, steps: int) -> Non
     contenders = {name: Contender(train, (params, BATCH_SIZE, workers)) for name, train in PEERS.items()}
     contenders |= {"Daylight": Contender(daylight, (params,))}
     contenders |= {"train(run)": Contender(ours.train_loop, (params, BATCH_SIZE, workers))}
+    contenders |= {"module in a job": Contender(ours.train_lightning, (params, BATCH_SIZE, workers))}
     times = contest(contenders, rounds, steps)
     print(f"\nCNN of about {name} a step, batches of {BATCH_SIZE}, {workers} loader workers, {rounds} x {steps} steps")
     for contender, each in times.items():
         print(
             f"  {contender:12} {statistics.median(each) * 1e3:8.2f} ms a step, {min(each) * 1e3:.2f} in its best round"
         )
-    for own in ("Daylight", "train(run)"):
+    for own in ("Daylight", "train(run)", "module in a job"):
         against = ", ".join(f"{ratio(times[own], times[peer]):.3f} x {peer}" for peer in PEERS)
         print(f"  {own:12} {against}", flush=True)
 

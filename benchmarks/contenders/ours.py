@@ -44,6 +44,7 @@ def train(run):
             optimizer.step()
             run.report(loss=loss)
 """
+LIGHTNING = Path(__file__).with_name("lightning_module.py").read_text()
 NEVER = Cadence(seconds=1e9)
 FOR_EVER = 10**9
 PATIENCE_S = 600.0
@@ -62,6 +63,16 @@ def train_loop(step: Any, params: dict[str, Any], batch_size: int, workers: int)
     loop_form = LoopTraining(context(Path(tempfile.mkdtemp()), LOOP, {}, **options))
     vars(sys.modules["definition"]).update(step=step, params=params, batch_size=batch_size)
     loop_form.train()
+
+
+def train_lightning(step: Any, params: dict[str, Any], batch_size: int, workers: int) -> None:
+    """Train the shared work for ever as a LightningModule."""
+    from kernel_backend.runner.forms.lightning.training import LightningTraining
+
+    options = {"steps": FOR_EVER, "checkpoint_every": NEVER, "loader_workers": workers}
+    prepared = context(Path(tempfile.mkdtemp()), LIGHTNING, {}, **options)
+    vars(sys.modules["definition"]).update(step=step, params=params, batch_size=batch_size, workers=workers)
+    LightningTraining(prepared).train()
 
 
 def build(folder: Path, source: str, params: dict[str, Any], **options: Any) -> Training:

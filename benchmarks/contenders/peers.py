@@ -31,25 +31,10 @@ def lightning(step: Any, params: dict[str, Any], batch_size: int, workers: int) 
     """A LightningModule and a Trainer that logs, saves and draws nothing."""
     import lightning
 
-    class Module(lightning.LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net, self._optimizer = net, optimizer
-
-        def training_step(self, batch: Any, index: int) -> torch.Tensor:
-            x, y = batch
-            loss: torch.Tensor = work.loss(self.net(x), y)
-            return loss
-
-        def configure_optimizers(self) -> Any:
-            return self._optimizer
-
-    class Telling(lightning.Callback):
-        def on_train_batch_start(self, *_: Any) -> None:
-            step()
+    from contenders import lightning_module as cell
 
     _hush()
-    data, net, optimizer = parts(params, batch_size, workers)
+    vars(cell).update(step=step, params=params, batch_size=batch_size, workers=workers)
     trainer = lightning.Trainer(
         max_epochs=-1,
         accelerator=DEVICE.type,
@@ -59,9 +44,8 @@ def lightning(step: Any, params: dict[str, Any], batch_size: int, workers: int) 
         enable_progress_bar=False,
         enable_model_summary=False,
         default_root_dir=tempfile.mkdtemp(),
-        callbacks=[Telling()],
     )
-    trainer.fit(Module(), data)
+    trainer.fit(cell.Shared())
 
 
 def accelerate(step: Any, params: dict[str, Any], batch_size: int, workers: int) -> None:

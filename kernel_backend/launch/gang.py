@@ -14,6 +14,7 @@ from kernel_backend.launch import horovod, torch
 from kernel_backend.launch.cold import ColdRanks
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.forkserver.client import Forkserver, NoForkserver, WarmRanks, supported
+from kernel_backend.launch.forkserver.frameworks import frameworks
 from kernel_backend.launch.rank_spec import RankProcesses, RankRequest, RankSpec
 from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo, interface_of, process_env, seats
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -138,7 +139,9 @@ class Gang:
     def _warm(self) -> RankProcesses:
         job, env = self._job, forkserver_env(os.environ, self._job)
         try:
-            return WarmRanks(Forkserver(job.python, Path(job.home), job.cwd, env), self._request)
+            needs = frameworks(Path(job.code), Path(job.cwd))
+            forkserver = Forkserver(job.python, Path(job.home), job.cwd, env, frameworks=needs)
+            return WarmRanks(forkserver, self._request)
         except (NoForkserver, OSError) as reason:
             _log.warning("the ranks start cold: %s", reason)
             return self._cold()

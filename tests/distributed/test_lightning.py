@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 
 import pytest
 import torch
@@ -185,6 +186,7 @@ PLAIN = DIGITS.replace("nn.BatchNorm1d(width), ", "").replace("dropout=0.2", "dr
 
 def alone(path, epochs=2):
     """Train the cell with Lightning alone; only where the first weights come from is the runner's."""
+    before = dict(os.environ)
     import lightning
 
     spec = importlib.util.spec_from_file_location("alone", path)
@@ -194,6 +196,8 @@ def alone(path, epochs=2):
     module = cell.Digits(shuffle=False)
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     lightning.Trainer(max_epochs=epochs, accelerator="cpu", enable_model_summary=False, **quiet).fit(module)
+    os.environ.clear()  # it sets a variable that would make later tests start a forkserver of their own
+    os.environ.update(before)
     return {name: tensor.numpy().tobytes() for name, tensor in module.state_dict().items()}
 
 

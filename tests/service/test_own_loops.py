@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from kernel_backend.definition.contract import CONTRACT
 from kernel_backend.errors import InvalidDefinition
 from tests.support.world import World
-from tests.torture import kills
 from tests.torture.model import FORMS
 
 pytestmark = pytest.mark.distributed
 
 LOOP = FORMS["loop"]
-
-
-def test_random_kills_leave_no_trace_in_a_loop(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")  # by which a failure can be repeated
-    expected = kills.quiet(world, "loop", slots=2, backend="torch", epochs=3)
-    said = kills.proof(2, seed, 2, "horovod", world, expected, "loop", epochs=3)
-    with capsys.disabled():
-        print(f"\n{said}; seed {seed}")
 
 
 def test_a_search_pauses_and_promotes_loops_by_their_validations(world: World) -> None:

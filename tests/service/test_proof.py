@@ -36,6 +36,16 @@ def test_random_kills_leave_no_trace_in_the_result(tortured, quiet, slots, backe
         print(f"\n{said}; seed {seed}")
 
 
+@pytest.mark.parametrize("form", ["loop", "lightning"])
+def test_random_kills_leave_no_trace_in_a_loop_of_others(tortured, form, capsys):
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    expected = kills.quiet(tortured, form, slots=2, backend="torch", epochs=3)
+    said = kills.proof(2, seed, 2, "horovod", tortured, expected, form, epochs=3)
+    with capsys.disabled():
+        print(f"\n{form}: {said}; seed {seed}")
+
+
 @pytest.mark.parametrize("count", [1, 3, 4, 60, 201])
 def test_the_long_proof_has_as_many_kills_as_it_is_asked_for(count):
     found = [share for _, _, share in kills.shares(count)]

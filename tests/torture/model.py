@@ -86,6 +86,63 @@ def train(run, width=8, dropout=0.2, lr=3e-3, pause=0.0):
     run.finish(model=net)
 """
 )
+# The same as a LightningModule: its metrics, its callbacks, what it collects and its generator are parts of it, too.
+LIGHTNING = (
+    SOURCE[: SOURCE.index("def train_data")]
+    + """
+import lightning as L
+import torchmetrics
+
+class Average(L.Callback):
+    def __init__(self):
+        self.net, self.seen = None, 0
+    def setup(self, trainer, module, stage):
+        average = torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
+        self.net = torch.optim.swa_utils.AveragedModel(module.net, multi_avg_fn=average)
+    def on_train_batch_end(self, trainer, module, *rest):
+        self.seen += 1
+        self.net.update_parameters(module.net)
+
+class Net(L.LightningModule):
+    def __init__(self, width=8, dropout=0.2, lr=3e-3, pause=0.0):
+        super().__init__()
+        self.save_hyperparameters()
+        self.net = nn.Sequential(
+            nn.Conv2d(1, width, 3), nn.BatchNorm2d(width), nn.ReLU(), nn.Dropout(dropout), nn.Flatten(),
+            nn.Linear(width * 36, 2),
+        )
+        self.accuracy = torchmetrics.Accuracy(task="binary")
+        self.noise, self.losses = torch.Generator().manual_seed(3), []
+    def training_step(self, batch, batch_idx):
+        x, y = batch
+        time.sleep(self.hparams.pause)
+        output = self.net(x + 0.01 * torch.randn((), generator=self.noise))
+        loss = nn.functional.cross_entropy(output, y)
+        self.losses.append(loss.detach())
+        self.accuracy(output.argmax(1), y)
+        self.log("loss", loss, on_step=True, on_epoch=True)
+        self.log("train_accuracy", self.accuracy, on_step=False, on_epoch=True)
+        return loss
+    def on_train_epoch_end(self):
+        self.log("collected", torch.stack(self.losses).mean())
+    def validation_step(self, batch, batch_idx):
+        x, y = batch
+        output = self.net(x)
+        self.log_dict({"val_loss": nn.functional.cross_entropy(output, y), "scale": output.abs().mean()})
+    def configure_optimizers(self):
+        optimizer = torch.optim.AdamW(self.parameters(), lr=self.hparams.lr)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 48)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+trainer = L.Trainer(max_epochs=6, precision="bf16-mixed", gradient_clip_val=1.0, callbacks=[Average()])
+samples = Augmented(96)
+trainer.fit(
+    Net(),
+    torch.utils.data.DataLoader(samples, batch_size=12, shuffle=True, num_workers=2),
+    torch.utils.data.DataLoader(torch.utils.data.Subset(samples, range(24)), batch_size=12),
+)
+"""
+)
 EVERY = 4  # steps between checkpoints
 STEPS = 48
 
@@ -112,4 +169,9 @@ class Training(NamedTuple):
     options: dict[str, Any]
 
 
-FORMS = {"functions": Training(SOURCE, OPTIONS), "loop": Training(LOOP, OPTIONS_OF_LOOP)}
+FORMS = {
+    "functions": Training(SOURCE, OPTIONS),
+    "loop": Training(LOOP, OPTIONS_OF_LOOP),
+    # The batches are its DataLoader's: `batch_size` is left as it is.
+    "lightning": Training(LIGHTNING, OPTIONS_OF_LOOP | {"clip": 1.0, "amp": "bf16", "batch_size": 32}),
+}

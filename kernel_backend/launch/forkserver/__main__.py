@@ -1,4 +1,4 @@
-"""Import torch once and fork ranks from here: `python -m kernel_backend.launch.forkserver HOME KEY IDLE_S`.
+"""Import torch once and fork ranks from here: `python -m kernel_backend.launch.forkserver HOME KEY IDLE_S [FRAMEWORK]`.
 
 The first launcher that needs ranks of its key (`cache_key.py`) starts it, later ones find it, and it exits by itself.
 It runs no user code, opens no device and enters no parallel region: its children do.
@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kernel_backend.launch.forkserver import cache_key
@@ -27,14 +27,14 @@ PRELOADED_IF_THERE = ("horovod.torch",)  # a rank that needs it reports the prob
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # querying CUDA or ROCm for the number of devices opens them
 
 
-def serve(door: ForkserverEndpoint, idle_s: float) -> None:
+def serve(door: ForkserverEndpoint, idle_s: float, frameworks: Sequence[str] = ()) -> None:
     """Serve this endpoint until idle; return at once if another forkserver does. In a fork, become the rank."""
     lock = door.lock()
     if lock is None:
         return
     server, listener = os.getpid(), door.listen()  # launchers may connect while torch is being imported
     origin = cache_key.installed()
-    imported = preload()
+    imported = preload(frameworks)
     nursery = ForkserverLoop(listener, idle_s)
     mine = nursery.serve(lambda: door.address.exists() and cache_key.installed() == origin)
     if mine is None:
@@ -44,8 +44,8 @@ def serve(door: ForkserverEndpoint, idle_s: float) -> None:
     become(*mine, server, imported)
 
 
-def preload() -> Mapping[str, str]:
-    """Import what every rank imports; return the environment variables that the imports set.
+def preload(frameworks: Sequence[str] = ()) -> Mapping[str, str]:
+    """Import what every rank imports, and `frameworks`; return the environment variables that the imports set.
 
     Raises whatever an import raises, and RuntimeError if the imported state does not survive a fork. Launchers then
     start their ranks cold, and those report the problem.
@@ -54,7 +54,7 @@ def preload() -> Mapping[str, str]:
     must_be_forkable()
     for name in PRELOADED:
         importlib.import_module(name)
-    for name in PRELOADED_IF_THERE:
+    for name in (*PRELOADED_IF_THERE, *frameworks):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     must_be_forkable()
@@ -82,4 +82,4 @@ def _files() -> Iterator[str]:
 
 if __name__ == "__main__":
     os.chdir("/")  # started in a launcher's folder, so that relative entries of PYTHONPATH mean what they mean there
-    serve(ForkserverEndpoint.at(Path(sys.argv[1]), sys.argv[2]), float(sys.argv[3]))
+    serve(ForkserverEndpoint.at(Path(sys.argv[1]), sys.argv[2]), float(sys.argv[3]), sys.argv[4:])

@@ -9,17 +9,18 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# Read when an interpreter starts, when torch or what it brings is imported, or when a library is loaded. Everything
-# else of a rank's environment is its own, and read after the fork.
+# Read when an interpreter starts, when torch, Lightning or what they bring is imported, or when a library is loaded.
+# Everything else of a rank's environment is its own, and read after the fork.
 _READ_AT_IMPORT = (
     "PYTHON", "LD_", "MALLOC_", "GLIBC_", "LC_", "LANG", "TZ", "HOME", "TMPDIR", "XDG_CACHE_HOME",
     "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "NPY_", "NUMEXPR_",
     "ATEN_", "DNNL_", "ONEDNN_", "TORCH", "PYTORCH_", "KINETO_", "TRITON_",
     "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_", "HIP_", "HSA_", "ROCM_", "ROCBLAS_", "MIOPEN_",
+    "HF_", "HUGGINGFACE_", "TRANSFORMERS_", "TOKENIZERS_", "SAFETENSORS_", "USE_", "MPL", "FSSPEC_", "PL_",
 )  # fmt: skip
 _EACH_RANKS_OWN = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # read at a process's first look at its devices
 _INSTALLED = (".dist-info", ".egg-info", ".egg-link", ".pth", "customize.py")
@@ -27,9 +28,12 @@ _LIMITS = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
 _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 
 
-def key(env: Mapping[str, str]) -> str:
-    """Return the key of the forkserver for ranks with this environment, started by this process and interpreter."""
-    facts = [variables(env), inherited(), installed()]
+def key(env: Mapping[str, str], frameworks: Sequence[str] = ()) -> str:
+    """Return the key of the forkserver for ranks with this environment, started by this process and interpreter.
+
+    `frameworks` are the modules that it imports besides torch.
+    """
+    facts = [variables(env), inherited(), installed(), *frameworks]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 

@@ -34,11 +34,21 @@ class Forkserver:
     """Client of the forkserver for ranks with this environment, which it starts if needed.
 
     `env` has no variables of one attempt: neither its ranks' nor the mark by which its processes are killed.
+    `frameworks` are modules that it imports besides torch.
     """
 
-    def __init__(self, python: str, home: Path, cwd: str, env: Mapping[str, str], idle_s: float = IDLE_S) -> None:
-        self.door = ForkserverEndpoint.at(home, cache_key.key(env))
-        self._command = [python, "-P", "-m", "kernel_backend.launch.forkserver", str(home), self.door.key, str(idle_s)]
+    def __init__(
+        self,
+        python: str,
+        home: Path,
+        cwd: str,
+        env: Mapping[str, str],
+        idle_s: float = IDLE_S,
+        frameworks: Sequence[str] = (),
+    ) -> None:
+        self.door = ForkserverEndpoint.at(home, cache_key.key(env, frameworks))
+        words = [str(home), self.door.key, str(idle_s), *frameworks]
+        self._command = [python, "-P", "-m", "kernel_backend.launch.forkserver", *words]
         self._cwd, self._env = cwd, env
         self._started: subprocess.Popen[bytes] | None = None
 
