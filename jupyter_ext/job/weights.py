@@ -73,7 +73,7 @@ def _manifest(client: Client, number: int, info: CheckpointInfo) -> Manifest:
 
 def _state(client: Client, number: int, manifest: Manifest, weights: Weights) -> dict[str, Any]:
     """Download the `state_dict` of the averaged (EMA) or the plain weights from a checkpoint."""
-    from kernel_backend.checkpoints.writer import decode, unflatten
+    from kernel_backend.checkpoints.writer import tensors_of, unflatten
 
     name = weights if weights != "auto" else "ema" if "ema" in manifest.state else "model"
     if name not in manifest.state:
@@ -84,11 +84,14 @@ def _state(client: Client, number: int, manifest: Manifest, weights: Weights) ->
             f"checkpoint {manifest.id} has no part {name}: train(run) registers such parts with run.restore() or "
             f"run.finish(); there are: {known or 'none'}"
         )
-    part, buffer = manifest.part(name), io.BytesIO()
-    if part is not None:  # a model without a single tensor has none
+
+    def read(name: str) -> bytes:
+        part, buffer = manifest.part(name), io.BytesIO()
+        assert part is not None  # only parts that are there are read
         fetch_part(client, number, manifest, part, buffer)
-    tensors = decode(buffer.getvalue()) if part is not None else {}
-    return cast("dict[str, Any]", unflatten(manifest.state[name], tensors))
+        return buffer.getvalue()
+
+    return cast("dict[str, Any]", unflatten(manifest.state[name], tensors_of(manifest, name, read)))
 
 
 def _model(client: Client, number: int, params: dict[str, Value], function: Function) -> Models:

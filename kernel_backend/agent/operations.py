@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kernel_backend.agent.records import Greeting, ListedCheckpoint
-from kernel_backend.checkpoints.base import Checkpoints, Manifest, Streamed, dump, parse
+from kernel_backend.checkpoints.base import Checkpoints, Manifest, Part, Streamed, dump, parse
 from kernel_backend.checkpoints.storage import CheckpointStorage, open_storage
 from kernel_backend.checkpoints.verify import files_of
 from kernel_backend.engines.local import LocalEngine
@@ -143,6 +143,11 @@ class AgentOperations:
     ) -> Any:
         """Store one part of a checkpoint from the request's body."""
         return self._place(experiment, trial, uid).write(checkpoint, name, Streamed(size, lambda: body))
+
+    def reuse(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str) -> bool:
+        """Store a part, described in the request's body, that another checkpoint of the experiment has."""
+        part = Part.model_validate_json(b"".join(body))
+        return self._place(experiment, trial, uid).reuse(checkpoint, part)
 
     def commit(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> None:
         """Commit a checkpoint."""

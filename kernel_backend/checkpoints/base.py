@@ -8,7 +8,7 @@ checkpoint, after it there is a complete one.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -31,6 +31,9 @@ class Streamed:
 
 
 Data = Sequence[bytes | memoryview] | Streamed  # the pieces of a part, one after the other; each until the next
+
+
+FROZEN = ".frozen"  # ends the name of a part with the tensors of another part that nobody trains: `model.frozen`
 
 
 class Part(Record):
@@ -167,6 +170,12 @@ class Checkpoints(Protocol):
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
         """Store one part durably and return its manifest entry; raise OSError, leaving nothing of the part."""
 
+    def reuse(self, checkpoint: str, part: Part) -> bool:
+        """Store a part that another checkpoint of the experiment has, without its bytes being written or sent again.
+
+        Returns False, with nothing stored, if no such part is found or the storage cannot do that.
+        """
+
     def commit(self, manifest: Manifest) -> None:
         """Write the manifest, which commits the checkpoint atomically; raise OSError, leaving no manifest."""
 
@@ -234,6 +243,13 @@ class Checkpoints(Protocol):
 def checkpoint_id(step: int, attempt: int) -> str:
     """Return the name of a checkpoint, `<step>-<attempt>`."""
     return f"{step}-{attempt}"
+
+
+def bytes_stored(manifests: Collection[Manifest]) -> int:
+    """Return the size of checkpoints in bytes, those of a part that several of them share counted once."""
+    shared = {part.digest: part.size for each in manifests for part in each.parts if part.name.endswith(FROZEN)}
+    own = (part.size for each in manifests for part in each.parts if not part.name.endswith(FROZEN))
+    return sum(own) + sum(shared.values())
 
 
 def digest(data: bytes | memoryview) -> str:

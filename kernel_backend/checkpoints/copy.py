@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from kernel_backend.checkpoints.base import Checkpoints, Manifest, Streamed
+from kernel_backend.checkpoints.base import FROZEN, Checkpoints, Manifest, Streamed
 from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.errors import CheckpointDamaged, NotFound
 from kernel_backend.model.trial import BEFORE, WEIGHTS, checkpoint_order
@@ -44,14 +44,16 @@ def _chosen(there: Checkpoints, id: str, or_newer: bool) -> Manifest | None:
 
 
 def _weights(manifest: Manifest) -> Manifest:
-    name = "ema" if manifest.part("ema") else "model"  # the averaged weights were validated
-    parts = tuple(part for part in manifest.parts if part.name == name)
+    name = "ema" if "ema" in manifest.state else "model"  # the averaged weights were validated
+    parts = tuple(part for part in manifest.parts if part.name.removesuffix(FROZEN) == name)
     state = {"model": manifest.state.get(name)}
     return manifest.model_copy(update={"step": 0, "epoch": 0.0, "metrics": {}, "parts": parts, "state": state})
 
 
 def _copy(there: Checkpoints, found: Manifest, place: Checkpoints, copy: Manifest) -> None:
     for part in copy.parts:
+        if part.name.endswith(FROZEN) and place.reuse(copy.id, part):
+            continue
         pieces = Streamed(part.size, partial(there.stream, found, part.name))
         if place.write(copy.id, part.name, pieces) != part:
             raise CheckpointDamaged(f"{part.name} of checkpoint {found.id} has changed while it was copied")

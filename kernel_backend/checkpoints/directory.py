@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
-from kernel_backend.checkpoints.base import Data, Manifest, Part, QuarantinedCheckpoint, dump
+from kernel_backend.checkpoints.base import FROZEN, Data, Manifest, Part, QuarantinedCheckpoint, dump, parse
 from kernel_backend.checkpoints.streams import Digesting, size_of, slices
 from kernel_backend.checkpoints.verify import (
     ID,
@@ -51,6 +51,7 @@ class Directory(VerifyingCheckpoints):
     def __init__(self, root: Path, uid: str | None = None) -> None:
         super().__init__(uid)
         self._root = root
+        self._written: dict[tuple[int, str], Path] = {}  # frozen parts of this process by size and digest
 
     @property
     def where(self) -> str:
@@ -65,7 +66,22 @@ class Directory(VerifyingCheckpoints):
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
         """Store one part durably; on failure delete its file and raise OSError (a full disk: before writing)."""
         make_folder(self._root / checkpoint)
-        return _replace(self._root / checkpoint / f"{name}{SUFFIX}", data).part(name)
+        path = self._root / checkpoint / f"{name}{SUFFIX}"
+        part = _replace(path, data).part(name)
+        if name.endswith(FROZEN):
+            self._written[part.size, part.digest] = path
+        return part
+
+    def reuse(self, checkpoint: str, part: Part) -> bool:
+        """Link the file of such a part of any trial of the experiment; the last link's removal frees its bytes."""
+        make_folder(self._root / checkpoint)
+        target = self._root / checkpoint / f"{part.name}{SUFFIX}"
+        for source in self._same(part):
+            with contextlib.suppress(OSError):  # it is just being deleted, or this file system has no links
+                _link(source, target)
+                self._written[part.size, part.digest] = target
+                return True
+        return False
 
     def commit(self, manifest: Manifest) -> None:
         """Write the manifest last: its rename commits the checkpoint."""
@@ -151,15 +167,24 @@ class Directory(VerifyingCheckpoints):
             yield StoredManifest(folder.name, data, (folder / PINNED).exists())
 
     def _stream(self, checkpoint: str, name: str, offset: int = 0) -> Iterator[memoryview]:
-        buffer = memoryview(bytearray(_PIECE))
-        with _readable(self._part(checkpoint, name)) as file:
-            file.seek(offset)
-            while count := file.readinto(buffer):
-                yield buffer[:count]
+        yield from _pieces(self._part(checkpoint, name), offset)
 
     def _whole(self, checkpoint: str, name: str) -> bytes:
         with _readable(self._part(checkpoint, name)) as file:
             return file.read()
+
+    def _same(self, part: Part) -> Iterator[Path]:
+        """Iterate over files with a part's bytes: written or linked by this process, or read and found the same."""
+        own = self._written.get((part.size, part.digest))
+        if own is not None and _size(own) == part.size:
+            yield own
+        for path in sorted(self._root.parent.glob(f"*/*/*{FROZEN}{SUFFIX}"), reverse=True):
+            if _size(path) == part.size and ID.fullmatch(path.parent.name):
+                with contextlib.suppress(OSError, CheckpointDamaged):
+                    parts = parse((path.parent / MANIFEST).read_bytes()).parts
+                    same = any(f"{each.name}{SUFFIX}" == path.name and each.digest == part.digest for each in parts)
+                    if same and _digest(path) == part.digest:
+                        yield path
 
     def _has_manifest(self, checkpoint: str) -> bool:
         return (self._root / checkpoint / MANIFEST).exists()
@@ -174,6 +199,21 @@ class Directory(VerifyingCheckpoints):
         with contextlib.suppress(FileNotFoundError):
             return list(self._root.iterdir())
         return []
+
+
+def _pieces(path: Path, offset: int = 0) -> Iterator[memoryview]:
+    buffer = memoryview(bytearray(_PIECE))
+    with _readable(path) as file:
+        file.seek(offset)
+        while count := file.readinto(buffer):
+            yield buffer[:count]
+
+
+def _digest(path: Path) -> str:
+    seen = Digesting()
+    for piece in _pieces(path):
+        seen.take(piece)
+    return seen.digest
 
 
 @contextlib.contextmanager
@@ -208,6 +248,26 @@ def _replace(path: Path, data: Data) -> Digesting:
         path.unlink(missing_ok=True)  # a write reported as failed must not appear later
         raise
     return written
+
+
+def _link(source: Path, target: Path) -> None:
+    """Give a file a second name, durably and atomically; raise OSError, leaving no such name."""
+    temporary = target.with_name(target.name + _TEMPORARY)
+    temporary.unlink(missing_ok=True)
+    try:
+        os.link(source, temporary)
+        os.replace(temporary, target)
+        sync_folder(target.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        target.unlink(missing_ok=True)
+        raise
+
+
+def _size(path: Path) -> int | None:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return None
 
 
 def _touch(path: Path) -> None:

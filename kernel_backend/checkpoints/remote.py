@@ -72,6 +72,18 @@ class Remote(VerifyingCheckpoints):
                 self._fs.rm_file(path)
             raise
 
+    def reuse(self, checkpoint: str, part: Part) -> bool:
+        """Have the store copy such a part of another checkpoint of this trial: nothing is uploaded."""
+        target = self._path(checkpoint, f"{part.name}{SUFFIX}")
+        for manifest in reversed(self.committed()):
+            found = next((each for each in manifest.parts if _same(each, part)), None)
+            if found is not None:
+                source = self._path(manifest.id, f"{found.name}{SUFFIX}")
+                with contextlib.suppress(OSError, NotImplementedError):  # it was just deleted; not every store can
+                    self._tried(partial(self._fs.cp_file, source, target))
+                    return True
+        return False
+
     def commit(self, manifest: Manifest) -> None:
         """Upload the manifest last, which commits the checkpoint."""
         self._put(manifest.id, MANIFEST, dump(manifest))
@@ -217,6 +229,10 @@ class Remote(VerifyingCheckpoints):
             raise
         except Exception as error:  # each file system has errors of its own
             raise OSError(f"{self._where}: {error or type(error).__name__}") from error
+
+
+def _same(one: Part, other: Part) -> bool:
+    return (one.size, one.digest) == (other.size, other.digest)
 
 
 def _open(where: str) -> tuple[Any, str]:

@@ -6,14 +6,15 @@ import ctypes
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from safetensors import torch as safetensors
 from torch import Tensor
 
-from kernel_backend.checkpoints.base import Checkpoints, Manifest
+from kernel_backend.checkpoints.base import FROZEN, Checkpoints, Manifest
 from kernel_backend.errors import CheckpointDamaged, DaylightError
 
 MODEL = "model"
@@ -102,8 +103,19 @@ def load_model(place: Checkpoints, manifest: Manifest) -> dict[str, Any]:
 
     Raises CheckpointDamaged.
     """
-    state: dict[str, Any] = unflatten(manifest.state[MODEL], decode(place.read(manifest, MODEL)))
+    tensors = tensors_of(manifest, MODEL, partial(place.read, manifest))
+    state: dict[str, Any] = unflatten(manifest.state[MODEL], tensors)
     return state
+
+
+def tensors_of(manifest: Manifest, name: str, read: Callable[[str], bytes]) -> dict[str, Tensor]:
+    """Return the tensors of a part and of its frozen one by what `read` returns for each; none of an absent part."""
+    return {
+        key: tensor
+        for each in (name, f"{name}{FROZEN}")
+        if manifest.part(each) is not None
+        for key, tensor in decode(read(each)).items()
+    }
 
 
 def must_hold(name: str, tensor: Tensor) -> None:

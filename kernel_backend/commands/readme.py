@@ -33,29 +33,35 @@ def readme(experiment: Experiment, manifest: Manifest, source: str, snapshot: Sn
     """Return the text of README.txt."""
     what = f"Checkpoint {manifest.id} of {experiment.number}.{manifest.trial} {experiment.name}".rstrip()
     facts = [f"step {manifest.step}", f"epoch {manifest.epoch:.2f}", metrics_text(manifest.metrics)]
-    averaged = manifest.part("ema") is not None
+    averaged = "ema" in manifest.state
     return _TEXT.format(
         title=f"{what}: {', '.join(fact for fact in facts if fact)}.",
         load=_loading(manifest, source, snapshot, "ema" if averaged else "model"),
-        more='    # these are averaged; the plain ones: load_file("model.safetensors")\n' if averaged else "",
+        more=f"    # these are averaged; the plain ones: {_state(manifest, 'model')}\n" if averaged else "",
     )
 
 
 def _loading(manifest: Manifest, source: str, snapshot: Snapshot, weights: str) -> str:
     """Return the line of Python that loads the weights."""
+    state = _state(manifest, weights)
     try:
         definition = parse(source, snapshot.roles_from, snapshot.contract)
     except InvalidDefinition:  # of another version of ours
         made = "definition.model(...)"
     else:
         if definition.form == "lightning":
-            return (
-                f'state = load_file("{weights}.safetensors")  # for the LightningModule; importing definition.py trains'
-            )
+            return f"state = {state}  # for the LightningModule; importing definition.py trains"
         if "model" not in definition.functions:  # train(run, ...) makes it
-            return f'state = load_file("{weights}.safetensors")  # for the model that train() makes'
+            return f"state = {state}  # for the model that train() makes"
         made = _made(manifest, definition)
-    return f'model = {made}; model.load_state_dict(load_file("{weights}.safetensors"))'
+    return f"model = {made}; model.load_state_dict({state})"
+
+
+def _state(manifest: Manifest, weights: str) -> str:
+    """Return the Python expression that reads a part and, if it has one, its frozen part."""
+    names = [part.name for part in manifest.parts if part.name in (weights, f"{weights}.frozen")]
+    read = [f'load_file("{name}.safetensors")' for name in names]
+    return " | ".join(read)
 
 
 def _made(manifest: Manifest, definition: Definition) -> str:

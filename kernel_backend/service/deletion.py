@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from kernel_backend.checkpoints.base import Checkpoints, Manifest
+from kernel_backend.checkpoints.base import Checkpoints, Manifest, bytes_stored
 from kernel_backend.errors import Conflict, DaylightError
 from kernel_backend.model import disk
 from kernel_backend.model.cluster.accounts import AuditEntry
@@ -109,12 +109,16 @@ class Deletion:
 
     def _usage(self, experiment: Experiment) -> DiskUsage:
         number, needed = experiment.number, self._needed(experiment.number)
-        sizes = {_name(trial, manifest): manifest.bytes for trial, _, manifest in self._checkpoints(experiment)}
+        manifests = {_name(trial, manifest): manifest for trial, _, manifest in self._checkpoints(experiment)}
         aside = sum(each.bytes for _, place in self._storages(experiment) for each in place.aside())
         shared = self._store.snapshot_users(experiment.snapshot, number)
-        found = {"checkpoints": sum(sizes.values()) + aside, **self._areas.of(experiment.owner).usage(number)}
+        found = {
+            "checkpoints": bytes_stored(manifests.values()) + aside,
+            **self._areas.of(experiment.owner).usage(number),
+        }
         found["snapshots"] = self._archive.bytes(experiment.snapshot)
-        stays = sum(sizes.get(name, 0) for name in needed.checkpoints) + (found["snapshots"] if shared else 0)
+        kept = bytes_stored([manifests[name] for name in needed.checkpoints if name in manifests])
+        stays = kept + (found["snapshots"] if shared else 0)
         whose = [f"its snapshot stays: {_named(shared)} has the same"] if shared else []
         return DiskUsage(
             experiment=number,

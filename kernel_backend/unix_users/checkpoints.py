@@ -42,6 +42,10 @@ class AgentCheckpoints:
         body = Body(size_of(data), slices(data, PIECE))
         return self._ask("write", _PART, body, LONG_S, checkpoint=checkpoint, name=name, size=body.size)
 
+    def reuse(self, checkpoint: str, part: Part) -> bool:
+        """Store a part that another checkpoint of the experiment has."""
+        return self._ask("reuse", _TRUTH, Body.of(part.model_dump_json().encode()), checkpoint=checkpoint)
+
     def commit(self, manifest: Manifest) -> None:
         """Commit the checkpoint."""
         self._ask("commit", _NONE, Body.of(dump(manifest)))
@@ -156,6 +160,7 @@ class UnixUserStorage(CheckpointStorage):
 _NONE: TypeAdapter[None] = TypeAdapter(None)
 _COUNT: TypeAdapter[int | None] = TypeAdapter(int | None)
 _NUMBER = TypeAdapter(int)
+_TRUTH = TypeAdapter(bool)
 _NAMES = TypeAdapter(list[str])
 _PART = TypeAdapter(Part)
 _LISTED = TypeAdapter(list[ListedCheckpoint])

@@ -85,6 +85,28 @@ class CheckpointsContract:
         with pytest.raises(NotFound, match="has been deleted"):
             place.stream(made, "model")
 
+    def test_a_frozen_part_of_another_checkpoint_is_taken_over_and_outlives_it(self, place, again):
+        data = random.Random(2).randbytes(LARGE)
+        part = place.write("5-1", "model.frozen", [data])
+        place.commit(manifest(5, parts=(part,)))
+        for other, step in ((place, 6), (again(), 7)):
+            made = manifest(step, parts=(part,))
+            assert other.reuse(made.id, part)
+            other.commit(made)
+        averaged = part.model_copy(update={"name": "ema.frozen"})
+        assert place.reuse("8-1", averaged)
+        for checkpoint in ("5-1", "6-1"):
+            place.discard(checkpoint)
+        (left,) = place.committed()
+        place.verify(left)
+        assert (left.id, place.read(left, "model.frozen")) == ("7-1", data)
+
+    def test_no_other_part_is_taken_over(self, place):
+        part = place.write("5-1", "model.frozen", [b"weights"])
+        place.commit(manifest(5, parts=(part,)))
+        assert not place.reuse("6-1", part.model_copy(update={"digest": "0" * 32}))
+        assert not place.reuse("6-1", part.model_copy(update={"size": 6}))
+
     def test_a_part_without_bytes_comes_back(self, place):
         commit(place, 5, data=b"")
         (found,) = place.committed()

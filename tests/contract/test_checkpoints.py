@@ -56,6 +56,20 @@ class TestDirectory(CheckpointsContract):
             assert list(times) == []
         assert place.aside() == []
 
+    def test_the_trials_of_an_experiment_share_one_file_of_a_frozen_part(self, place, tmp_path):
+        part = place.write("5-1", "model.frozen", [b"weights"])
+        place.commit(manifest(5, parts=(part,)))
+        other = Directory(tmp_path / "1" / "2")
+        assert other.reuse("5-1", part)
+        assert (tmp_path / "1" / "2" / "5-1" / "model.frozen.safetensors").stat().st_nlink == 2
+        assert not Directory(tmp_path / "2" / "1").reuse("5-1", part)  # of another experiment
+
+    def test_a_damaged_frozen_part_is_not_taken_over(self, place, files, tmp_path):
+        part = place.write("5-1", "model.frozen", [b"weights"])
+        place.commit(manifest(5, parts=(part,)))
+        files.write("5-1/model.frozen.safetensors", b"WEIGHTS")
+        assert not Directory(tmp_path / "1" / "2").reuse("5-1", part)
+
     def test_a_file_where_a_checkpoint_should_be_is_set_aside_like_one(self, place, files):
         commit(place, 10)
         files.write("20-1", b"no folder")

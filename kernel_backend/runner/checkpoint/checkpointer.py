@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kernel_backend.checkpoints import retention
-from kernel_backend.checkpoints.base import Checkpoints, Manifest, Part, checkpoint_id
+from kernel_backend.checkpoints.base import FROZEN, Checkpoints, Data, Manifest, Part, checkpoint_id
+from kernel_backend.checkpoints.streams import Digesting, size_of
 from kernel_backend.checkpoints.writer import pieces
 from kernel_backend.errors import CheckpointFailed, Fenced, PlaceUnavailable
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -20,6 +21,7 @@ from kernel_backend.model.reports import Committed, Note
 from kernel_backend.model.trial import checkpoint_order
 from kernel_backend.retry import RetryPolicy
 from kernel_backend.runner.checkpoint.contents import Contents, PerRankState
+from kernel_backend.runner.checkpoint.frozen import Unchanging
 from kernel_backend.runner.checkpoint.saving import Background, Copying, Cost, HostCopy, Stopwatch
 from kernel_backend.runner.ipc import Spool
 from kernel_backend.runner.ranks.backends import Ranks
@@ -51,11 +53,6 @@ class PendingCheckpoint(NamedTuple):
     stalled: Stopwatch
     lazily: bool
 
-    @property
-    def bytes(self) -> int:
-        """Return the size of the checkpoint's tensors in bytes."""
-        return sum(tensor.nbytes for tensors in self.copying.copies.values() for tensor in tensors.values())
-
 
 class Checkpointer:
     """Checkpointer for one training; all ranks call `save`, `finish` and `restore` at the same step."""
@@ -76,6 +73,7 @@ class Checkpointer:
         self._contents, self._numerics = contents, dict(numerics)
         self._copy, self._eager = copy, eager
         self._writer = Background("checkpoint")
+        self._unchanging = Unchanging()
         self._pending: PendingCheckpoint | None = None
         self._newest: str | None = None  # the newest that was committed or restored
         self._fenced: Fenced | None = None  # a later attempt has begun: this one is to end
@@ -257,10 +255,23 @@ class Checkpointer:
         began = time.monotonic()
         pending.copying.arrived()
         self._must_be_newest()
-        self._require_space(pending.bytes)
-        copies = pending.copying.copies.items()
-        written = [self._home.write(name, part, pieces(tensors)) for part, tensors in copies]
+        parts = self._unchanging.sort(pending.copying.copies)
+        written = [self._shared(name, part, pieces(parts.pop(part))) for part in list(parts) if part.endswith(FROZEN)]
+        own = {part: pieces(tensors) for part, tensors in parts.items()}
+        self._require_space(sum(map(size_of, own.values())))
+        written += [self._home.write(name, part, data) for part, data in own.items()]
         self._commit(pending, written, time.monotonic() - began)
+
+    def _shared(self, checkpoint: str, name: str, data: Data) -> Part:
+        """Store a frozen part, without writing it if another checkpoint of the experiment has the same bytes."""
+        digested = Digesting()
+        for piece in data:
+            digested.take(piece)
+        part = digested.part(name)
+        if not self._home.reuse(checkpoint, part):
+            self._require_space(part.size)
+            self._home.write(checkpoint, name, data)
+        return part
 
     def _must_be_newest(self) -> None:
         """Raise Fenced if a later attempt of this trial has started: this one must not change checkpoints any more."""

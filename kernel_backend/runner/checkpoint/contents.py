@@ -12,9 +12,11 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from kernel_backend.checkpoints.base import Manifest
-from kernel_backend.checkpoints.writer import decode, flatten, must_hold, unflatten
+from kernel_backend.checkpoints.base import FROZEN, Manifest
+from kernel_backend.checkpoints.writer import flatten, must_hold, tensors_of, unflatten
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.checkpoint.ema import WeightAverage
+from kernel_backend.runner.checkpoint.frozen import split_frozen
 from kernel_backend.runner.checkpoint.saving import Parts
 from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
 from kernel_backend.runner.logical_ranks import LogicalRanks
@@ -104,6 +106,9 @@ class TrainingContents:
         # Buffers change in the next forward pass already; those that were gathered are copies.
         first, model = parts.get(_buffers(0), {}), parts["model"]
         parts["model"] = {name: first.pop(name, tensor) for name, tensor in model.items()}
+        for name, part in self._parts.items():
+            if isinstance(part, Model | WeightAverage):
+                parts |= split_frozen(name, parts[name], part.module)
         return state, {name: tensors for name, tensors in parts.items() if tensors}
 
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
@@ -113,7 +118,7 @@ class TrainingContents:
         """
 
         def tensors(name: str) -> dict[str, Tensor]:
-            return decode(read(name)) if manifest.part(name) else {}
+            return tensors_of(manifest, name, read)
 
         for name, part in self._parts.items():
             state = unflatten(manifest.state[name], tensors(name))
@@ -135,8 +140,8 @@ class TrainingContents:
 
         Raises CheckpointDamaged, and InvalidDefinition if they are of another model.
         """
-        (part,) = manifest.parts
-        state = unflatten(manifest.state["model"], decode(read(part.name)))
+        name = next(part.name.removesuffix(FROZEN) for part in manifest.parts)
+        state = unflatten(manifest.state["model"], tensors_of(manifest, name, read))
         model = self._parts["model"]
         if self._matching_weights and isinstance(model, Model):
             missing = model.load_matching(state)

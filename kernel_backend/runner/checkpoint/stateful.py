@@ -27,6 +27,11 @@ class Model:
     def __init__(self, model: nn.Module) -> None:
         self._model = model
 
+    @property
+    def module(self) -> nn.Module:
+        """Return the module itself."""
+        return self._model
+
     def state_dict(self) -> dict[str, Any]:
         """Return parameters and buffers by name."""
         return dict(self._model.state_dict())

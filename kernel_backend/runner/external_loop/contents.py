@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from kernel_backend.checkpoints.base import Manifest
-from kernel_backend.checkpoints.writer import decode, flatten, must_hold, unflatten
+from kernel_backend.checkpoints.base import FROZEN, Manifest
+from kernel_backend.checkpoints.writer import flatten, must_hold, tensors_of, unflatten
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.checkpoint.contents import PerRankState, Read
+from kernel_backend.runner.checkpoint.frozen import split_frozen
 from kernel_backend.runner.checkpoint.saving import Parts
-from kernel_backend.runner.checkpoint.stateful import Optimizer, Schedule, Stateful
+from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.ranks.backends import Ranks
@@ -46,7 +47,7 @@ class RegisteredContents:
 
     def add(self, name: str, part: Stateful, module: nn.Module | None = None) -> bool:
         """Register a part and return True if it goes on from its saved state; refuse a name in use."""
-        if name in self._parts or name == _POSITION:
+        if name in self._parts or name == _POSITION or name.endswith(FROZEN):
             raise InvalidDefinition(f"{name} is registered already: give this one another name")
         _, tensors = flatten(part.state_dict())
         for each, tensor in tensors.items():
@@ -102,6 +103,8 @@ class RegisteredContents:
         parts: dict[str, dict[str, Tensor]] = {}
         for name, part in self._parts.items():
             state[name], parts[name] = flatten(part.state_dict())
+            if isinstance(part, Model):
+                parts |= split_frozen(name, parts[name], part.module)
         for rank, random in enumerate(everyones.random):
             state[f"random-{rank}"], parts[f"random-{rank}"] = flatten(random)
         for rank, buffers in everyones.buffers.items():
@@ -114,7 +117,7 @@ class RegisteredContents:
 
         @functools.cache
         def tensors(name: str) -> dict[str, Tensor]:
-            return decode(read(name)) if manifest.part(name) else {}
+            return tensors_of(manifest, name, read)
 
         self._saved = _Saved(manifest, tensors, others)
 

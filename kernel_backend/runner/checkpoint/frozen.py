@@ -1,0 +1,68 @@
+"""Keep tensors that nobody trains apart from those that change, so that checkpoints share one copy of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from kernel_backend.checkpoints.base import FROZEN
+from kernel_backend.runner.checkpoint.saving import Parts
+from kernel_backend.runner.determinism.digests import tensor_digest
+
+LEAST = 4096  # bytes that are worth a file of their own
+
+
+def split_frozen(name: str, tensors: Mapping[str, Tensor], module: nn.Module) -> dict[str, dict[str, Tensor]]:
+    """Split a module's part in two: what is trained, and the part `<name>.frozen` of what is not at present.
+
+    Not trained are parameters without `requires_grad`, and buffers of a module that has no other parameters of its own,
+    unless it is a normalization that collects statistics now.
+    """
+    frozen = _untrained(module) & tensors.keys()
+    size = sum(tensors[each].nbytes for each in frozen)
+    if size < LEAST:
+        return {name: dict(tensors)}
+    return {
+        name: {key: tensor for key, tensor in tensors.items() if key not in frozen},
+        f"{name}{FROZEN}": {key: tensor for key, tensor in tensors.items() if key in frozen},
+    }
+
+
+def _untrained(module: nn.Module) -> set[str]:
+    found: set[str] = set()
+    for path, each in module.named_modules(remove_duplicate=False):
+        prefix = f"{path}." if path else ""
+        own = dict(each.named_parameters(recurse=False, remove_duplicate=False))
+        found |= {prefix + name for name, parameter in own.items() if not parameter.requires_grad}
+        collects = isinstance(each, _NormBase) and each.training
+        if not collects and not any(parameter.requires_grad for parameter in own.values()):
+            found |= {prefix + name for name, _ in each.named_buffers(recurse=False, remove_duplicate=False)}
+    return found
+
+
+class Unchanging:
+    """Frozen tensors of one training; one whose bytes change nevertheless is written with the trained ones."""
+
+    def __init__(self) -> None:
+        self._digests: dict[tuple[str, str], str] = {}
+        self._changing: set[tuple[str, str]] = set()
+
+    def sort(self, parts: Parts) -> dict[str, dict[str, Tensor]]:
+        """Return the parts to write: a frozen tensor that has changed since the last call is in the trained part."""
+        found = {name: dict(tensors) for name, tensors in parts.items()}
+        for part in [each for each in found if each.endswith(FROZEN)]:
+            trained = found.setdefault(part.removesuffix(FROZEN), {})
+            for name in list(found[part]):
+                if self._has_changed(part, name, found[part][name]):
+                    trained[name] = found[part].pop(name)
+        return {name: tensors for name, tensors in found.items() if tensors}
+
+    def _has_changed(self, part: str, name: str, tensor: Tensor) -> bool:
+        key = part, name
+        if key not in self._changing:
+            digest = tensor_digest(tensor)
+            if self._digests.setdefault(key, digest) != digest:
+                self._changing.add(key)
+        return key in self._changing
