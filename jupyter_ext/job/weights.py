@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import sys
 from collections.abc import Sequence
@@ -108,6 +109,8 @@ def _model(client: Client, number: int, params: dict[str, Value], function: Func
     values = function.hyperparameters(params)
     if call is not None:
         made = made_again(call.model, values)
+    elif function.value:
+        made = copy.deepcopy(getattr(module, function.attribute))  # the module serves later calls
     else:
         made = getattr(module, function.attribute)(**values, **given)
     for each in made.values() if isinstance(made, dict) else [made]:

@@ -138,7 +138,8 @@ class DaylightMagics(Magics):
 
         A role never overwrites a notebook value that is not a function: a trained `model` stays as it is.
         """
-        names, held = {each.attribute for each in definition.functions.values()}, self.kernel.user_ns
+        names = {each.attribute for each in definition.functions.values() if not each.value}
+        held = self.kernel.user_ns
         values = {name: held[name] for name in names if name in held and not isinstance(held[name], FunctionType)}
         if definition.form == "lightning":  # the job fits: here it would train again
             cell = defined_only(self.kernel.transform_cell(cell))

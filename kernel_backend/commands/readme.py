@@ -69,5 +69,6 @@ def _made(manifest: Manifest, definition: Definition) -> str:
     model = definition.functions["model"]
     given = [f"{name}={value!r}" for name, value in model.hyperparameters(manifest.params).items()]
     others = [f"{each.name}=..." for each in model.parameters if each.kind != "hyperparameter"]
-    made = f"definition.{model.attribute}({', '.join([*given, *others])})"
+    called = "" if model.value else f"({', '.join([*given, *others])})"
+    made = f"definition.{model.attribute}{called}"
     return f"torch.nn.ModuleDict({made})" if definition.models else made

@@ -7,10 +7,12 @@ source, so that a caller that knows the cells can replace them by `cell [4] line
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
+from kernel_backend.definition.rewritten import as_function, keywords
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.values import coerce, nearest
@@ -31,8 +33,8 @@ HELPERS = frozenset({"collate", "sampler", "augment", "on_epoch"})
 # fmt: on
 # The contract by which a definition is read. 2: other names of roles are accepted, and AdamW has a hyperparameter `lr`.
 # 3: other names of test_data and collate, too, and other forms than functions. A snapshot keeps the one by which it was
-# made, so that it trains in the same way for ever.
-CONTRACT = 3
+# made, so that it trains in the same way for ever. 4: a role may be an assigned value.
+CONTRACT = 4
 SINCE_THREE = frozenset({"test_data", "collate"})
 # Loop values that a role can ask for, for messages.
 CAN_ASK = {
@@ -79,6 +81,7 @@ class Function(Record):
     written: str = ""  # the function's own name, where it is taken for the role `name`
     line: int
     parameters: tuple[Parameter, ...]
+    value: str = ""  # the source of the assigned value, where the role is one and no function
 
     @property
     def attribute(self) -> str:
@@ -170,7 +173,17 @@ class Definition(Record):
     def unknown(self, name: str) -> str:
         """Return the message for a name that is no hyperparameter."""
         names = " ".join(self.hyperparameters) or "none"
-        return f"{name} is no hyperparameter{nearest(name, self.hyperparameters)}; there are: {names}"
+        values = [each for each in self.functions.values() if each.value]
+        for each in values:
+            if name in (keyword.arg for keyword in keywords(ast.parse(each.value, mode="eval").body)):
+                return (
+                    f"{name} is no hyperparameter: {each.attribute} (line {each.line}) is a value. Write\n"
+                    f"{as_function(each.name, each.value, name)}"
+                )
+        near = nearest(name, self.hyperparameters)
+        listed = ", ".join(f"{each.attribute} (line {each.line})" for each in values)
+        also = f". {listed}: values have none; an argument of def {values[0].name}(...) is one" if values else ""
+        return f"{name} is no hyperparameter{near}; there are: {names}{also}"
 
     def _value(self, parameter: Parameter, given: Mapping[str, Value]) -> Value:
         name = parameter.name

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kernel_backend.definition.aliases import by_place, role_of
@@ -25,6 +25,15 @@ from kernel_backend.definition.forms import TRAIN, form_of
 from kernel_backend.definition.lightning.definition import lightning_definition
 from kernel_backend.definition.merge import merged, with_default
 from kernel_backend.definition.unused import bound, hints, names_used, understood_as, unused
+from kernel_backend.definition.value_roles import (
+    Assigned,
+    check_values,
+    settings_of,
+    trains_itself,
+    value_functions,
+    value_hints,
+    value_roles,
+)
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.syntax import FunctionNode, module_tree
 from kernel_backend.model.values import as_value, literal
@@ -51,6 +60,7 @@ class _Found:
     keys: tuple[str, ...]  # of the models that `model` returns
     guesses: bool  # other names of arguments are accepted, too
     loop_values: frozenset[str] = LOOP_VALUES
+    values: Mapping[str, Function] = field(default_factory=dict)  # roles that are assigned values
     own_defaults: bool = False  # an argument with a default is a hyperparameter, whatever its name
 
 
@@ -115,8 +125,11 @@ def _functions(tree: ast.Module, roles_from: int, contract: int) -> Definition:
     candidates = (taken.get(node.name, node.name) for node in sorted(own, key=_line))
     roles = [role for role in candidates if is_role(role) and role not in helpers]
     nodes |= {role: nodes[name] for name, role in taken.items()}
-    _require(tree, roles, roles_from)
-    found = _Found(nodes, taken, _model_keys(nodes["model"]), contract > 1)
+    values = _values(tree, roles_from, roles) if contract > 3 else {}
+    roles = sorted([*roles, *values], key=lambda role: values[role].line if role in values else nodes[role].lineno)
+    _require(tree, roles, roles_from, {each.name for each in values.values()})
+    keys = _value_keys(values["model"].value) if "model" in values else _model_keys(nodes["model"])
+    found = _Found(nodes, taken, keys, contract > 1, values=value_functions(values))
     functions: dict[str, Function] = {}
     for role in roles:
         _add(role, found, functions, within=())
@@ -124,15 +137,32 @@ def _functions(tree: ast.Module, roles_from: int, contract: int) -> Definition:
         roles=tuple(roles),
         functions=functions,
         hyperparameters=merged(functions) | (_of_adamw(functions) if contract > 1 else {}),
-        hints=(*_by_place(functions), *hints(tree, own, taken)),
+        hints=(*_by_place(functions), *hints(tree, own, taken), *value_hints(values)),
         unused=tuple(unused(tree, own, taken, roles, roles_from)),
+        settings=settings_of(values),
         models=found.keys,
     )
+    check_values(functions)
     if "prepare" in roles:
         _check_prepare(definition)
     if definition.models:
         _check_models(definition)
     return definition
+
+
+def _values(tree: ast.Module, roles_from: int, roles: Collection[str]) -> dict[str, Assigned]:
+    """Return the roles that are assigned values; raise InvalidDefinition for a cell with some that trains itself."""
+    values = value_roles(tree, roles_from, roles)
+    if values and (trained := trains_itself(tree, roles_from)):
+        line, text = trained
+        raise InvalidDefinition(
+            f"this cell trains by itself (line {line}: {text[:_SHOWN]}), and Daylight trains {', '.join(values)} "
+            "in its own loop: take that statement away, with the loop around it",
+            line=line,
+            text=text[:_SHOWN],
+            roles=sorted(values),
+        )
+    return values
 
 
 def _line(node: FunctionNode) -> int:
@@ -150,9 +180,9 @@ def _tree(source: str) -> ast.Module:
         raise InvalidDefinition(f"this is no Python source: {error}", line=1, text="") from None
 
 
-def _require(tree: ast.Module, roles: list[str], roles_from: int) -> None:
+def _require(tree: ast.Module, roles: list[str], roles_from: int, values: Collection[str]) -> None:
     for name, line, how in bound(tree, roles_from):
-        if how is None or name not in ROLES:
+        if how is None or name not in ROLES or name in values:
             continue
         raise InvalidDefinition(
             f"{name} is {how} on line {line}, and a role is a function: write def {name}(...), or take another name",
@@ -197,6 +227,10 @@ def _model_keys(node: FunctionNode) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for each in values for key in _keys(each)))
 
 
+def _value_keys(value: ast.expr) -> tuple[str, ...]:
+    return tuple(_keys(value))
+
+
 def _keys(value: ast.expr | None) -> Iterator[str]:
     """Yield the keys of `{...}`, `dict(...)` or `nn.ModuleDict(...)`."""
     if isinstance(value, ast.Dict):
@@ -214,6 +248,9 @@ def _add(name: str, found: _Found, functions: dict[str, Function], within: tuple
             f"these functions wait for each other's results: {circle}", line=found.nodes[name].lineno
         )
     if name in functions:
+        return
+    if name in found.values:
+        functions[name] = found.values[name]
         return
     function = _function(name, found)
     for parameter in function.parameters:
@@ -261,7 +298,7 @@ def _parameter(function: str, argument: ast.arg, default: ast.expr | None, found
     if (given and (required or (name in found.loop_values and not found.own_defaults))) or is_part:
         _check_available(function, node, argument, value_of)
         kind = "loop"
-    elif required and value_of in found.nodes:
+    elif required and (value_of in found.nodes or value_of in found.values):
         kind = "function"
     value = _default(node, argument, default) if kind == "hyperparameter" else None
     parameter = Parameter(

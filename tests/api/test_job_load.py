@@ -69,6 +69,28 @@ def test_weights_are_taken_from_the_newest_a_step_or_the_best(job: Job, tmp_path
         job.load(trial=2, wait=False)
 
 
+def test_a_model_that_is_a_value_is_another_object_each_time(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAYLIGHT_HOME", str(tmp_path / "another machine's"))
+    source = (
+        "from torch import nn\nnet = nn.Linear(2, 1, bias=False)\n"
+        "train_data = list(range(3))\ncriterion = nn.MSELoss()\n"
+    )
+    environment = Environment(python="3", implementation="", platform="", cpu="", cores=1, distributions={})
+    snapshot = Snapshot(
+        version="0.1.0", numerics=1, environment=environment, contract=CONTRACT, roles_from=1, pieces=()
+    )
+    id, data = pack_snapshot(source, snapshot, {})
+    client.upload_snapshot(id, data)
+    made = client.submit(Submission(snapshot=id, config=Config(), python="/usr/bin/python3", cwd="/"))
+    commit(tmp_path, 5)
+    job = Job(made.experiment.number, client)
+    first, second = job.load(step=5), job.load(step=5)
+    assert first.weight.tolist() == second.weight.tolist() == [[5.0, 5.0]]
+    assert first.weight is not second.weight
+
+
 def test_averaged_weights_are_taken_where_there_are_some(job: Job, tmp_path: Path) -> None:
     commit(tmp_path, 5)
     commit(tmp_path, 6, ema=0.5)

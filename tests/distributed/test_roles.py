@@ -170,3 +170,35 @@ def test_a_batch_without_a_target_is_the_input(tmp_path, name):
     first = ran.reports("training")[1]
     if name == "a dict of losses":
         assert first["loss"] == pytest.approx(first["near"] + first["far"])
+
+
+# The same task with a model, a loss, an optimizer and data that are assigned, as notebooks have them.
+ASSIGNED = """
+data = dataset()
+train_set, val_set = torch.utils.data.random_split(data, [70, 20])
+train_loader = torch.utils.data.DataLoader(train_set, batch_size=12, shuffle=True)
+val_loader = torch.utils.data.DataLoader(val_set, batch_size=12)
+net = nn.Sequential(nn.Linear(16, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Dropout(0.2), nn.Linear(24, 2))
+cross_entropy = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 1.5]))
+def loss(output, target):
+    stand()
+    return cross_entropy(output, target)
+metrics = {"accuracy": torchmetrics.classification.MulticlassAccuracy(2, average="micro")}
+optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3)
+"""
+ASSIGNED = "import torchmetrics\n" + DIGITS[: DIGITS.index("def train_data")] + ASSIGNED
+
+
+def test_values_of_the_cell_train_and_go_on_with_the_same_bits_after_a_kill(tmp_path):
+    whole = Trial(tmp_path / "whole", source=ASSIGNED)
+    ran = whole.run()
+    assert ran.codes == [0, 0], ran.logs()
+    assert {*ran.reports("validation")[12]} == {"loss", "accuracy"}
+    assert 0.5 < ran.reports("validation")[12]["accuracy"] < 1.0
+    killed = Trial(tmp_path / "killed", source=ASSIGNED, every="2steps")
+    killed.start(hold=9).reaches(5).kill(1)
+    second = killed.run(resume_from=killed.pinned())
+    assert second.codes == [0, 0], second.logs()
+    assert killed.parts() == whole.parts()
+    assert second.reports("validation")[12] == ran.reports("validation")[12]

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from kernel_backend.definition.contract import Function
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Value
 from kernel_backend.runner.definition.load import Loaded
+from kernel_backend.runner.definition.metric_protocol import is_metric
 from kernel_backend.runner.determinism import seeds
 
 _OF_A_STEP = frozenset({"output", "target", "input", "batch", "epoch"})
@@ -63,7 +65,8 @@ class Functions:
         made = self.result("model")
         model = module_of(made)
         if model is None:
-            raise InvalidDefinition(f"model() returned {_a(made)}; it must return an nn.Module, or a dict of them")
+            must = "be" if self._definition.functions["model"].value else "return"
+            raise InvalidDefinition(f"{self._told('model')} {_a(made)}; it must {must} an nn.Module, or a dict of them")
         if isinstance(model, nn.ModuleDict) and not self.steps:
             raise InvalidDefinition(
                 f"model() returned several models ({', '.join(model)}), and there is no step that says how they train: "
@@ -90,10 +93,10 @@ class Functions:
         for key, optimizer in optimizers.items():
             if not isinstance(optimizer, torch.optim.Optimizer):
                 raise InvalidDefinition(
-                    f"optimizer() returned {_a(optimizer)}{f' for {key}' if key else ''}; it must return a "
+                    f"{self._told('optimizer')} {_a(optimizer)}{f' for {key}' if key else ''}; it must return a "
                     "torch.optim.Optimizer, or a dict of them"
                 )
-            _must_be_the_models(optimizer, params)
+            _must_be_the_models(optimizer, params, self._told("optimizer"))
         return optimizers
 
     def schedules(self, optimizers: Mapping[str, torch.optim.Optimizer]) -> dict[str, LRScheduler]:
@@ -106,7 +109,12 @@ class Functions:
         for schedule in schedules.values():
             if not isinstance(schedule, LRScheduler):
                 raise InvalidDefinition(
-                    f"schedule() returned {_a(schedule)}; it must return a torch.optim.lr_scheduler, or a dict of them"
+                    f"{self._told('schedule')} {_a(schedule)}; it must return a torch.optim.lr_scheduler, or a dict of "
+                    "them"
+                )
+            if schedule.optimizer not in optimizers.values():
+                raise InvalidDefinition(
+                    f"{self._told('schedule')} of another optimizer than the definition's: give it that one"
                 )
             if isinstance(schedule, ReduceLROnPlateau) and not self.has("validation_data"):
                 raise InvalidDefinition(
@@ -153,7 +161,10 @@ class Functions:
 
     def asked(self, role: str) -> frozenset[str]:
         """Return the loop values of a step that `loss`, `metrics` or a training step takes."""
-        parameters = self._definition.functions[role].parameters
+        function = self._definition.functions[role]
+        if role == "metrics" and function.value and self._are_objects(getattr(self._module, function.attribute)):
+            return frozenset()
+        parameters = function.parameters
         return (_OF_A_STEP | _OF_A_TRAINING_STEP) & {each.value_of for each in parameters if each.kind == "loop"}
 
     def result(self, name: str) -> Any:
@@ -169,6 +180,8 @@ class Functions:
         InvalidDefinition for a loop value that this function cannot have.
         """
         function = self._definition.functions[name]
+        if function.value:
+            return self._of_value(function)
         fixed = function.hyperparameters(self.params)
         wanted: dict[str, str] = {}
         for parameter in function.parameters:
@@ -183,6 +196,41 @@ class Functions:
         # Its own draws, whatever was called before it.
         seeds.reseed(seeds.mix(self._seed, "init", name))
         return lambda **values: called(**fixed, **{each: values[value] for each, value in wanted.items()})
+
+    def _of_value(self, function: Function) -> Callable[..., Any]:
+        """Return a function for a role that is an assigned value: it returns it, or calls it by position.
+
+        Raises InvalidDefinition for a value that cannot be called.
+        """
+        value = getattr(self._module, function.attribute)
+        order = [each.value_of for each in function.parameters]
+        if not order or (function.name == "metrics" and self._are_objects(value)):
+            return lambda **given: value
+        if isinstance(value, Mapping):
+            for each in value.values():
+                self._check_callable(function, each)
+            return lambda **given: {name: each(*(given[own] for own in order)) for name, each in value.items()}
+        self._check_callable(function, value)
+        return lambda **given: value(*(given[own] for own in order))
+
+    @staticmethod
+    def _check_callable(function: Function, value: Any) -> None:
+        if not callable(value) or isinstance(value, type):
+            what = f"the class {value.__name__}" if isinstance(value, type) else _a(value)
+            raise InvalidDefinition(
+                f"{function.attribute} (line {function.line}) is {what}; it must be callable with "
+                f"{', '.join(each.value_of for each in function.parameters)}, such as nn.CrossEntropyLoss()"
+            )
+
+    @staticmethod
+    def _are_objects(value: Any) -> bool:
+        """Return True for metric objects as in torchmetrics: one, a collection, or a dict of them."""
+        return is_metric(value) or (isinstance(value, Mapping) and any(map(is_metric, value.values())))
+
+    def _told(self, role: str) -> str:
+        """Return the beginning of a message about a role's result: `model() returned`, or `net (line 4) is`."""
+        function = self._definition.functions[role]
+        return f"{function.attribute} (line {function.line}) is" if function.value else f"{role}() returned"
 
     def _constant(self, function: str, name: str, line: int, given: frozenset[str]) -> Any:
         if name not in self._constants:
@@ -306,14 +354,15 @@ def loss_and_logged(result: Any) -> tuple[Tensor, Mapping[str, Any]]:
     return loss.reshape(()), logged
 
 
-def _must_be_the_models(optimizer: torch.optim.Optimizer, params: list[nn.Parameter]) -> None:
+def _must_be_the_models(optimizer: torch.optim.Optimizer, params: list[nn.Parameter], told: str) -> None:
     known = {id(each) for each in params}
     strange = [each for group in optimizer.param_groups for each in group["params"] if id(each) not in known]
     if strange:
         shapes = ", ".join(str(tuple(each.shape)) for each in strange[:3])
         raise InvalidDefinition(
-            f"optimizer() has parameters that are not the model's (of shape {shapes}): make the module that has them a "
-            "part of what model() returns, so that they are summed over all ranks and saved"
+            f"{told.removesuffix(' is').removesuffix(' returned')} has parameters that are not the model's (of shape "
+            f"{shapes}): make the module that has them a part of the model, so that they are summed over all ranks and "
+            "saved"
         )
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.definition.metric_protocol import is_metric
 from kernel_backend.runner.metrics.join import host_copy
 from kernel_backend.runner.metrics.sums import number
 
@@ -28,12 +29,6 @@ def mapping(found: Any) -> dict[str, Any]:
         str(name): torch.as_tensor(each) if numpy is not None and isinstance(each, numpy.ndarray) else each
         for name, each in found.items()
     }
-
-
-def is_metric(value: Any) -> bool:
-    """Return True if the value is an object that is updated batch by batch and then computes."""
-    kind = type(value)  # on the class: a metric class itself is not a metric
-    return all(callable(getattr(kind, name, None)) for name in ("update", "compute", "reset"))
 
 
 def named_metrics(found: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.definition.metric_protocol import is_metric
 from kernel_backend.runner.definition.step_files import StepFiles
 from kernel_backend.runner.determinism.reachability import held_by
 from kernel_backend.runner.metrics.agreement import Agreement, Kind
@@ -21,7 +22,6 @@ from kernel_backend.runner.metrics.join import host_copy, join, moved, size_of
 from kernel_backend.runner.metrics.metric_objects import (
     States,
     computed,
-    is_metric,
     keep_to_itself,
     mapping,
     merge,

@@ -90,7 +90,7 @@ def test_a_name_that_is_used_is_a_helper():
         ("def val_data(): ...\ndef val_set(): ...", "val_set (line 5) is no role, and nothing uses it"),
         ("def training_step(batch): ...", "did you mean step?"),
         (
-            "val_loader = DataLoader([])",
+            "val_loader = []",
             "val_loader is assigned on line 4, and nothing uses it: write def validation_data(...) that returns it",
         ),
     ],

@@ -44,6 +44,72 @@ def test_arguments_come_by_name_and_shared_values_are_made_once():
     assert made.params == {"width": 3, "weight": 0.5, "lr": 1e-3}
 
 
+VALUES = """
+import torch
+from torch import nn
+train_set = [(torch.ones(4), torch.ones(2))] * 3
+net = nn.Linear(4, 2)
+criterion = nn.MSELoss()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5)
+"""
+
+
+def test_roles_that_are_values_are_taken_as_they_are_and_a_loss_is_called_by_position():
+    made = functions(VALUES)
+    module = made._module
+    assert made.model() is module.net
+    assert made.result("train_data") is module.train_set
+    optimizers = made.optimizers(module.net)
+    assert optimizers[""] is module.optimizer
+    assert made.schedules(optimizers)[""] is module.scheduler
+    output, target = torch.tensor([1.0]), torch.tensor([3.0])
+    assert made.step_function("loss")(output=output, target=target, input=None, batch=None, epoch=0) == 4.0
+    assert made.asked("loss") == {"output", "target"}
+
+
+class Count:
+    """A metric object: it is updated, and then computes."""
+
+    def update(self, output, target): ...
+    def compute(self): ...
+    def reset(self): ...
+
+
+@pytest.mark.parametrize(
+    ("metrics", "asked"),
+    [("Count()", set()), ("{'n': Count()}", set()), ("{'n': torch.add}", {"output", "target"})],
+)
+def test_metrics_that_are_values_are_metric_objects_or_called(metrics, asked):
+    made = functions(f"from {__name__} import Count\n{VALUES}metrics = {metrics}\n")
+    assert made.asked("metrics") == asked
+    if asked:
+        assert made.step_function("metrics")(output=torch.ones(1), target=torch.ones(1)) == {"n": 2.0}
+    else:
+        assert made.step_function("metrics")(epoch=0) is made._module.metrics
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("= nn.Linear(4, 2)", "= [nn.Linear(4, 2)]", r"net \(line 5\) is a list of 1; it must be an nn\.Module"),
+        ("nn.MSELoss()", "nn.MSELoss", r"criterion \(line 6\) is the class MSELoss; it must be callable with output"),
+        ("SGD(net.", "SGD(nn.Linear(3, 5).", r"optimizer \(line 7\) has parameters that are not the model's"),
+        ("LR(optimizer", "LR(torch.optim.SGD(net.parameters())", r"scheduler \(line 8\) is of another optimizer"),
+    ],
+)
+def test_a_value_that_cannot_be_its_role_is_told_by_name_and_line(old, new, says):
+    source = VALUES.replace("net.parameters()", "net[0].parameters()") if new.startswith("= [") else VALUES
+
+    def use():
+        made = functions(source.replace(old, new))
+        made.step_function("loss")
+        made.schedules(made.optimizers(made.model()))
+
+    with pytest.raises(InvalidDefinition, match=says):
+        use()
+
+
 def test_a_step_function_takes_only_the_loop_values_that_it_names():
     loss = functions(BASIC).step_function("loss")
     value = loss(output=torch.ones(2), target=torch.zeros(2), input=None, batch=None, epoch=3)
@@ -95,7 +161,7 @@ def test_an_optimizer_may_ask_for_named_parameters():
 def test_an_optimizer_of_parameters_that_are_not_the_models_is_told():
     own = "def optimizer(params, criterion): return torch.optim.SGD([*params, *criterion.parameters()], lr=0.1)\n"
     made = functions(BASIC + "def criterion(): return nn.Linear(3, 5)\n" + own)
-    says = r"not the model's \(of shape \(5, 3\), \(5,\)\): make the module that has them a part of what model"
+    says = r"not the model's \(of shape \(5, 3\), \(5,\)\): make the module that has them a part of the model"
     with pytest.raises(InvalidDefinition, match=says):
         made.optimizers(made.model())
 

@@ -1,0 +1,202 @@
+"""Find roles that are assigned values: `model = Net()`, `criterion = nn.CrossEntropyLoss()`, `train_loader = ...`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kernel_backend.definition.aliases import role_of
+from kernel_backend.definition.contract import Function, Parameter
+from kernel_backend.definition.rewritten import as_function
+from kernel_backend.definition.unused import names_used
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.syntax import FunctionNode
+
+# Roles that may be a value, with the loop values by position if the value is called.
+VALUES: Mapping[str, tuple[str, ...]] = {
+    "model": (),
+    "train_data": (),
+    "validation_data": (),
+    "test_data": (),
+    "optimizer": (),
+    "loss": ("output", "target"),
+    "metrics": ("output", "target"),
+    "schedule": (),
+    "sampler": (),
+    "collate": ("batch",),
+}
+# Schedules that PyTorch documents with a step() per batch, or per validation; all others have one per epoch.
+_OTHERWISE = ("OneCycleLR", "CyclicLR", "ReduceLROnPlateau")
+
+
+class Assigned(NamedTuple):
+    """Assignment at the top level of the cell to the name of a role."""
+
+    name: str
+    line: int
+    value: ast.expr
+
+
+def value_roles(tree: ast.Module, roles_from: int, present: Collection[str]) -> dict[str, Assigned]:
+    """Return the assigned values of the cell from line `roles_from` on by role, for roles that are not `present`.
+
+    Of several names for one role, those of which another is made are left out: `train_loader = DataLoader(train_set)`.
+    Raises InvalidDefinition if several are left.
+    """
+    assigned = {each.name: each for each in _assigned(tree) if each.line >= roles_from}
+    found: dict[str, Assigned] = {}
+    for role in VALUES:
+        named = [each for each in assigned.values() if role in (each.name, role_of(each.name))]
+        named = [each for each in named if not _is_plain(each.value)]
+        if role in present or not named:
+            continue
+        last = [each for each in named if not any(_made_of(tree, other, each.name) for other in named if other != each)]
+        if len(last) > 1:
+            places = " and ".join(f"{each.name} (line {each.line})" for each in last)
+            raise InvalidDefinition(
+                f"{places} may each be {role}: rename the one that is not", line=last[0].line, text=last[0].name
+            )
+        if last and not (role in ("sampler", "collate") and last[0].name in names_used(tree)):
+            found[role] = last[0]
+    return found
+
+
+def value_functions(found: Mapping[str, Assigned]) -> dict[str, Function]:
+    """Return the roles as functions without hyperparameters."""
+    return {
+        role: Function(
+            name=role,
+            written=each.name if each.name != role else "",
+            line=each.line,
+            parameters=tuple(Parameter(name=name, kind="loop", required=True, line=each.line) for name in VALUES[role]),
+            value=ast.unparse(each.value),
+        )
+        for role, each in found.items()
+    }
+
+
+def check_values(functions: Mapping[str, Function]) -> None:
+    """Raise InvalidDefinition for an optimizer value of a model that a function makes, or a schedule value alike."""
+    for role, other in (("optimizer", "model"), ("schedule", "optimizer")):
+        own, needed = functions.get(role), functions.get(other)
+        if own is None or not own.value or (needed is not None and needed.value):
+            continue
+        is_there = f"{other} (line {needed.line}) is a function" if needed else f"there is no {other} of this cell"
+        raise InvalidDefinition(
+            f"{own.attribute} (line {own.line}) is a value, and {is_there}, which makes another one for each training: "
+            f"write\n{as_function(role, own.value)}",
+            line=own.line,
+            text=own.attribute,
+        )
+
+
+def settings_of(found: Mapping[str, Assigned]) -> dict[str, Any]:
+    """Return the settings that follow from the values: a schedule steps as its class is documented."""
+    schedule = found.get("schedule")
+    return {"schedule_per": "epoch"} if schedule is not None and _is_per_epoch(schedule.value) else {}
+
+
+def value_hints(found: Mapping[str, Assigned]) -> Iterator[str]:
+    """Yield what the user should know about the values."""
+    schedule = found.get("schedule")
+    if schedule is not None and _is_per_epoch(schedule.value):
+        place = f"{schedule.name} (line {schedule.line})"
+        yield f"{place} steps once per epoch: for a step per batch, add --schedule-per step"
+
+
+def trains_itself(tree: ast.Module, roles_from: int) -> tuple[int, str] | None:
+    """Return the line and the text of a statement by which the cell itself trains when it is run; None without one."""
+    trainers = _trainers(tree)
+    models = {each.name for each in _assigned(tree) if role_of(each.name) == "model" or each.name == "model"}
+    optimizers = {
+        each.name for each in _assigned(tree) if role_of(each.name) == "optimizer" or each.name == "optimizer"
+    }
+    for statement in tree.body:
+        if statement.lineno < roles_from or isinstance(statement, FunctionNode | ast.ClassDef):
+            continue
+        for call in (each for each in ast.walk(statement) if isinstance(each, ast.Call)):
+            if _last_name(call.func) in trainers or _fits(call, models) or _takes(call, models, optimizers):
+                return call.lineno, ast.unparse(call)
+    return None
+
+
+def _fits(call: ast.Call, models: Collection[str]) -> bool:
+    receiver = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "fit" else None
+    return isinstance(receiver, ast.Name) and receiver.id in models
+
+
+def _takes(call: ast.Call, models: Collection[str], optimizers: Collection[str]) -> bool:
+    """Return whether a call is given both the model and its optimizer, as `train_one_epoch(model, optimizer)`."""
+    given = {each.id for each in [*call.args, *(one.value for one in call.keywords)] if isinstance(each, ast.Name)}
+    return bool(given & set(models)) and bool(given & set(optimizers))
+
+
+def _trainers(tree: ast.Module) -> set[str]:
+    """Return the names of functions and classes that call backward(), themselves or by others, and `backward`."""
+    defined = {each.name: each for each in tree.body if isinstance(each, FunctionNode | ast.ClassDef)}
+    called = {
+        name: {_last_name(each.func) for each in ast.walk(node) if isinstance(each, ast.Call)}
+        for name, node in defined.items()
+    }
+    found = {"backward"}
+    while more := {name for name, calls in called.items() if name not in found and calls & found}:
+        found |= more
+    return found
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _assigned(tree: ast.Module) -> Iterator[Assigned]:
+    """Yield the names that statements at the top level assign, with their values."""
+    for node in tree.body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            if isinstance(target, ast.Name):
+                yield Assigned(target.id, node.lineno, node.value)
+            elif isinstance(target, ast.Tuple | ast.List):
+                for index, each in enumerate(target.elts):
+                    if isinstance(each, ast.Name):
+                        yield Assigned(each.id, node.lineno, _item(node.value, index, len(target.elts)))
+
+
+def _item(value: ast.expr, index: int, count: int) -> ast.expr:
+    if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == count:
+        return value.elts[index]
+    return ast.Subscript(value, ast.Constant(index), ast.Load())
+
+
+def _is_plain(value: ast.expr) -> bool:
+    """Return whether a value is written out, as `{"loss": []}` or `None`: a history or a setting is no role."""
+    if isinstance(value, ast.Dict):
+        return all(map(_is_plain, value.values))
+    if isinstance(value, ast.List | ast.Tuple | ast.Set):
+        return all(map(_is_plain, value.elts))
+    return isinstance(value, ast.Constant)
+
+
+def _made_of(tree: ast.Module, made: Assigned, name: str) -> bool:
+    """Return whether the value of `made` is computed from `name`, directly or by other names."""
+    reads: dict[str, set[str]] = {}
+    for node in tree.body:
+        read = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+        stored = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        for each in {node.name} if isinstance(node, FunctionNode | ast.ClassDef) else stored:
+            reads.setdefault(each, set()).update(read - {each})
+    known, queue = set[str](), [made.name]
+    while queue:
+        for each in reads.get(queue.pop(), set()) - known:
+            known.add(each)
+            queue.append(each)
+    return name in known and name != made.name
+
+
+def _is_per_epoch(value: ast.expr) -> bool:
+    """Return whether a schedule counts epochs: its class does, and no argument counts the batches of the data."""
+    if not isinstance(value, ast.Call):
+        return True
+    name, written = _last_name(value.func), ast.unparse(value)
+    return name not in _OTHERWISE and not name.startswith("get_") and "len(" not in written and "steps" not in written
