@@ -144,7 +144,7 @@ class Run:
 
     @property
     def should_stop(self) -> bool:
-        """Return True once the steps of `--steps` are taken, for a loop that counts them itself."""
+        """Return True once `--steps` are taken or `--patience` is at its end, for a loop that counts steps itself."""
         return self._does.should_stop
 
     def restore(self, **parts: Any) -> bool:

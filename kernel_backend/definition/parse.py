@@ -21,7 +21,7 @@ from kernel_backend.definition.contract import (
     is_role,
     is_step,
 )
-from kernel_backend.definition.forms import TRAIN, form_of
+from kernel_backend.definition.forms import RUN, TRAIN, form_of
 from kernel_backend.definition.lightning.definition import lightning_definition
 from kernel_backend.definition.merge import merged, with_default
 from kernel_backend.definition.unused import bound, hints, names_used, understood_as, unused
@@ -99,10 +99,22 @@ def _loop(tree: ast.Module, roles_from: int) -> Definition:
         roles=tuple(node.name for node in sorted(own, key=_line)),
         functions=functions,
         hyperparameters=merged(functions),
+        settings=_length_of_loop(nodes[TRAIN]),
     )
     if "prepare" in definition.roles:
         _check_prepare(definition)
     return definition
+
+
+def _length_of_loop(node: FunctionNode) -> dict[str, Any]:
+    """Return the epochs of the only `run.epochs(10)` of a loop, where the number is written there."""
+    calls = [
+        each for each in ast.walk(node) if isinstance(each, ast.Call) and ast.unparse(each.func) == f"{RUN}.epochs"
+    ]
+    values = [each for call in calls for each in (*call.args, *(word.value for word in call.keywords))]
+    counts = [each.value for each in values if isinstance(each, ast.Constant)]
+    known = len(calls) == 1 and len(counts) == 1 and type(counts[0]) is int and counts[0] > 0
+    return {"epochs": counts[0]} if known else {}
 
 
 def _data_functions(tree: ast.Module, roles_from: int) -> dict[str, Function]:

@@ -246,3 +246,13 @@ def test_several_training_loaders_are_refused(trial):
     ran = trial(source=several, slots=1).run()
     assert ran.codes == [1], ran.logs()
     assert "train_dataloader() returned 2 loaders" in ran.failures()[0].message
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_loss_that_is_not_finite_and_stays_so_fails_the_trial(trial, slots):
+    broken = DIGITS.replace("        self.accuracy(output, y)\n", "        loss = loss * float('nan')\n", 1)
+    ran = trial(source=broken, slots=slots, epochs=9).run()
+    assert set(ran.codes) == {1}, ran.logs()
+    assert ran.failures()[0].type == "NotFinite"
+    assert "--on-nan go-on trains on" in ran.failures()[0].message
+    assert "loss is nan at step 1" in ran.notes()

@@ -306,3 +306,31 @@ def test_an_optimizer_of_weights_that_are_not_registered_is_refused(trial):
     ran = trial(source=source).run()
     assert ran.codes == [1, 1], ran.logs()
     assert "optimizer trains a tensor of shape (1, 1) that is not registered" in ran.failures()[0].message
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_loop_whose_loss_is_not_finite_and_stays_so_fails(trial, slots):
+    ran = trial(source=PLAIN, slots=slots, epochs=3, batch_size=4, params={"lr": 1e30}).run()
+    assert set(ran.codes) == {1}, ran.logs()
+    assert ran.failures()[0].type == "NotFinite"
+    assert "in 3 reports in a row" in ran.failures()[0].message
+    assert any(note.startswith("loss is ") for note in ran.notes())
+
+
+# A validation that never changes, and more notes than are kept.
+STALE = (
+    PLAIN.replace("    for x, y in", "    for _ in range(120):\n        run.log('hello')\n    for x, y in")
+    + "        run.report(loss=1.0, validation=True)\n"
+)
+
+
+def test_a_loop_ends_by_its_patience_with_a_note_and_logs_what_is_too_much_for_notes(tmp_path):
+    stale = Trial(tmp_path / "stale", source=STALE, slots=1, epochs=9, options={"patience": 3})
+    ran = stale.run()
+    assert ran.codes == [0], ran.logs()
+    assert stale.newest().step == 4
+    notes = ran.notes()
+    assert "stopped early at step 4: 3 validations without a better loss; the best was 1" in notes
+    assert notes.count("hello") == 100
+    assert "run.log was called 100 times: what it says from here on is in the logs" in notes
+    assert ran.logs().count("hello") == 20

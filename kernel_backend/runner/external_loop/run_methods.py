@@ -16,6 +16,8 @@ from kernel_backend.runner.data import source
 from kernel_backend.runner.external_loop.folder import FolderPart
 from kernel_backend.runner.external_loop.user_loop import Loader, LoopSettings, Steps, UserLoop
 
+MOST_NOTES = 100  # that `run.log` makes in an attempt; each is kept with the experiment
+
 
 class RunMethods:
     """Methods of `run` in this process, over a training of whatever kind."""
@@ -26,6 +28,7 @@ class RunMethods:
         self._training, self._settings = training, settings
         self.registered: dict[str, Any] = {}
         self._resumed = False
+        self._logged = 0  # calls of `log`
 
     @property
     def rank(self) -> int:
@@ -54,9 +57,11 @@ class RunMethods:
 
     @property
     def should_stop(self) -> bool:
-        """Return True once all steps of `--steps` are taken; raise InvalidDefinition without that option."""
-        if self._settings.config.steps is None:
-            raise InvalidDefinition("run.should_stop turns true after --steps N, and that is not given")
+        """Return True once `--steps` are taken or `--patience` is at its end; raise InvalidDefinition without both."""
+        if self._settings.config.steps is None and self._settings.config.patience is None:
+            raise InvalidDefinition(
+                "run.should_stop turns true after --steps N, or where --patience N ends, and neither is given"
+            )
         return self._training.position.over
 
     def register(self, parts: Mapping[str, Any]) -> bool:
@@ -115,7 +120,14 @@ class RunMethods:
         self.loop.report(values, step, validation)
 
     def log(self, text: str) -> None:
-        """Tell the user something."""
+        """Tell the user something; beyond some notes of a process, in its log alone."""
+        if self._settings.in_job:
+            self._logged += 1
+            if self._logged == MOST_NOTES + 1:
+                self._settings.note(f"run.log was called {MOST_NOTES} times: what it says from here on is in the logs")
+            if self._logged > MOST_NOTES:
+                print(text)
+                return
         self._settings.note(text)
 
     def checkpoint(self) -> None:

@@ -40,6 +40,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.reports import Fact, Kind, Report
+from kernel_backend.model.trial import BEFORE
 from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Position
 from kernel_backend.runner.checkpoint.saving import HostCopy
 from kernel_backend.runner.context import RankContext
@@ -48,6 +49,7 @@ from kernel_backend.runner.determinism import exactness
 from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.external_loop.contents import RegisteredContents
 from kernel_backend.runner.external_loop.gradients import AveragedGradients
+from kernel_backend.runner.external_loop.judgement import Judgement
 from kernel_backend.runner.external_loop.leave import FINISHED, RELEASED, Leave
 from kernel_backend.runner.external_loop.parts import part_of
 from kernel_backend.runner.external_loop.reports import PendingReports, merged
@@ -82,7 +84,6 @@ class ExternalTraining:
         self.expected_steps = rank.config.steps  # of the whole training, where that is known before it begins
         self.in_step = False  # between begin_step and end_step
         self.metrics: dict[str, float] = {}  # of the validation at this step
-        self.best: float | None = None
         self.first_epoch = FirstEpoch(job, ranks, spool, rank.code_id, validates=False)
         self.contents = RegisteredContents(ranks, rank.config.seed)
         storage = open_storage(job.checkpoints, job.uid)
@@ -94,10 +95,9 @@ class ExternalTraining:
         )
         self._target = Target(job.until, ranks, rank.instructions, rank.progress)
         self._samples: tuple[int, int] | None = None  # of this rank and of the global batch; None: equal parts
+        self._judgement = Judgement(rank.config, rank.note, f", or report {rank.config.metric.name}")
         self._requested = False
         self._held = False  # a checkpoint that is due waits for the next boundary
-        self._waited = 0  # validations in a row that were not the best, for `--patience`
-        self._validated = False  # there was a validation, in this attempt or before
         self._told = time.monotonic()  # when reports were exchanged
         self._began: int | None = None  # the step at which this attempt began, once it has
         self._averaged: set[int] = set()  # parameters, by identity
@@ -107,9 +107,9 @@ class ExternalTraining:
         if manifest is not None:
             saved = manifest.state["training"]
             self.position = LoopPosition(manifest.step, saved["epoch"], saved["fraction"], saved["form"])
-            self.best, self.metrics, self._validated = saved["best"], dict(manifest.metrics), saved["validated"]
+            self.metrics = dict(manifest.metrics)
             self.reports = PendingReports(saved["reports"])
-            self._waited = saved["waited"]
+            self._judgement.restore(saved, of_another=manifest.attempt == BEFORE)
             # Not the saved one: an experiment that is continued may have got more steps.
             self.position.over = self._is_over
             self.first_epoch.restore(saved["first_epoch"])
@@ -221,6 +221,7 @@ class ExternalTraining:
         self.position.over = True
         self._exchange()
         self._check_validated()
+        self._judgement.end(self.contents.modules.values())
         self.first_epoch.finish()
         self.rank.progress.tick("finishing", self.position.step)
         self._checkpoints.finish(self._moment())
@@ -281,37 +282,22 @@ class ExternalTraining:
         found = merged(ranks.all_gather_object(mine) if ranks.size > 1 else [mine])
         for each in found:
             self.rank.spool.say(each)
+        for each in found:
+            if each.kind == "training":
+                self._judgement.training(each.step, each.metrics)
         validations = [each for each in found if each.kind == "validation"]
         if not validations:
             return False
-        self.metrics, self._validated = dict(validations[-1].metrics), True
-        return self._judge()
-
-    def _judge(self) -> bool:
-        config = self.rank.config
-        metric = config.metric
-        if metric.name not in self.metrics:
-            known = " ".join(self.metrics)
-            text = f"--metric {metric.name}: the validation says nothing of that name, only {known}"
-            if config.search is not None:
-                raise InvalidDefinition(f"{text}; a search goes by it: choose one of these, or report {metric.name}")
-            self.rank.note(f"{text}; no checkpoint is best", "warning")
-            return False
-        value = self.metrics[metric.name]
-        if metric.better(value, self.best):
-            self.best, self._waited = value, 0
-            return True
-        self._waited += 1
+        self.metrics = dict(validations[-1].metrics)
+        improved = self._judgement.validation(validations[-1].step, self.metrics)
         self.position.over = self.position.over or self._is_over
-        return False
+        return improved
 
     @property
     def _is_over(self) -> bool:
         """Return True once the steps of `--steps` are taken, or `--patience` is at its end."""
-        steps, patience = self.rank.config.steps, self.rank.config.patience
-        return (steps is not None and self.position.step >= steps) or (
-            patience is not None and self._waited >= patience
-        )
+        steps = self.rank.config.steps
+        return self._judgement.stopped or (steps is not None and self.position.step >= steps)
 
     def _say_validation(self) -> None:
         if self.metrics:
@@ -320,7 +306,7 @@ class ExternalTraining:
 
     def _check_validated(self) -> None:
         """Raise InvalidDefinition in a search without a validation: it compares trials by those."""
-        if self.rank.config.search is not None and not self._validated:
+        if self.rank.config.search is not None and not self._judgement.validated:
             raise InvalidDefinition(
                 f"a search compares validations, and none was reported until step {self.position.step}: report one in "
                 f"each epoch, such as run.report({self.rank.config.metric.name}=..., validation=True)"
@@ -347,9 +333,7 @@ class ExternalTraining:
             "epoch": position.epoch,
             "fraction": position.fraction,
             "form": self.form_state(),
-            "best": self.best,
-            "validated": self._validated,
-            "waited": self._waited,
+            **self._judgement.state(),
             "reports": self.reports.count,
             "first_epoch": self.first_epoch.state(),
         }

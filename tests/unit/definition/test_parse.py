@@ -337,3 +337,17 @@ def test_other_things_called_train_are_no_loop(other):
 def test_a_loop_above_the_cell_is_a_helper_and_one_of_an_old_snapshot_too():
     assert parse(LOOP + SMALL, roles_from=2).form == "functions"
     assert parse(LOOP + SMALL, contract=2).form == "functions"
+
+
+@pytest.mark.parametrize(
+    ("calls", "settings"),
+    [
+        ("for e in run.epochs(10): ...", {"epochs": 10}),
+        ("for e in run.epochs(count=10): ...", {"epochs": 10}),
+        ("for e in run.epochs(): ...", {}),
+        ("for e in run.epochs(lr): ...", {}),
+        ("for e in run.epochs(3): ...\n  for e in run.epochs(2): ...", {}),
+    ],
+)
+def test_epochs_written_in_a_loop_are_those_of_its_job(calls, settings):
+    assert parse(f"def train(run, lr=1):\n  {calls}").settings == settings

@@ -30,18 +30,19 @@ class Curves:
         found, self._values[of] = self._values[of], {}
         return found
 
-    def report(self, step: int, epoch: float, loss: Tensor | float | None, samples: int, due: bool) -> None:
-        """Report a step if one is `due` or an epoch has ended; called by all ranks.
+    def report(self, step: int, epoch: float, loss: Tensor | float | None, samples: int, due: bool) -> dict[str, float]:
+        """Report a step if one is `due` or an epoch has ended, and return its values; called by all ranks.
 
         `samples` were in this rank's share; `loss` is the mean of the global batch, None without one.
         """
         if not due and not self._values["epoch"]:
-            return
+            return {}
         values = self._means(self.given("step"), samples) | self.given("epoch")
         if loss is not None:
             values = {"loss": float(loss)} | values
         if values:
             self._rank.spool.say(Report(kind="training", step=step, epoch=epoch, metrics=values))
+        return values
 
     def _means(self, values: Mapping[str, float], samples: int) -> dict[str, float]:
         ranks = self._rank.ranks

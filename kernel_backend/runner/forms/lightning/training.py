@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.reports import Fact, Report
+from kernel_backend.model.trial import BEFORE
 from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Position
 from kernel_backend.runner.checkpoint.contents import TrainingContents
 from kernel_backend.runner.checkpoint.saving import HostCopy
@@ -24,6 +25,7 @@ from kernel_backend.runner.data import Batch
 from kernel_backend.runner.determinism import exactness, seeds
 from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.determinism.generators import OwnGenerators
+from kernel_backend.runner.external_loop.judgement import Judgement
 from kernel_backend.runner.first_epoch import FirstEpoch
 from kernel_backend.runner.forms.lightning.api import (
     Checkpoint,
@@ -97,7 +99,7 @@ class LightningTraining:
         self.results = Results(True, lambda: self._weightless, lambda: size > 1)
         self._wire()
         self.step = 0  # batches that the training has taken
-        self.best: float | None = None
+        self._judgement = Judgement(rank.config, rank.note)
         self.over = False
         self._loaders: dict[int, Loader] = {}
         self._batch: Batch | None = None  # that Lightning works on
@@ -276,7 +278,8 @@ class LightningTraining:
             return
         self._resumed = manifest.id
         facts = manifest.state["training"]
-        self.step, self.best = manifest.step, facts["best"]
+        self.step = manifest.step
+        self._judgement.restore(facts, of_another=manifest.attempt == BEFORE)
         total = self.total_steps
         goes_on = facts["length"] != [rank.config.epochs, rank.config.steps]  # to another length than it was meant for
         self.over = facts["over"] and (not goes_on or (total is not None and self.step >= total))
@@ -448,7 +451,8 @@ class LightningTraining:
         """Report what was logged since the last report."""
         samples = self._trained.samples if self._trained is not None else 0
         loss = self._loss if self.module.automatic_optimization else None
-        self._curves.report(self.step, self.epoch, loss, samples, due=self._agreed.report)
+        values = self._curves.report(self.step, self.epoch, loss, samples, due=self._agreed.report)
+        self._judgement.training(self.step, values)
         if self._validation_metrics:
             metrics = self._validation_metrics
             self.rank.spool.say(Report(kind="validation", step=self.step, epoch=self.epoch, metrics=metrics))
@@ -459,7 +463,7 @@ class LightningTraining:
         """Report, save, or leave after a step (`ends`: the last of an epoch); called by all ranks."""
         assert self.checkpoints is not None
         self._flush()
-        improved = self._judge()
+        improved = self._improved()
         if self.step == self.rank.config.steps:
             self.trainer.should_stop = True
             return
@@ -475,30 +479,21 @@ class LightningTraining:
             self.checkpoints.save(self._moment())
             self.pace.saved()
 
-    def _judge(self) -> bool:
-        metrics, metric = self._validation_metrics, self.rank.config.metric
-        if not metrics:
-            return False
-        if metric.name not in metrics:
-            text = f"--metric {metric.name}: the validation logs nothing of that name, only {' '.join(metrics)}"
-            if self.rank.config.search is not None:
-                raise InvalidDefinition(f"{text}; a search goes by it: choose one of these")
-            self.rank.note(f"{text}; no checkpoint is best", "warning")
-            return False
-        if not metric.better(metrics[metric.name], self.best):
-            return False
-        self.best = metrics[metric.name]
-        return True
+    def _improved(self) -> bool:
+        """Judge the validation at this step, if there was one; return True if it is the best so far."""
+        metrics = self._validation_metrics
+        return bool(metrics) and self._judgement.validation(self.step, metrics)
 
     def _moment(self) -> Position:
-        facts = {"best": self.best, "over": self.over, "first_epoch": self.first_epoch.state()}
+        facts = {**self._judgement.state(), "over": self.over, "first_epoch": self.first_epoch.state()}
         return Position(self.step, self.epoch, self._validation_metrics, facts)
 
     def finish(self) -> None:
         """Report the end of the training and commit its last checkpoint."""
         assert self.checkpoints is not None
         self._flush()
-        self._judge()
+        self._improved()
+        self._judgement.end([self.module])
         total = self.total_steps
         if total is not None and self.step < total and self.rank.config.steps is None:
             self.rank.note(self._stopped_early())

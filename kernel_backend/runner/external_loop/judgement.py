@@ -1,0 +1,123 @@
+"""Judge what a loop reports: the best validation so far, an end for lack of progress, values that are not finite."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+from torch import nn
+
+from kernel_backend.errors import InvalidDefinition, NotFinite
+from kernel_backend.model.experiment import Config
+from kernel_backend.runner.loop.finite import IN_A_ROW, bad_parameter
+from kernel_backend.runner.loop.validation import NOT_FINITE_IN_A_ROW
+
+_ADVICE = "A lower learning rate or clipped gradients may help; --on-nan go-on trains on"
+
+
+class Judgement:
+    """Judgement of reported values; it is the same on every rank that is given the same values."""
+
+    def __init__(
+        self, config: Config, note: Callable[[str, Literal["info", "warning"]], None], way_out: str = ""
+    ) -> None:
+        """Begin without any value; `way_out` ends the message about a validation without the metric of a search."""
+        self._config, self._note, self._way_out = config, note, way_out
+        self.best: float | None = None
+        self.validated = False  # there was a validation, in this attempt or before
+        self._waited = 0  # validations in a row that were not the best
+        self._not_finite = 0  # validations in a row whose metric was not finite
+        self._broken: dict[str, tuple[int, int]] = {}  # by loss: since which step it is not finite, and reports of that
+        self._noted = False  # a value of the training that was not finite was told of
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds of it."""
+        return {
+            "best": self.best,
+            "validated": self.validated,
+            "waited": self._waited,
+            "not_finite": self._not_finite,
+        }
+
+    def restore(self, saved: Mapping[str, Any], of_another: bool) -> None:
+        """Go on from a checkpoint; the patience begins anew after one `of_another` experiment."""
+        self.best, self.validated = saved["best"], saved.get("validated", False)
+        self._waited = 0 if of_another else saved.get("waited", 0)
+        self._not_finite = saved.get("not_finite", 0)
+
+    @property
+    def stopped(self) -> bool:
+        """Return True once `--patience` is at its end."""
+        return self._config.patience is not None and self._waited >= self._config.patience
+
+    def training(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Note the first value that is not finite; raise NotFinite for a loss that is not several times in a row."""
+        for name, value in metrics.items():
+            if math.isfinite(value):
+                self._broken.pop(name, None)
+                continue
+            if not self._noted:
+                self._noted = True
+                self._note(f"{name} is {value} at step {step}", "warning")
+            if not _is_loss(name) or self._config.on_nan != "fail":
+                continue
+            since, count = self._broken.get(name, (step, 0))
+            self._broken[name] = since, count + 1
+            if count + 1 >= IN_A_ROW:
+                raise NotFinite(f"{name} is {value} since step {since}, in {IN_A_ROW} reports in a row. {_ADVICE}")
+
+    def validation(self, step: int, metrics: Mapping[str, float]) -> bool:
+        """Judge a validation and return True if it is the best so far.
+
+        Raises InvalidDefinition if the metric of a search or of `--patience` is missing, and NotFinite if it was not
+        finite several times in a row.
+        """
+        self.validated = True
+        metric = self._config.metric
+        if metric.name not in metrics:
+            self._missing(metrics)
+            return False
+        value = metrics[metric.name]
+        self._check_finite(step, value)
+        if metric.better(value, self.best):
+            self.best, self._waited = value, 0
+            return True
+        self._waited += 1
+        if self._waited == self._config.patience:
+            best = "none was finite" if self.best is None else f"the best was {self.best:.6g}"
+            count = f"{self._waited} validations" if self._waited > 1 else "a validation"
+            self._note(f"stopped early at step {step}: {count} without a better {metric.name}; {best}", "info")
+        return False
+
+    def end(self, modules: Iterable[nn.Module]) -> None:
+        """Raise NotFinite if a training ends with a loss and with weights that are not finite."""
+        bad = next(filter(None, map(bad_parameter, modules)), "") if self._broken else ""
+        if bad:
+            name, (since, _) = next(iter(self._broken.items()))
+            raise NotFinite(f"{name} is not finite since step {since}, and {bad} at the end. {_ADVICE}")
+
+    def _missing(self, metrics: Mapping[str, float]) -> None:
+        known = " ".join(metrics)
+        text = f"--metric {self._config.metric.name}: the validation says nothing of that name, only {known}"
+        if self._config.search is not None or self._config.patience is not None:
+            what = "a search" if self._config.search is not None else "--patience"
+            raise InvalidDefinition(f"{text}; {what} goes by it: choose one of these{self._way_out}")
+        self._note(f"{text}; no checkpoint is best", "warning")
+
+    def _check_finite(self, step: int, value: float) -> None:
+        self._not_finite = 0 if math.isfinite(value) else self._not_finite + 1
+        name = self._config.metric.name
+        if self._not_finite == 1:
+            self._note(f"the validation's {name} is {value} at step {step}", "warning")
+        if self._not_finite >= NOT_FINITE_IN_A_ROW and self._config.on_nan == "fail":
+            raise NotFinite(
+                f"the validation's {name} is {value} at step {step}, and was not finite in the "
+                f"{NOT_FINITE_IN_A_ROW - 1} validations before: nothing can be chosen by it. {_ADVICE}"
+            )
+
+
+def _is_loss(name: str) -> bool:
+    """Return True for a name such as `loss`, `train_loss` or `train/loss`, also with Lightning's `_step`."""
+    return "loss" in re.split(r"[^a-z]+", name.lower())
