@@ -19,7 +19,7 @@ from jupyter_ext.magics.completion import complete_line, complete_submission
 from jupyter_ext.magics.line import words
 from jupyter_ext.magics.magic_first import first_line, magic_first
 from jupyter_ext.magics.recorder import Recorder
-from jupyter_ext.submit.dry_run import dry_run
+from jupyter_ext.submit.dry_run import as_script, dry_run
 from jupyter_ext.submit.replacement_cell import offered
 from jupyter_ext.submit.stale_cells import stale_cells
 from jupyter_ext.submit.submit import PreparedSubmission, Session, SubmitOptions, check, read, send
@@ -82,8 +82,9 @@ class DaylightMagics(Magics):
             checked = check(capture, asked.given, asked.wanted, file, session, asked.wrong, asked.space)
         except InvalidDefinition as refused:
             raise offered(refused, line) if cell is not None else refused from None
-        if options.dry_run:
-            tell(dry_run(checked, asked, "%%dlsubmit" if file is None else f"%dlsubmit {file}"))
+        if options.dry_run or options.as_script:
+            shown = as_script if options.as_script else dry_run
+            tell(shown(checked, asked, "%%dlsubmit" if file is None else f"%dlsubmit {file}"))
             return
         self.told |= set(capture.kept_out)
         client = _client()

@@ -1,12 +1,14 @@
-"""Format the output of `--dry-run`: all that would be sent, and the same command with every option written out."""
+"""Format the output of `--dry-run`, all that would be sent, and of `--as-script`."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
 
+from jupyter_ext.plain_script.script import plain_script
 from jupyter_ext.submit.submit import ParsedLine, PreparedSubmission
 from kernel_backend.definition.binding import configured
+from kernel_backend.errors import InvalidRequest
 from kernel_backend.spec.config_text import to_options
 from kernel_backend.text import counted, size
 
@@ -20,6 +22,16 @@ def dry_run(checked: PreparedSubmission, asked: ParsedLine, command: str) -> str
     quote = _quoted if command.startswith("%") else shlex.quote
     same = f"# {command} {' '.join(map(quote, words))}"
     return "\n".join([*head, "# nothing was sent; the same, spelled out:", same, "", checked.capture.source.rstrip()])
+
+
+def as_script(checked: PreparedSubmission, asked: ParsedLine, command: str) -> str:
+    """Return a plain script that trains what the submission would; raise InvalidRequest for what it cannot express."""
+    if checked.capture.captured or checked.space.parameters:
+        what = "captured values travel" if checked.capture.captured else "a search trains several trials"
+        raise InvalidRequest(f"--as-script writes code alone, and {what}: leave out what asks for it")
+    config = configured(checked.definition, asked.config)
+    modules = sorted(name.partition("/")[2] for name in checked.travelling.files)
+    return plain_script(checked.capture.source, checked.definition, config, checked.params, command, modules).rstrip()
 
 
 def _about(checked: PreparedSubmission, asked: ParsedLine) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from jupyter_ext.capture import capture_file
-from jupyter_ext.submit.dry_run import dry_run
+from jupyter_ext.submit.dry_run import as_script, dry_run
 from jupyter_ext.submit.submit import check, read, send
 from kernel_backend.commands.answer import Answer, Started, Text
 from kernel_backend.commands.verb import Call
@@ -23,6 +23,8 @@ def submit(call: Call) -> Answer:
         call.console.note(warning)
     if options.dry_run:
         return Answer(None, [Text([dry_run(checked, asked, f"{call.command} {path}")])])
+    if options.as_script:
+        return Answer(None, [Text([as_script(checked, asked, f"{call.command} {path}")])])
     name = options.name or path.stem
     overview, new = send(checked, asked.config, asked.given, name=name, client=call.client, again=options.again)
     if not new:

@@ -1,0 +1,165 @@
+"""A script of `--as-script` computes what the job computes, bit for bit, where Daylight cannot be imported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from gang import DIGITS, Trial
+
+from jupyter_ext.plain_script.script import plain_script
+from kernel_backend.definition.parse import parse
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.experiment import Config
+
+pytestmark = pytest.mark.distributed
+
+# Runs a script in an interpreter that has none of our packages, whatever is installed.
+WITHOUT_DAYLIGHT = """
+import runpy, sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("daylight", "kernel_backend", "jupyter_ext"):
+            raise ImportError(f"{name} is not there")
+sys.meta_path.insert(0, Blocked())
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+SCHEDULED = (
+    DIGITS
+    + """
+def schedule(optimizer, steps): return torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, total_steps=steps + 1)
+def augment(batch):
+    x, y = batch
+    return x + 0.1 * torch.randn_like(x), y
+"""
+)
+
+# Samples that draw, a DataLoader, dicts, a loss that logs, a metric of the whole set, names that the script has too.
+DRAWING = """
+import random
+import numpy as np
+import torch
+from torch import nn
+class Noisy(torch.utils.data.Dataset):
+    def __init__(self, first, count): self.first, self.count = first, count
+    def __len__(self): return self.count
+    def __getitem__(self, index):
+        x = torch.arange(6.0) * ((self.first + index) % 7) / 7 + torch.randn(6) + random.random() + np.random.rand()
+        return {"x": x.float(), "labels": (self.first + index) % 2}
+def split(text): return text
+def batches(): return Noisy(0, 41)
+def train_data(batches): return torch.utils.data.DataLoader(batches, batch_size=8, shuffle=True)
+def validation_data(): return Noisy(41, 19)
+def test_data(): return Noisy(60, 9)
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, 2))
+    def forward(self, x): return self.layers(x)
+def model(width=8): return Net(width)
+def optimizer(params, lr=0.05): return torch.optim.SGD(params, lr=lr, momentum=0.9)
+def schedule(optimizer): return torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+def loss(output, target):
+    value = nn.functional.cross_entropy(output, target)
+    return value, {"margin": output.diff(dim=1).mean()}
+def metrics(output, target):
+    found = output.argmax(1)
+    return {"f1": 2 * ((found == 1) & (target == 1)).sum() / ((found == 1).sum() + (target == 1).sum()).clamp(min=1)}
+if __name__ == "__main__":
+    raise SystemExit("a job does not run this")
+"""
+
+GAN = """
+import torch
+from torch import nn
+def train_data(): return [(torch.tensor([float(index % 5), 1.0]),) for index in range(40)]
+def validation_data(train_data): return train_data[:10]
+def model(width=8):
+    return {
+        "gen": nn.Sequential(nn.Linear(3, width), nn.Dropout(0.1), nn.Linear(width, 2)),
+        "disc": nn.Sequential(nn.Linear(2, width), nn.ReLU(), nn.Linear(width, 1)),
+    }
+def optimizer(gen, disc, g_lr=1e-3, d_lr=2e-3):
+    return {"gen": torch.optim.Adam(gen.parameters(), lr=g_lr), "disc": torch.optim.Adam(disc.parameters(), lr=d_lr)}
+def step_disc(gen, disc, batch):
+    (real,) = batch
+    fake = gen(torch.randn(len(real), 3)).detach()
+    return {"loss": nn.functional.softplus(disc(fake)).mean() + nn.functional.softplus(-disc(real)).mean()}
+def step_gen(gen, disc, batch, index):
+    if index % 3 == 2:
+        return None
+    fake = gen(torch.randn(len(batch[0]), 3))
+    return {"loss": nn.functional.softplus(-disc(fake)).mean(), "spread": fake.std()}
+"""
+
+BARE = """
+import torch
+from torch import nn
+def train_data(): return torch.utils.data.TensorDataset(torch.linspace(-1, 1, 30)[:, None])
+def model(): return nn.Sequential(nn.Linear(1, 4), nn.Dropout(0.2), nn.Linear(4, 1))
+def loss(output, input): return nn.functional.mse_loss(output, input)
+"""
+
+CASES = {
+    "schedule and augment": (SCHEDULED, {"epochs": 2, "clip": 0.5, "ema": 0.9}),
+    "parts of a batch": (DIGITS, {"epochs": 2, "accumulate": 5, "amp": "bf16", "validate_every": {"steps": 4}}),
+    "samples that draw": (DRAWING, {"epochs": 4, "patience": 2, "validate_first": True, "seed": 3}),
+    "two models": (GAN, {"steps": 9, "clip": 1.0}),
+    "without optimizer and target": (BARE, {"epochs": 2, "uneven": "drop", "device": "cpu"}),
+}
+
+
+def script_of(source: str, config: Config) -> str:
+    definition = parse(source)
+    return plain_script(source, definition, config, definition.bind({}), "daylight submit train.py")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_script_computes_the_same_bits_without_daylight(tmp_path, case):
+    source, options = CASES[case]
+    epochs = options.get("epochs", 1)
+    others = {name: value for name, value in options.items() if name != "epochs"}
+    trial = Trial(tmp_path / "trial", source=source, slots=1, epochs=epochs, options=others)
+    attempt = trial.run()
+    assert attempt.codes == [0], attempt.logs()
+    script = tmp_path / "train.py"
+    script.write_text(script_of(source, attempt.job.config))
+    words = ["--log", "reports.jsonl", "--log-every", "1", "--save", "weights.pt"]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", WITHOUT_DAYLIGHT, "train.py", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    reports = [json.loads(line) for line in (tmp_path / "reports.jsonl").read_text().splitlines()]
+    for kind in ("training", "validation"):
+        mine = {each["step"]: each["metrics"] for each in reports if each["kind"] == kind}
+        its = attempt.reports(kind)
+        assert its or kind == "validation"
+        assert {step: mine[step] for step in its} == its
+        assert kind == "training" or mine.keys() == its.keys()
+    if "validation_data" not in parse(source).roles:
+        assert all(torch.equal(each, trial.model()[name]) for name, each in torch.load(tmp_path / "weights.pt").items())
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "told"),
+    [
+        (BARE, {"rng": "stream"}, "--rng stream"),
+        (BARE, {"weights_from": "12"}, "--from"),
+        (BARE + "from daylight import run\n", {}, "line 7 imports daylight"),
+        (BARE + "def sampler(train_data): return range(3)\n", {}, "sampler"),
+        (BARE.replace("def model()", "def model(seed=1)"), {}, "seed"),
+    ],
+)
+def test_what_would_change_numbers_is_refused(source, options, told):
+    with pytest.raises(InvalidRequest, match=told):
+        script_of(source, Config(**options))
