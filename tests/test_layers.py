@@ -68,7 +68,7 @@ PARTS: dict[str, set[str]] = {
 }
 # Reached for only when a certain function is called, so that importing the part stays light.
 LATER = {
-    "jupyter_ext": {"artifacts", "checkpoints", "search"},  # job.load() makes a model, job.to_optuna() a study
+    "jupyter_ext": {"artifacts", "checkpoints", "runner", "search"},  # job.load(), --local, job.to_optuna()
     # `search` imports numpy, and a package's record of a method shall not; `runner` trains `train(run)` in a kernel.
     "daylight": {"search", "runner"},
     "commands": {"checkpoints"},  # a download reads a manifest

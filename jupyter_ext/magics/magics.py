@@ -20,6 +20,7 @@ from jupyter_ext.magics.line import words
 from jupyter_ext.magics.magic_first import first_line, magic_first
 from jupyter_ext.magics.recorder import Recorder
 from jupyter_ext.submit.dry_run import as_script, dry_run
+from jupyter_ext.submit.local import train_locally
 from jupyter_ext.submit.replacement_cell import offered
 from jupyter_ext.submit.stale_cells import stale_cells
 from jupyter_ext.submit.submit import PreparedSubmission, Session, SubmitOptions, check, read, send
@@ -85,6 +86,13 @@ class DaylightMagics(Magics):
         if options.dry_run or options.as_script:
             shown = as_script if options.as_script else dry_run
             tell(shown(checked, asked, "%%dlsubmit" if file is None else f"%dlsubmit {file}"))
+            return
+        if options.local:
+            result = train_locally(checked, asked)
+            if options.out:
+                self.kernel.user_ns[options.out] = result
+            if cell is not None:
+                self._define(cell, checked.definition)
             return
         self.told |= set(capture.kept_out)
         client = _client()

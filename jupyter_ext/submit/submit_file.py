@@ -6,6 +6,7 @@ from pathlib import Path
 
 from jupyter_ext.capture import capture_file
 from jupyter_ext.submit.dry_run import as_script, dry_run
+from jupyter_ext.submit.local import train_locally
 from jupyter_ext.submit.submit import check, read, send
 from kernel_backend.commands.answer import Answer, Started, Text
 from kernel_backend.commands.verb import Call
@@ -23,6 +24,9 @@ def submit(call: Call) -> Answer:
         call.console.note(warning)
     if options.dry_run:
         return Answer(None, [Text([dry_run(checked, asked, f"{call.command} {path}")])])
+    if options.local:
+        train_locally(checked, asked)
+        return Answer(None)
     if options.as_script:
         return Answer(None, [Text([as_script(checked, asked, f"{call.command} {path}")])])
     name = options.name or path.stem

@@ -272,6 +272,7 @@ OPTIONS: tuple[Option, ...] = (
     _switch("--allow-unused", "code", "train though a function named much like a role is none, and nothing uses it"),
     _switch("--again", "code", "make another experiment though the same one goes on"),
     _switch("--dry-run", "code", "show what would be sent, and send nothing"),
+    _switch("--local", "code", "train in this process, to debug it, and send nothing"),
     _switch("--as-script", "code", "print a plain PyTorch script that trains the same, and send nothing"),
     Option(("--json",), "view", "print JSON", {"action": "store_true"}, host="terminal"),
 )

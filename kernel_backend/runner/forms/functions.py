@@ -83,6 +83,14 @@ class FunctionsTraining:
         )
         return train(training)
 
+    def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
+        """Return the trained model, or several by name: the averaged ones with `--ema`, of the `best` weights."""
+        training = self._training
+        if best:
+            training.checkpoints.restore_best()
+        model = training.model if training.average is None else training.average.module
+        return parts_of(model.eval()) or model
+
     def close(self) -> None:
         """Wait for the checkpoint being written, and stop threads and loader workers."""
         training = self._training

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch import nn
+
 from kernel_backend.artifacts.run import run
 from kernel_backend.definition.forms import TRAIN
 from kernel_backend.runner.context import RankContext
@@ -47,6 +49,11 @@ class LoopTraining:
         finally:
             check.close()
         return FINISHED
+
+    def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
+        """Return the module that is registered as `model`, else all by name; a loop has no `best` weights here."""
+        modules = {name: each for name, each in self._methods.registered.items() if isinstance(each, nn.Module)}
+        return modules.get("model", modules)
 
     def close(self) -> None:
         """Wait for the checkpoint being written, and stop loader workers."""

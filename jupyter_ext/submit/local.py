@@ -1,0 +1,71 @@
+"""Train a prepared submission in this process (`--local`): to look at it step by step, without a service."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from jupyter_ext.submit.submit import ParsedLine, PreparedSubmission, describe
+from kernel_backend.definition.binding import configured
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.resources import Share
+from kernel_backend.snapshots.archive import pack_snapshot, unpack
+from kernel_backend.text.terminal import tell
+
+# Of the newest training here: tracebacks and debuggers read its source after it has failed.
+_newest: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def train_locally(checked: PreparedSubmission, asked: ParsedLine) -> Any:
+    """Train here, print the numbers, and return the trained model, or several by name.
+
+    Raises InvalidRequest for options that need a job, and the user's own errors.
+    """
+    config = configured(checked.definition, asked.config)
+    given = {
+        f"--slots {config.slots}": config.slots > 1,
+        "--search": config.search is not None or bool(checked.space.parameters),
+        "--from": config.weights_from is not None,
+        "--env locked": config.env != "current",
+        "--max-time": config.max_time is not None,
+        "--pool": config.pool is not None,
+        "--group": config.group is not None,
+        "--preemptible": config.preemptible,
+    }
+    if flag := next((flag for flag, is_given in given.items() if is_given), None):
+        raise InvalidRequest(f"--local trains once, in this process: leave {flag} out, or leave --local out")
+    import torch  # a kernel that only submits does without it
+
+    from kernel_backend.runner.in_process import FORMS, train_in_process
+
+    if checked.definition.form not in FORMS:
+        raise InvalidRequest(
+            f"--local trains functions and train(run, ...), and this is a definition of the form "
+            f"{checked.definition.form}: call its own trainer in a cell instead"
+        )
+    folder = tempfile.TemporaryDirectory(prefix="daylight-local-")
+    _newest[:] = [folder]
+    root = Path(folder.name)
+    id, data = pack_snapshot(checked.capture.source, describe(checked), checked.files)
+    unpack(data, root / "code")
+    kind = "cuda" if torch.cuda.is_available() and config.device == "auto" else "cpu"
+    tell(f"{checked.definition.summary} -> in this process, on {kind}; nothing is sent or kept")
+    job = LaunchSpec(
+        experiment=1,
+        trial=1,
+        attempt=1,
+        config=config.model_copy(update={"threads": config.threads or torch.get_num_threads()}),
+        params=checked.params,
+        placement=(Share(node="here", kind=kind, address="127.0.0.1", slots=(0,)),),
+        python=sys.executable,
+        cwd=os.getcwd(),
+        code=str(root / "code"),
+        snapshot=id,
+        checkpoints=str(root / "checkpoints"),
+        home=str(root / "home"),
+    )
+    return train_in_process(job, root, tell)
