@@ -124,6 +124,9 @@ class FunctionsForm:
 
     def _call(self, role: str, given: Mapping[str, str]) -> str:
         function = self._definition.functions[role]
+        if function.value:  # an object instead of a function
+            called = [given[each.value_of] for each in function.parameters]
+            return f"{THEIRS}{function.attribute}" + (f"({', '.join(called)})" if called else "")
         found = []
         for each in function.parameters:
             value = each.value_of

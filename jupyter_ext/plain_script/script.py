@@ -130,6 +130,8 @@ def _check(source: str, definition: Definition, config: Config) -> None:
     ]
     if "sampler" in definition.roles:
         problems.append("--as-script has no sampler: its order follows from the seed; leave the function sampler out")
+    if "metrics" in definition.roles and definition.functions["metrics"].value:
+        problems.append("--as-script takes metrics as a function: write def metrics(): return {...} of these objects")
     for function in definition.functions.values():
         for each in function.parameters:
             if each.kind == "loop" and each.value_of == "run":

@@ -105,7 +105,18 @@ def model(): return nn.Sequential(nn.Linear(1, 4), nn.Dropout(0.2), nn.Linear(4,
 def loss(output, input): return nn.functional.mse_loss(output, input)
 """
 
+OBJECTS = """
+import torch
+from torch import nn
+train_loader = torch.utils.data.DataLoader([(torch.full((2,), n / 9), n % 2) for n in range(30)], batch_size=7)
+net = nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.2), nn.Linear(4, 2))
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+"""
+
 CASES = {
+    "objects": (OBJECTS, {"epochs": 2}),
     "schedule and augment": (SCHEDULED, {"epochs": 2, "clip": 0.5, "ema": 0.9}),
     "parts of a batch": (DIGITS, {"epochs": 2, "accumulate": 5, "amp": "bf16", "validate_every": {"steps": 4}}),
     "samples that draw": (DRAWING, {"epochs": 4, "patience": 2, "validate_first": True, "seed": 3}),
