@@ -78,6 +78,11 @@ def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
     return {}
 
 
+def takes_target_first(names: Sequence[str]) -> bool:
+    """Return whether arguments of these names are (y_true, y_pred), as scikit-learn and Keras have them."""
+    return len(names) > 1 and _of_a_step(names[:2], set())[names[0]] == "target"
+
+
 def _of_a_step(free: Sequence[str], asked: set[str]) -> Mapping[str, str]:
     if "output" in asked and "target" in asked:
         return {}

@@ -193,8 +193,9 @@ def _tree(source: str) -> ast.Module:
 
 
 def _require(tree: ast.Module, roles: list[str], roles_from: int, values: Collection[str]) -> None:
+    helpers = HELPERS & names_used(tree)  # sampler = ..., and DataLoader(..., sampler=sampler)
     for name, line, how in bound(tree, roles_from):
-        if how is None or name not in ROLES or name in values:
+        if how is None or name not in ROLES or name in helpers or name in values:
             continue
         raise InvalidDefinition(
             f"{name} is {how} on line {line}, and a role is a function: write def {name}(...), or take another name",

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from kernel_backend.definition.aliases import takes_target_first
 from kernel_backend.definition.contract import Function
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Value
@@ -209,8 +210,10 @@ class Functions:
         if isinstance(value, Mapping):
             for each in value.values():
                 self._check_callable(function, each)
-            return lambda **given: {name: each(*(given[own] for own in order)) for name, each in value.items()}
+            orders = {name: _order_of(each, order) for name, each in value.items()}
+            return lambda **given: {name: each(*(given[own] for own in orders[name])) for name, each in value.items()}
         self._check_callable(function, value)
+        order = _order_of(value, order)
         return lambda **given: value(*(given[own] for own in order))
 
     @staticmethod
@@ -294,6 +297,17 @@ class BatchRule:
         raise InvalidDefinition(
             f"a sample of the data is {_a(batch)}: make it (input, ..., target), or a dict with labels or target"
         )
+
+
+def _order_of(called: Callable[..., Any], order: list[str]) -> list[str]:
+    """Return the loop values in the order in which a function takes them: (y_true, y_pred) is target, output."""
+    if order != ["output", "target"]:
+        return order
+    try:
+        names = list(inspect.signature(called).parameters)
+    except (TypeError, ValueError):  # of C
+        return order
+    return order[::-1] if takes_target_first(names) else order
 
 
 def module_of(made: Any) -> nn.Module | None:

@@ -139,6 +139,12 @@ def test_written_out_values_are_no_roles():
     assert "metrics is assigned on line 7" in refused(VALUES + "metrics = {'loss': []}\n")
 
 
+def test_a_sampler_that_a_loader_uses_is_no_role():
+    used = VALUES.replace("shuffle=True", "sampler=sampler")
+    assert "sampler" not in parse(f"sampler = WeightedRandomSampler(weights, 100)\n{used}").roles
+    assert "sampler" in parse(f"{VALUES}sampler = WeightedRandomSampler(weights, 100)\n").roles
+
+
 def test_two_values_for_one_role_are_refused():
     assert refused(VALUES + "model = Other()\n") == (
         "net (line 1) and model (line 7) may each be model: rename the one that is not"

@@ -89,6 +89,12 @@ def test_metrics_that_are_values_are_metric_objects_or_called(metrics, asked):
         assert made.step_function("metrics")(epoch=0) is made._module.metrics
 
 
+def test_a_function_of_scikit_learn_gets_the_target_first():
+    made = functions(f"from sklearn.metrics import r2_score\n{VALUES}metrics = {{'r2': r2_score}}\n")
+    output, target = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 2.0, 5.0])
+    assert made.step_function("metrics")(output=output, target=target) == {"r2": pytest.approx(1 - 4 / (26 / 3))}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
