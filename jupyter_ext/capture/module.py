@@ -31,8 +31,8 @@ from kernel_backend.definition.aliases import role_of
 from kernel_backend.definition.contract import LOOP_VALUES, is_role
 from kernel_backend.definition.forms import TRAIN
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.sizes import size
 from kernel_backend.model.snapshot import Captured, Piece
-from kernel_backend.text import size
 
 _FUTURE = re.compile(r"from\s+__future__\s+import\s+(.+)")
 

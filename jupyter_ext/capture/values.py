@@ -11,13 +11,13 @@ import xxhash
 
 from jupyter_ext.capture.problems import Problem, is_experiment
 from jupyter_ext.capture.slice import Slice
+from kernel_backend.model.sizes import size
 from kernel_backend.model.snapshot import Captured
 from kernel_backend.model.values import nearest
 from kernel_backend.secret_scan import find_secrets, is_secret, known_secrets, text_of
 from kernel_backend.snapshots.archive import MAX_BYTES
 from kernel_backend.snapshots.captured import TooLarge, WrittenValue, write
 from kernel_backend.snapshots.loaded import travelling
-from kernel_backend.text import size
 
 
 @dataclass

@@ -17,8 +17,8 @@ from jupyter_ext.project.ignored import Ignored
 from jupyter_ext.project.imports import Import, added_folders, imports, touches_path
 from jupyter_ext.project.modules import OURS, FoundModule, Modules, editable_folders, is_third_party
 from jupyter_ext.project.root import ProjectPlace
+from kernel_backend.model.sizes import size as size_text
 from kernel_backend.model.snapshot import PROJECT, Project
-from kernel_backend.text import size as size_text
 
 LIMIT = 64_000_000  # bytes, unless --project-limit says another
 

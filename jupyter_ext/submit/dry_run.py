@@ -9,8 +9,9 @@ from jupyter_ext.plain_script.script import plain_script
 from jupyter_ext.submit.submit import ParsedLine, PreparedSubmission
 from kernel_backend.definition.binding import configured
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.sizes import size
 from kernel_backend.spec.config_text import to_options
-from kernel_backend.text import counted, size
+from kernel_backend.text import counted
 
 
 def dry_run(checked: PreparedSubmission, asked: ParsedLine, command: str) -> str:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jupyter_ext.project.ignored import Ignored
+from kernel_backend.model.sizes import size
 from kernel_backend.model.snapshot import EDITABLE, GIT_DIFF
 from kernel_backend.secret_scan import find_secrets, is_code
 from kernel_backend.snapshots import git
 from kernel_backend.snapshots.environment import beside
-from kernel_backend.text import size
 
 _BEGINNING = 8192  # bytes that distinguish text from binary data
 _PART = re.compile(r"^(?=diff --git )", re.MULTILINE)

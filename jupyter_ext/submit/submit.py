@@ -24,11 +24,12 @@ from kernel_backend.definition.binding import bind_space, configured
 from kernel_backend.definition.contract import CONTRACT, Definition
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
-from kernel_backend.model.experiment import LONGEST_NAME, Config, Submission, parse_size
+from kernel_backend.model.experiment import LONGEST_NAME, Config, Submission
 from kernel_backend.model.record import Value
 from kernel_backend.model.record import checked as record_of
 from kernel_backend.model.search.domains import Choices
 from kernel_backend.model.search.space import UNSEARCHED, Space
+from kernel_backend.model.sizes import parse_size, size, size_word
 from kernel_backend.model.snapshot import Process, Snapshot, State
 from kernel_backend.model.values import nearest
 from kernel_backend.model.views.overview import Overview
@@ -37,10 +38,9 @@ from kernel_backend.snapshots.archive import MAX_BYTES, MAX_MEMBERS, pack_snapsh
 from kernel_backend.snapshots.environment import record
 from kernel_backend.snapshots.state import state_of
 from kernel_backend.spec.assignments import ParsedAssignments, parse_line
-from kernel_backend.spec.config_text import size_word, specified_options, to_config
+from kernel_backend.spec.config_text import specified_options, to_config
 from kernel_backend.spec.options import OPTIONS
 from kernel_backend.spec.search_rules import check_search
-from kernel_backend.text import size
 
 T = TypeVar("T")
 _OURS = 100  # members reserved for the definition, its description and the records next to it

@@ -16,8 +16,8 @@ from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.checkpoints import CheckpointSelector, choose
 from kernel_backend.model.experiment import Metric
 from kernel_backend.model.ids import Reference, parse_reference
+from kernel_backend.model.sizes import size
 from kernel_backend.model.views.overview import CheckpointInfo
-from kernel_backend.text import size
 from kernel_backend.text.stored_files import checkpoint_head, checkpoint_row, collected_lines
 
 ACTIONS = ("verify", "download", "delete", "pin", "unpin")

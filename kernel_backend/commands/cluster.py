@@ -32,6 +32,7 @@ _HELP = {
     "slot_hours": ("H/T", "what they may use in a rolling window: 500/7d, 40/12h; none: no limit"),
     "max_slots_per_trial": ("N", "the most slots of one trial; none: no limit"),
     "priority": ("N", "the highest priority that they may request"),
+    "storage": ("SIZE", "the most that their experiments may have on disk: 200MB, 500GB, 2TB; none: no limit"),
 }
 
 

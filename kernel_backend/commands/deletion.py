@@ -10,8 +10,8 @@ from kernel_backend.commands.verb import JSON, Call, Verb, argument
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.disk import UNDO_S, DiskUsage
 from kernel_backend.model.ids import parse_reference
+from kernel_backend.model.sizes import size
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.text import size
 from kernel_backend.text.disk import usage_lines
 
 NUMBERS = argument("words", nargs="*", metavar="NUMBER", help="experiments, as 12 14", complete="experiment")

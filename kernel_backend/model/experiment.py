@@ -22,12 +22,9 @@ _DIGITS = 18  # of a whole number that is written out: it fits into 64 bits
 _CADENCE = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|epochs?|steps?)")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smh])?")
 _SLOT_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(?:gpu|slot)-?)?([smh])", re.IGNORECASE)
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG]?B)?", re.IGNORECASE)
 MOST_PRIORITY = 1000
 LONGEST_NAME = 200  # characters of what an experiment is called
 FIRST = 1_000_000  # given by an admin: from here on a priority is ahead of guarantees, and of whatever else waits
-LARGEST = 2.0**63  # bytes
-_BYTES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3}
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -66,17 +63,6 @@ def parse_slot_time(text: str) -> float:
     if found is None or float(found[1]) <= 0:
         raise InvalidRequest(f"{text!r} is no time of slots: write 20gpuh, 2slot-h or 30m")
     return float(found[1]) * _SECONDS[found[2].lower()]
-
-
-def parse_size(text: str) -> int:
-    """Read bytes of `200MB`, `1.5GB` or `500000`, in powers of 1000; raises InvalidRequest with the text."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None or float(found[1]) <= 0:
-        raise InvalidRequest(f"{text!r} is no size: write 200MB or 1GB")
-    size = float(found[1]) * _BYTES[(found[2] or "").lower()]
-    if size >= LARGEST:
-        raise InvalidRequest(f"{text[:50]!r} is more than any disk holds: write 200MB or 1GB")
-    return int(size)
 
 
 class Keep(Record):

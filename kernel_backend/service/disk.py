@@ -33,6 +33,22 @@ class DiskMeter:
             raise Forbidden("what others have on disk is for admins: daylight du shows yours")
         return await asyncio.to_thread(self._report, None if everyone else who.name, who.admin)
 
+    async def used(self, owner: str) -> Mapping[str, int]:
+        """Return the bytes of a user's experiments, those deleted but not purged included, by group.
+
+        Raises DaylightError or OSError if the user's files cannot be looked at.
+        """
+        return await asyncio.to_thread(self._used, owner)
+
+    def _used(self, owner: str) -> Mapping[str, int]:
+        deleted = (each for each in self._store.deleted_experiments() if each.owner == owner)
+        groups = {each.number: each.group for each in (*self._store.experiments(owner, limit=ALL), *deleted)}
+        found: Counter[str] = Counter()
+        for number, sizes in self._areas.of(owner).disk().experiments.items():
+            if number in groups:
+                found[groups[number]] += sum(sizes.values())
+        return found
+
     def _report(self, owner: str | None, admin: bool) -> DiskReport:
         deleted = [each for each in self._store.deleted_experiments() if owner in (None, each.owner)]
         experiments = [*self._store.experiments(owner, limit=ALL), *deleted]

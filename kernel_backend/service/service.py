@@ -47,6 +47,7 @@ from kernel_backend.service.rerun import (
     rerun_submission,
     single_trial,
 )
+from kernel_backend.service.storage_limits import StorageLimits
 from kernel_backend.service.submission import SubmissionValidator
 from kernel_backend.service.verbs.artifacts import ArtifactVerbs
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
@@ -92,13 +93,14 @@ class Service:
         self._feed = WatcherFeed(store, self._bus)
         self._overviews = Overviews(store, archive, loop.cluster_state, loop.searches.notice)
         self.search = SearchVerbs(store, loop, self._changed)
+        self.disk = DiskMeter(context)
+        self._storage = StorageLimits(self.disk, self.stored_quotas)
         self._validator = SubmissionValidator(
-            context, loop.cluster_state, preparation, self.checkpoints, self._confined
+            context, loop.cluster_state, preparation, self.checkpoints, self._confined, self._storage
         )
         self.sharing = QuotaVerbs(store, self.stored_quotas, loop.cluster_state.looking, self._changed)
         self.cluster = ClusterVerbs(store, engine, self.stored_quotas, loop.cluster_state, self.overview, self._changed)
         self.deletion = Deletion(context)
-        self.disk = DiskMeter(context)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -160,7 +162,9 @@ class Service:
         experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time(), beyond)
         await asyncio.to_thread(self._preparation.keep, draft.owner, draft.snapshot, draft.python)
         self._changed()
-        return await self.overview(who, experiment.number)
+        overview = await self.overview(who, experiment.number)
+        warnings = await self._storage.warnings(draft.owner, draft.group)
+        return overview.model_copy(update={"warnings": (*overview.warnings, *warnings)})
 
     async def rerun(self, who: Person, number: int, asked: Rerun) -> Overview:
         """Submit an experiment's snapshot again, with its seeds and threads, as another experiment, queued.

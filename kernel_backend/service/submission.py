@@ -17,6 +17,7 @@ from kernel_backend.service.context import Context
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.parsing import bound
 from kernel_backend.service.state.cluster_state import ClusterStateManager
+from kernel_backend.service.storage_limits import StorageLimits
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
 from kernel_backend.spec.config_text import check_bounds
 from kernel_backend.spec.search_rules import check_search
@@ -33,11 +34,12 @@ class SubmissionValidator:
         preparation: Preparation,
         checkpoints: CheckpointVerbs,
         confined: Confined,
+        storage: StorageLimits,
     ) -> None:
         self._store, self._archive, self._engine = context.store, context.archive, context.engine
         self._areas, self._stored_quotas = context.areas, context.stored_quotas
         self._cluster_state, self._preparation = cluster_state, preparation
-        self._checkpoints, self._confined = checkpoints, confined
+        self._checkpoints, self._confined, self._storage = checkpoints, confined, storage
 
     async def draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> NewExperiment:
         """Return the new experiment; its trials begin from checkpoint `begins_from`, where one is named.
@@ -58,6 +60,7 @@ class SubmissionValidator:
         if submission.config.search is not None:
             check_searcher(submission.config.search, space)
         await asyncio.to_thread(self._areas.check, who.name)
+        await self._storage.check(who.name, group)
         if submission.config.env == "locked":
             await asyncio.to_thread(self._preparation.check, who.name, submission.snapshot)
         for number in warm_start.named(submission.config.search):

@@ -19,7 +19,6 @@ from kernel_backend.model.experiment import (
     parse_duration,
     parse_keep,
     parse_metric,
-    parse_size,
     parse_slot_time,
 )
 from kernel_backend.model.ids import parse_reference
@@ -221,12 +220,6 @@ def specified_options(namespace: argparse.Namespace) -> list[str]:
         elif value is option.kwargs.get("const", True):
             found.append(option.flags[0])
     return found
-
-
-def size_word(count: int) -> str:
-    """Return a number of bytes in the form that `parse_size` reads: `10MB`."""
-    unit = next((unit for unit in ("GB", "MB", "kB") if count and not count % parse_size(f"1{unit}")), "")
-    return f"{count // parse_size(f'1{unit}')}{unit}" if unit else str(count)
 
 
 def duration_word(seconds: float) -> str:

@@ -15,8 +15,6 @@ from kernel_backend.model.trial import HANG, Attempt, Failure, Trial, checkpoint
 from kernel_backend.model.versions import read
 from kernel_backend.model.views.overview import Overview, Wait
 
-_UNITS = ("B", "kB", "MB", "GB", "TB")
-
 
 def duration(seconds: float) -> str:
     """Return `0.4 s`, `12 s`, `3 min 05 s`, `2 h 07 min` or `1 d 03 h`."""
@@ -30,16 +28,6 @@ def duration(seconds: float) -> str:
     if whole < 86400:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
     return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
-
-
-def size(count: int) -> str:
-    """Return `512 B`, `1.5 MB`: bytes in powers of 1000."""
-    amount = float(count)
-    for unit in _UNITS:
-        if amount < 1000 or unit == _UNITS[-1]:
-            return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    raise AssertionError
 
 
 def number(value: float) -> str:

@@ -10,6 +10,7 @@ from kernel_backend.model.cluster.accounts import Account, AccountKind, AuditEnt
 from kernel_backend.model.cluster.quota_settings import label, spelled
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.experiment import FIRST
+from kernel_backend.model.sizes import size
 from kernel_backend.model.views.overview import NodeRun, NodeUse
 from kernel_backend.text import counted, duration, estimate_text, number
 
@@ -17,7 +18,7 @@ BAR = 8  # characters of a bar
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _FLAGS = {name: f"--{label(name)}" for name in Quota.model_fields}
 
-QUOTA_HEAD = ("account", "slots in use", "guarantee", "slot-hours", "per trial", "priority", "weight")
+QUOTA_HEAD = ("account", "slots in use", "guarantee", "slot-hours", "per trial", "priority", "weight", "storage")
 QUEUE_HEAD = ("place", "experiment", "who", "slots", "priority", "waiting", "why")
 NODE_HEAD = ("node", "pool", "kind", "slots in use", "by whom", "state", "devices")
 AUDIT_HEAD = ("no.", "when", "who", "what", "on", "detail")
@@ -47,6 +48,7 @@ def quota_row(account: Account) -> tuple[str, ...]:
         starred("max_slots_per_trial", _most(quota, "max_slots_per_trial" in here)),
         starred("priority", str(quota.priority)),
         starred("weight", number(quota.weight)),
+        starred("storage", _storage(quota, "storage" in here)),
     )
 
 
@@ -61,6 +63,10 @@ def _slot_hours(account: Account) -> str:
 def _most(quota: Quota, here: bool) -> str:
     most = quota.max_slots_per_trial
     return f"up to {most}" if most is not None else "no limit" if here else ""
+
+
+def _storage(quota: Quota, here: bool) -> str:
+    return f"up to {size(quota.storage)}" if quota.storage is not None else "no limit" if here else ""
 
 
 def quota_notes(accounts: Sequence[Account]) -> list[str]:

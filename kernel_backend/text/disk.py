@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kernel_backend.model.disk import DiskReport, DiskUsage
-from kernel_backend.text import size
+from kernel_backend.model.sizes import size
 
 _COLUMNS = ("checkpoints", "artifacts", "attempts")  # the last are logs and code; the rest is `other`
 _HEAD = ["total", "checkpoints", "artifacts", "logs, code", "other"]

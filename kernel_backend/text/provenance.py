@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernel_backend.model.facts import Delivered, FactName, Observed, TestResult, Weights
+from kernel_backend.model.sizes import size
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.versions import read
-from kernel_backend.text import size
 
 MOST_FILES = 20  # of a list that a user reads
 

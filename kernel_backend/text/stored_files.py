@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import CheckpointDecision, GarbageReport
+from kernel_backend.model.sizes import size
 from kernel_backend.model.views.overview import CheckpointInfo
-from kernel_backend.text import duration, number, size
+from kernel_backend.text import duration, number
 
 ARTIFACT_HEAD = ("trial", "name", "size", "type", "step", "kept")
 

@@ -6,7 +6,15 @@ export function account(change: Partial<Account> = {}): Account {
   return {
     kind: 'user',
     name: 'ada',
-    quota: { weight: 1, guarantee: 0, limit: null, slot_hours: null, max_slots_per_trial: null, priority: 0 },
+    quota: {
+      weight: 1,
+      guarantee: 0,
+      limit: null,
+      slot_hours: null,
+      max_slots_per_trial: null,
+      priority: 0,
+      storage: null
+    },
     given: null,
     changed: {},
     use: { held: 0, decayed: 0, window: null },

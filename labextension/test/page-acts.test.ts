@@ -33,7 +33,8 @@ describe('a number that is set', () => {
       slot_hours: null,
       weight: 2,
       priority: null,
-      max_slots_per_trial: null
+      max_slots_per_trial: null,
+      storage: null
     });
   });
 
@@ -72,6 +73,11 @@ test('what is shown of a field can be typed again', () => {
   expect(fieldText(quota, 'slot_hours')).toBe('40.5/12h');
   expect(fieldText(quota, 'limit')).toBe('none');
   expect(slotHoursText({ hours: 2000, window: 28 * 86400 })).toBe('2000/28d');
+  expect(
+    ['none', 500, 2e12, 1500000, 7].map(count =>
+      fieldText({ ...quota, storage: count === 'none' ? null : Number(count) }, 'storage')
+    )
+  ).toEqual(['none', '500', '2TB', '1500kB', '7']);
   expect(givenText(account(), 'weight')).toBe('1');
 });
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
 import pytest
 
 from kernel_backend.cli import main
 from kernel_backend.client import Client
 from kernel_backend.errors import Forbidden
+from kernel_backend.model.cluster.directory import Directory
+from kernel_backend.model.disk import UNDO_S
 from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
 from tests.api.served import Served, submit
 from tests.api.test_deletion import complete, people
@@ -86,3 +89,50 @@ def test_the_verb_lists_the_largest_first(service: Served, capsys: pytest.Captur
     assert [each["experiment"] for each in json.loads(capsys.readouterr().out)["experiments"]] == [2, 1]
     assert main(["du", "1.1"]) == 2
     assert "takes whole experiments" in capsys.readouterr().err
+
+
+def test_a_storage_limit_warns_then_refuses_until_there_is_room(
+    people: tuple[Served, dict[str, Client]], monkeypatch: pytest.MonkeyPatch
+):
+    served, client = people
+    complete(served, client["dave"], served.home)
+    used = client["dave"].disk().experiments[0].total
+    client["ada"].set_quota("user", "dave", {"storage": used * 10})
+    assert not any("on disk" in each for each in submit(client["dave"], "small").warnings)
+
+    client["ada"].set_quota("user", "dave", {"storage": used * 5 // 4})
+    (warning,) = submit(client["dave"], "larger").warnings
+    assert warning.startswith("your experiments have ")
+    assert "daylight delete" in warning
+
+    client["ada"].set_quota("user", "dave", {"storage": used})
+    before = [each.experiment.number for each in client["dave"].experiments()]
+    with pytest.raises(Forbidden, match=r"your experiments have .* on disk, and the limit is .*: daylight du"):
+        submit(client["dave"], "too much")
+    assert [each.experiment.number for each in client["dave"].experiments()] == before
+    submit(client["eve"], "another user")
+
+    client["dave"].delete_experiment(1)
+    with pytest.raises(Forbidden):  # it can be brought back for a day
+        submit(client["dave"], "too much")
+    served.run(served.service.deletion.purge(time.time() + UNDO_S + 1))
+    assert submit(client["dave"], "room").state == "queued"
+
+
+async def _learn(served: Served, directory: Directory) -> None:
+    served.service.sharing.learn(directory)
+
+
+def test_a_groups_storage_is_that_of_its_members_in_it(people: tuple[Served, dict[str, Client]]):
+    served, client = people
+    complete(served, client["dave"], served.home)
+    members = {"dave": ("vision",), "danielle": ("vision",)}
+    served.run(_learn(served, Directory(members=members, groups={"vision": None})))
+    client["ada"].set_quota("group", "vision", {"storage": "1kB"})
+    for name in ("dave", "danielle"):
+        with pytest.raises(
+            Forbidden, match=r"the experiments of group vision have .* on disk, and the limit is 1\.0 kB"
+        ):
+            submit(client[name], "more")
+    client["ada"].set_quota("group", "vision", {"storage": "none"})
+    submit(client["danielle"], "more")

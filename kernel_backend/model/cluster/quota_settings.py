@@ -9,13 +9,14 @@ from pydantic import ValidationError
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.quotas import Quota, SlotHours, parse_slot_hours
+from kernel_backend.model.sizes import LARGEST, parse_size, size_word
 from kernel_backend.model.values import nearest
 
 MOST = 1_000_000  # of any of the numbers
 NONE = "none"  # no limit, whatever the hub says; `null` is back to the hub's number
 
 _WHOLE = ("guarantee", "limit", "max_slots_per_trial", "priority")
-_LIMITS = ("limit", "slot_hours", "max_slots_per_trial")  # those that need not be
+_LIMITS = ("limit", "slot_hours", "max_slots_per_trial", "storage")  # those that need not be
 
 
 def read_changes(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,10 +46,12 @@ def in_force(given: Quota | None, changed: Mapping[str, Any]) -> Quota:
 
 
 def spelled(name: str, quota: Quota) -> str:
-    """Format a number of a quota as users read and write it: `8`, `500/7d`, `none`."""
+    """Format a number of a quota as users read and write it: `8`, `500/7d`, `500GB`, `none`."""
     value = getattr(quota, name)
     if value is None:
         return NONE
+    if name == "storage":
+        return size_word(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -72,6 +75,8 @@ def _read(name: str, value: Any) -> Any:
         return NONE
     if name == "slot_hours":
         return _slot_hours(value)
+    if name == "storage":
+        return _storage(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # NaN
         raise InvalidRequest(f"{label(name)} {str(value)[:100]}: must be a number")
     if abs(value) > MOST:
@@ -96,6 +101,16 @@ def _slot_hours(value: Any) -> dict[str, float]:
     if not (read.hours <= MOST and read.window <= MOST * 3600.0):
         raise InvalidRequest(f"slot-hours {read}: must be at most {MOST:,} hours, in a window of at most as many")
     return {"hours": read.hours, "window": read.window}
+
+
+def _storage(value: Any) -> int:
+    try:
+        read = parse_size(value) if isinstance(value, str) else value
+    except InvalidRequest:
+        read = None
+    if isinstance(read, bool) or not isinstance(read, int) or not 0 < read < LARGEST:
+        raise InvalidRequest(f"storage {str(value)[:100]}: must be a size such as 200MB, 500GB or 2TB")
+    return read
 
 
 def _complaint(error: ValidationError) -> str:

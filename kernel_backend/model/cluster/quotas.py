@@ -9,6 +9,7 @@ from pydantic import Field, FiniteFloat, field_validator, model_validator
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Record
+from kernel_backend.model.sizes import parse_size
 
 _SLOT_HOURS = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(\d+(?:\.\d+)?)\s*([hdw])")
 _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
@@ -56,6 +57,8 @@ class Quota(Record):
         Most slots that one trial may hold.
     priority : int, default 0
         Highest priority that they may request.
+    storage : int or str, optional
+        Most bytes on disk, such as ``"500GB"``; beyond it nothing new is accepted.
 
     Examples
     --------
@@ -70,6 +73,7 @@ class Quota(Record):
     slot_hours: SlotHours | None = None
     max_slots_per_trial: int | None = Field(None, ge=1)
     priority: int = 0  # the highest that they may request
+    storage: int | None = Field(None, gt=0, lt=2**63)  # the most bytes that their experiments may have on disk
 
     @property
     def most(self) -> int | None:
@@ -80,6 +84,11 @@ class Quota(Record):
     @classmethod
     def _spelled(cls, value: Any) -> Any:
         return parse_slot_hours(value) if isinstance(value, str) else value
+
+    @field_validator("storage", mode="before")
+    @classmethod
+    def _bytes(cls, value: Any) -> Any:
+        return parse_size(value) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _within_limit(self) -> Quota:

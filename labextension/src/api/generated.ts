@@ -3957,6 +3957,8 @@ export interface components {
             max_slots_per_trial: number | null;
             /** @default 0 */
             priority: number;
+            /** @default null */
+            storage: number | null;
         };
         /**
          * Range

@@ -28,7 +28,8 @@ export const FIELDS: readonly Field[] = [
   },
   { name: 'weight', title: 'Weight', hint: 'of two that both want more, one of weight 2 gets twice as much', width: 5 },
   { name: 'priority', title: 'Priority', hint: 'the highest that they may request', width: 5 },
-  { name: 'max_slots_per_trial', title: 'Per trial', hint: 'the most slots of one trial', width: 5 }
+  { name: 'max_slots_per_trial', title: 'Per trial', hint: 'the most slots of one trial', width: 5 },
+  { name: 'storage', title: 'Storage', hint: 'the most on disk: 200MB, 500GB or 2TB', width: 8 }
 ];
 
 /** What a field is where nobody says anything. */
@@ -38,7 +39,8 @@ const UNSET: Quota = {
   limit: null,
   slot_hours: null,
   max_slots_per_trial: null,
-  priority: 0
+  priority: 0,
+  storage: null
 };
 
 /** `500/7d`; the inverse of what the service reads. */
@@ -46,6 +48,19 @@ export function slotHoursText({ hours, window }: SlotHours): string {
   const [seconds, unit] = window % 86400 === 0 ? [86400, 'd'] : [3600, 'h'];
   return `${short(hours)}/${short(window / seconds)}${unit}`;
 }
+
+/** `500GB`; the inverse of what the service reads. */
+export function sizeWord(count: number): string {
+  const [unit, bytes] = SIZES.find(([, each]) => count % each === 0) ?? ['', 1];
+  return `${count / bytes}${unit}`;
+}
+
+const SIZES: readonly (readonly [string, number])[] = [
+  ['TB', 1e12],
+  ['GB', 1e9],
+  ['MB', 1e6],
+  ['kB', 1e3]
+];
 
 /** No limit, whatever the hub says; a person types it, and the service reads it. */
 export const NONE = 'none';
@@ -55,6 +70,9 @@ export function fieldText(quota: Quota, name: FieldName): string {
   const value = quota[name];
   if (value === null) {
     return NONE;
+  }
+  if (name === 'storage' && typeof value === 'number') {
+    return sizeWord(value);
   }
   return typeof value === 'object' ? slotHoursText(value) : short(num(value));
 }

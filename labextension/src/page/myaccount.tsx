@@ -4,7 +4,8 @@ import * as React from 'react';
 
 import type { Account, Overview } from '../api/types';
 import { frontOf, stateOf } from '../model/overview';
-import { duration, elapsed, epochText, newestText, titleText, trialsText } from '../model/text';
+import { num } from '../model/curves';
+import { duration, elapsed, epochText, newestText, size, titleText, trialsText } from '../model/text';
 import { heldText, partOf, windowText } from './fields';
 import type { ClusterSnapshot } from './clusterstate';
 import { Slots } from './slots';
@@ -70,6 +71,7 @@ function terms({ quota }: Account): string {
     quota.limit === null ? 'no limit' : '',
     quota.max_slots_per_trial === null ? '' : `at most ${quota.max_slots_per_trial} a trial`,
     quota.weight === 1 ? '' : `weight ${quota.weight}`,
+    quota.storage == null ? '' : `at most ${size(num(quota.storage))} on disk`,
     quota.priority > 0 ? `priority up to ${quota.priority}` : ''
   ];
   return said.filter(Boolean).join(', ');

@@ -24,6 +24,7 @@ from kernel_backend.model.search.domains import Choices, Range
 from kernel_backend.model.search.methods import BUILT_IN
 from kernel_backend.model.search.records import Create, LogEntry, Pause, Reported, Search, Vacancy
 from kernel_backend.model.search.space import Parameter, Space
+from kernel_backend.model.sizes import size
 from kernel_backend.model.states import AttemptState, ExperimentState, Hold, Outcome, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Best, Failure, Frame, Trial, checkpoint_step
@@ -95,7 +96,7 @@ def _of_numbers() -> Iterator[dict[str, Any]]:
     values += [chance.choice((1, -1)) * chance.random() * 10 ** chance.randint(-9, 9) for _ in range(40)]
     values += [chance.randint(1, 80000) / 2 ** chance.randint(1, 6) for _ in range(40)]  # many lie in the middle
     yield from said(text.number, *zip(values))
-    yield from said(text.size, *zip([0, 512, 999, 1000, 1050, 1250, 1500, 999_949, 999_950, 58_900_000, 7 * 10**15]))
+    yield from said(size, *zip([0, 512, 999, 1000, 1050, 1250, 1500, 999_949, 999_950, 58_900_000, 7 * 10**15]))
     epochs = [0, -1, 0.1, 1, 1.0000001, 2.9999999, 3, 3.0000000001, 3.00001, 10, 11]
     yield from said(text.epoch_text, *((epoch, 10) for epoch in epochs), (0.5, 1))
     yield from said(checkpoint_step, (None,), ("150-1",), ("0-12",))

@@ -14,11 +14,11 @@ from kernel_backend.model.experiment import (
     Keep,
     Metric,
     parse_duration,
-    parse_size,
     parse_slot_time,
 )
 from kernel_backend.model.search.records import Search
-from kernel_backend.spec.config_text import duration_word, size_word, specified_options, to_config, to_options
+from kernel_backend.model.sizes import parse_size, size_word
+from kernel_backend.spec.config_text import duration_word, specified_options, to_config, to_options
 from kernel_backend.spec.options import OPTIONS, add_options, options_for
 from tests.support.builders import parse_options
 

@@ -38,6 +38,7 @@ def test_a_bar_shows_what_is_used_at_all_and_is_full_where_nothing_is_left(part,
 
 def test_a_row_of_quotas_tells_each_number_and_whose_it_is():
     quota = {"limit": 8, "guarantee": 2, "slot_hours": "500/7d", "max_slots_per_trial": 4, "priority": 5, "weight": 2.5}
+    quota["storage"] = "500GB"
     mine = account(held=4, window=450_000, quota=quota, changed={"limit": 8, "weight": 2.5})
     assert cluster.quota_row(mine) == (
         "user dave",
@@ -47,8 +48,9 @@ def test_a_row_of_quotas_tells_each_number_and_whose_it_is():
         "up to 4",
         "5",
         "2.5 *",
+        "up to 500.0 GB",
     )
-    assert cluster.quota_row(account()) == ("user dave", "0, no limit", "", "", "", "0", "1")
+    assert cluster.quota_row(account()) == ("user dave", "0, no limit", "", "", "", "0", "1", "")
 
 
 @pytest.mark.parametrize("text", ["500/7d", "40/12h", "1.5/1d", "100/36h"])

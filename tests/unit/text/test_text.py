@@ -9,6 +9,7 @@ import pytest
 from kernel_backend.model.checkpoints import CheckpointDecision, GarbageReport
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.sizes import size
 from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Failure
@@ -28,7 +29,6 @@ from kernel_backend.text import (
     number,
     params_text,
     progress_line,
-    size,
     state_text,
     table_row,
 )
