@@ -137,15 +137,19 @@ def numbered_folders(root: Path) -> dict[str, Path]:
 
 
 def tree_size(folder: Path) -> int:
-    """Return the bytes of all files below a folder; links are not followed, files deleted meanwhile do not count."""
-    size = 0
+    """Return the bytes of all files below a folder, those with several names counted once.
+
+    Symbolic links are not followed, and files deleted meanwhile do not count.
+    """
+    sizes: dict[tuple[int, int], int] = {}
     if folder.is_symlink():
-        return size
+        return 0
     for where, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(OSError):
-                size += os.lstat(os.path.join(where, name)).st_size
-    return size
+                found = os.lstat(os.path.join(where, name))
+                sizes[found.st_dev, found.st_ino] = found.st_size
+    return sum(sizes.values())
 
 
 def names_of_attempts(root: Path) -> list[str]:

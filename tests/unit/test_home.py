@@ -13,7 +13,7 @@ import pytest
 from kernel_backend import discovery
 from kernel_backend.cli import main
 from kernel_backend.errors import HomeUnusable
-from kernel_backend.home import home, make_database, make_private
+from kernel_backend.home import home, make_database, make_private, sizes_of_experiments
 from tests.support.disks import small_disk
 
 
@@ -95,3 +95,13 @@ def test_the_doctor_names_a_home_that_cannot_be_written(read_only, monkeypatch, 
         monkeypatch.setenv("DAYLIGHT_HOME", str(read_only / name))
         assert main(["doctor"]) == 1
         assert f"{read_only / name} cannot be written" in capsys.readouterr().out
+
+
+def test_a_file_that_checkpoints_share_takes_its_room_once(tmp_path):
+    for name in ("1-1", "2-1"):
+        (tmp_path / "checkpoints" / "3" / "1" / name).mkdir(parents=True)
+    shared = tmp_path / "checkpoints" / "3" / "1" / "1-1" / "model.frozen.safetensors"
+    shared.write_bytes(b"x" * 100)
+    (tmp_path / "checkpoints" / "3" / "1" / "2-1" / shared.name).hardlink_to(shared)
+    (tmp_path / "checkpoints" / "3" / "1" / "2-1" / "manifest.json").write_bytes(b"{}")
+    assert sizes_of_experiments({"checkpoints": tmp_path / "checkpoints"}) == {3: {"checkpoints": 102}}
