@@ -22,6 +22,7 @@ from kernel_backend.definition.contract import (
     is_step,
 )
 from kernel_backend.definition.forms import RUN, TRAIN, form_of
+from kernel_backend.definition.hugging_face import refuse_trainers
 from kernel_backend.definition.lightning.definition import lightning_definition
 from kernel_backend.definition.merge import merged, with_default
 from kernel_backend.definition.unused import bound, hints, names_used, understood_as, unused
@@ -88,6 +89,7 @@ def _parsed(tree: ast.Module, roles_from: int, contract: int) -> Definition:
 
 def _loop(tree: ast.Module, roles_from: int) -> Definition:
     """Return the definition of a cell with `train(run, ...)`; functions that it takes by name are shared functions."""
+    refuse_trainers(tree)
     nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
     own = [node for node in nodes.values() if node.lineno >= roles_from and node.name in ("prepare", TRAIN)]
     found = _Found(nodes, {}, (), guesses=False, loop_values=_BEFORE_TRAINING, own_defaults=True)
