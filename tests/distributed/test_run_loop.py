@@ -141,6 +141,27 @@ def test_a_killed_training_goes_on_to_the_same_bits(trial, whole, slots, step):
     assert second.reports("validation")[12] == whole[slots].attempt.reports("validation")[12]
 
 
+# The same with an update after four batches, of which six make an epoch.
+ACCUMULATED = NESTED.replace("opt.zero_grad()\n", "pass\n").replace(
+    "            opt.step()\n",
+    "            if run.step % 4 == 0:\n                opt.step()\n                opt.zero_grad()\n",
+)
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_loop_killed_between_two_updates_goes_on_to_the_same_bits(trial, tmp_path, slots):
+    """Gradients that wait for an update are part of a checkpoint."""
+    whole = Trial(tmp_path / "whole", source=ACCUMULATED, slots=slots)
+    assert whole.run().codes == [0] * slots
+    killed = trial(source=ACCUMULATED, slots=slots, every="1steps", params={"pause": 0.02})
+    first = killed.start(hold=7).reaches(6)
+    first.wait(lambda: "6-1" in first.committed())
+    first.kill(slots - 1)
+    second = killed.run(resume_from="6-1")
+    assert second.codes == [0] * slots, second.logs()
+    assert killed.parts() == whole.parts()
+
+
 @pytest.mark.parametrize("slots", [1, 2])
 def test_a_loop_that_is_paused_at_its_target_goes_on_to_the_same_bits(trial, whole, slots):
     paused = trial(source=NESTED, slots=slots, until=1)

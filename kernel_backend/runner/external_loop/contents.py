@@ -16,9 +16,11 @@ from kernel_backend.runner.checkpoint.frozen import split_frozen
 from kernel_backend.runner.checkpoint.saving import Parts
 from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
 from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.gradients.waiting import restore_gradients, waiting_gradients
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.ranks.backends import Ranks
 
+_GRADIENTS = ".gradients"  # end of the name of a part: of a module, those that wait for an update
 _POSITION = "training"  # the loop's facts, in a manifest's state
 
 
@@ -47,7 +49,7 @@ class RegisteredContents:
 
     def add(self, name: str, part: Stateful, module: nn.Module | None = None) -> bool:
         """Register a part and return True if it goes on from its saved state; refuse a name in use."""
-        if name in self._parts or name == _POSITION or name.endswith(FROZEN):
+        if name in self._parts or name == _POSITION or name.endswith((FROZEN, _GRADIENTS)):
             raise InvalidDefinition(f"{name} is registered already: give this one another name")
         _, tensors = flatten(part.state_dict())
         for each, tensor in tensors.items():
@@ -69,6 +71,8 @@ class RegisteredContents:
             own = saved.tensors(_buffers(self._ranks.rank))
             mine = {key: value for key, value in own.items() if key.startswith(f"{name}.")}
             self._logical({name: module}).restore({self._ranks.rank: mine})
+            if not (saved.only_weights or saved.others):
+                restore_gradients(module, saved.tensors(name + _GRADIENTS))
         return not saved.only_weights
 
     def restore_random(self) -> None:
@@ -105,6 +109,8 @@ class RegisteredContents:
             state[name], parts[name] = flatten(part.state_dict())
             if isinstance(part, Model):
                 parts |= split_frozen(name, parts[name], part.module)
+        for name, module in self.modules.items():
+            parts[name + _GRADIENTS] = waiting_gradients(module)
         for rank, random in enumerate(everyones.random):
             state[f"random-{rank}"], parts[f"random-{rank}"] = flatten(random)
         for rank, buffers in everyones.buffers.items():

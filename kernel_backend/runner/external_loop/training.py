@@ -36,6 +36,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.errors import InvalidDefinition
@@ -54,6 +55,7 @@ from kernel_backend.runner.external_loop.leave import FINISHED, RELEASED, Leave
 from kernel_backend.runner.external_loop.parts import part_of
 from kernel_backend.runner.external_loop.reports import PendingReports, merged
 from kernel_backend.runner.first_epoch import FirstEpoch
+from kernel_backend.runner.gradients.waiting import spend_gradients
 from kernel_backend.runner.loop.cadence import QUIET_S, CadenceTimer
 from kernel_backend.runner.loop.target import Target
 from kernel_backend.runner.metrics.sums import share
@@ -95,6 +97,7 @@ class ExternalTraining:
         )
         self._target = Target(job.until, ranks, rank.instructions, rank.progress)
         self._samples: tuple[int, int] | None = None  # of this rank and of the global batch; None: equal parts
+        self._spends = register_optimizer_step_post_hook(spend_gradients)
         self._judgement = Judgement(rank.config, rank.note, f", or report {rank.config.metric.name}")
         self._requested = False
         self._held = False  # a checkpoint that is due waits for the next boundary
@@ -228,6 +231,7 @@ class ExternalTraining:
 
     def close(self) -> None:
         """Wait some time for a checkpoint that is being written, and end threads."""
+        self._spends.remove()
         self._checkpoints.close()
         self.first_epoch.close()
 

@@ -37,9 +37,12 @@ class RankGradients:
         self._trainable = trainable
         scaler: Any = self._backward
         name = f"gradients{next(self._numbers)}"
-        self._sums = SummedGradients(dict(self._module.named_parameters()), scaler, self._ranks, name)
-        for each in self._module.parameters():
-            each.grad = None
+        parameters = dict(self._module.named_parameters())
+        # At the first step those of a checkpoint, which wait for an update.
+        kept = {key: each.grad for key, each in parameters.items() if self._sums is None}
+        self._sums = SummedGradients(parameters, scaler, self._ranks, name)
+        for key, each in parameters.items():
+            each.grad = kept.get(key)
 
     def add(
         self, loss: Tensor, scaled: Tensor, batch: Batch, flags: ControlFlags, compute: Callable[[Tensor], None]

@@ -12,6 +12,7 @@ from torch import Tensor
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.forms.lightning.api import SingleDeviceStrategy
+from kernel_backend.runner.gradients.waiting import spend_gradients
 
 
 class StepParts(Protocol):
@@ -88,7 +89,9 @@ class RankStrategy(SingleDeviceStrategy):
             return super().optimizer_step(optimizer, closure, model, **kwargs)
         with RandomStates().aside() if self.world_size > 1 else nullcontext():
             self._training.before_update()
-            return super().optimizer_step(optimizer, closure, model, **kwargs)
+            done = super().optimizer_step(optimizer, closure, model, **kwargs)
+            spend_gradients(optimizer)
+            return done
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module's training step; an empty share leaves no trace in metrics."""
