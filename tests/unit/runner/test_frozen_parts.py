@@ -1,4 +1,4 @@
-"""What nobody trains is written once, whatever is frozen, unfrozen or changed in secret meanwhile."""
+"""Write untrained weights once, whatever is frozen, unfrozen or changed without a gradient meanwhile."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def seeded() -> None:
 
 
 def files(training: Training, part: str) -> int:
-    """How many different files there are of a part."""
+    """Count the different files of a part."""
     found = Path(training.home.where).glob(f"*/{part}.safetensors")
     return len({each.stat().st_ino for each in found})
 

@@ -1,4 +1,4 @@
-"""What reported values mean for a training: the best validation, patience, values that are not finite."""
+"""Judge reported values: the best validation, patience, values that are not finite."""
 
 from __future__ import annotations
 
