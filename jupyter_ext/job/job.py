@@ -15,6 +15,7 @@ from kernel_backend.client import Client
 from kernel_backend.commands.follow import follow
 from kernel_backend.commands.rerun import plan
 from kernel_backend.commands.search import extension
+from kernel_backend.definition.plain import RESULT
 from kernel_backend.errors import ExperimentFailed, Forbidden, InvalidRequest, NotFound
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import CheckpointSelector, candidates
@@ -592,6 +593,38 @@ class Job:
         """
         widget = wants_widget(view, this_shell())
         LiveView(self._client, widget=widget).show(self.overview, final=True)
+
+    def result(self, name: str | None = None, *, trust: bool = False, wait: bool = True) -> Any:
+        """Return the value of the last expression of a cell that ran below `%%dlrun`, or a variable of `--back`.
+
+        Parameters
+        ----------
+        name : str, optional
+            Name of the variable; by default the value of the last expression.
+        trust : bool, default False
+            Allow another user's values, which may run code, in this process.
+        wait : bool, default True
+            Wait for the job's end.
+
+        Returns
+        -------
+        Any
+            The value.
+
+        Raises
+        ------
+        NotFound
+            The job has not completed, or brought back no such value.
+        Forbidden
+            The job is another user's and `trust` is False.
+        """
+        from jupyter_ext.job.result import result
+
+        if not trust:
+            self._check_owner()
+        if wait:
+            self.wait()
+        return result(self.artifact(RESULT), name)
 
     def load(
         self,

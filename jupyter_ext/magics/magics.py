@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
+from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, magics_class, no_var_expand
 
 from jupyter_ext.capture import Capture, capture_cell, capture_file
 from jupyter_ext.frontend import headless, notebook_path, wants_widget
@@ -29,6 +29,7 @@ from kernel_backend import discovery
 from kernel_backend.client import Client
 from kernel_backend.definition.contract import Definition
 from kernel_backend.definition.lightning.source import defined_only
+from kernel_backend.definition.plain import marked
 from kernel_backend.errors import InvalidDefinition, InvalidRequest
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.spec.options import OptionParser, add_options
@@ -53,6 +54,28 @@ def _parser() -> OptionParser:
     return parser
 
 
+def _run_parser() -> OptionParser:
+    parser = OptionParser(
+        prog="%%dlrun",
+        add_help=False,
+        usage="%%%%dlrun [options]",
+        description="Run this cell once as it is, in a job of one process, with what it needs of the others.",
+        epilog="job.result() returns the value of its last expression, job.result('x') a variable of --back x.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_options(parser, "notebook")
+    parser.add_argument("--back", metavar="NAMES", default="", help="variables to bring back, such as model,scores")
+    parser.add_argument("--help", "-h", action="store_true", help="show this")
+    parser.set_defaults(words=[])
+    return parser
+
+
+def _names(text: str, wrong: list[str]) -> list[str]:
+    names = [each for each in text.split(",") if each]
+    wrong += [f"--back {each}: this is no name of a variable" for each in names if not each.isidentifier()]
+    return names
+
+
 @magics_class
 class DaylightMagics(Magics):
     """Magics of one kernel, with the record of its executed cells."""
@@ -67,11 +90,27 @@ class DaylightMagics(Magics):
     @line_cell_magic
     def dlsubmit(self, line: str, cell: str | None = None) -> None:
         """Submit this cell, or a file, as an experiment."""
-        parser = _parser()
+        self._submit(_parser(), line, cell)
+
+    @no_var_expand
+    @cell_magic
+    def dlrun(self, line: str, cell: str) -> None:
+        """Run this cell once, as a job."""
+        self._submit(_run_parser(), line, cell)
+
+    def _submit(self, parser: OptionParser, line: str, cell: str | None) -> None:
         options, wrong = parser.parse_telling(words(line, self.kernel.user_ns))
         if options.help:
             tell(parser.format_help().rstrip())
             return
+        plain = cell is not None and "back" in options
+        if cell is not None and plain:
+            cell = marked(cell, _names(options.back, wrong))
+            if options.local or options.as_script:
+                flag = "--local" if options.local else "--as-script"
+                wrong.append(
+                    f"{flag} is for what Daylight trains, and %%dlrun runs the cell as it is: leave {flag} out"
+                )
         file = _file(options.words) if cell is None else None
         if options.out and not options.out.isidentifier():
             wrong.append(f"--out {options.out}: this is no name of a variable")
@@ -104,7 +143,7 @@ class DaylightMagics(Magics):
             tell(same_text("this cell" if file is None else str(file), overview))
         if options.out:
             self.kernel.user_ns[options.out] = Job(overview.experiment.number, client)
-        if cell is not None:
+        if cell is not None and not plain:
             self._define(cell, checked.definition)
         self._follow(client, overview, checked, options, widget)
 
@@ -165,6 +204,7 @@ class DaylightMagics(Magics):
 
 
 DaylightMagics.dlsubmit.__doc__ = _parser().format_help()
+DaylightMagics.dlrun.__doc__ = _run_parser().format_help()
 DaylightMagics.dl.__doc__ = HELP
 
 
@@ -175,7 +215,7 @@ def load(shell: Any) -> None:
         magics.recorder.register()
         shell.register_magics(magics)
         shell.set_hook("complete_command", complete_line, str_key="%dl")
-        for magic in ("%%dlsubmit", "%dlsubmit"):
+        for magic in ("%%dlsubmit", "%dlsubmit", "%%dlrun"):
             shell.set_hook("complete_command", complete_submission, str_key=magic)
         shell.input_transformers_cleanup.insert(0, magic_first)
         setattr(shell, _ATTRIBUTE, magics)

@@ -17,7 +17,7 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.values import coerce, nearest
 
-Form = Literal["functions", "lightning", "loop"]  # in which a definition is written
+Form = Literal["functions", "lightning", "loop", "plain"]  # in which a definition is written
 # fmt: off
 ROLES = (
     "model", "train_data", "validation_data", "test_data", "optimizer", "loss", "step", "metrics",
@@ -116,6 +116,8 @@ class Definition(Record):
     @property
     def summary(self) -> str:
         """Summarise the roles on one line: `functions: model train_data criterion (as loss)`."""
+        if self.form == "plain":
+            return "plain: the cell as it is, in one process"
         return f"{self.form}: {' '.join(map(self._told, self.roles))}"
 
     def _told(self, role: str) -> str:

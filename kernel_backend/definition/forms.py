@@ -6,6 +6,7 @@ import ast
 
 from kernel_backend.definition.contract import Form
 from kernel_backend.definition.lightning.cell import is_lightning
+from kernel_backend.definition.plain import is_plain
 from kernel_backend.model.syntax import FunctionNode
 
 TRAIN = "train"  # the function of a user's own loop
@@ -15,10 +16,12 @@ RUN = "run"  # its first parameter, the object through which it restores, iterat
 def form_of(tree: ast.Module, roles_from: int) -> Form:
     """Return the form of the definition whose submitted cell begins at line `roles_from`.
 
-    Forms are tried in this order: loop, lightning, functions. A cell with functions `model` and `loss` trains a
+    Forms are tried in this order: plain, loop, lightning, functions. A cell with functions `model` and `loss` trains a
     LightningModule in their way.
     """
     own = [node for node in tree.body if node.lineno >= roles_from]
+    if is_plain(tree):
+        return "plain"
     if any(_is_train(node) for node in own):
         return "loop"
     names = {node.name for node in own if isinstance(node, FunctionNode)}

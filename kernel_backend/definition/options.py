@@ -16,6 +16,12 @@ class _Own(NamedTuple):
     instead: dict[str, str]  # setting -> what the code says instead
 
 
+# Settings of a training, or of several slots or trials, which a plain cell has not.
+_NOT_PLAIN = (
+    "accumulate", "amp", "batch_size", "clip", "compile", "ema", "gather_loss", "logical_workers", "patience",
+    "per_slot_batch", "schedule_per", "search", "slots", "steps", "until", "validate_every", "validate_first",
+    "weights_from",
+)  # fmt: skip
 # A form that is not listed here takes every option.
 _OWN: dict[Form, _Own] = {
     "loop": _Own(
@@ -32,6 +38,10 @@ _OWN: dict[Form, _Own] = {
             "validate_every": "its validation where it shall be",
             "validate_first": "its validation before the loop too",
         },
+    ),
+    "plain": _Own(
+        "%%dlrun runs a cell once, in one process: leave it out. For several slots or trials write",
+        dict.fromkeys(_NOT_PLAIN, "functions below %%dlsubmit"),
     ),
     "lightning": _Own(
         "Lightning's Trainer takes the steps: leave it out, and write",

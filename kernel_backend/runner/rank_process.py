@@ -27,6 +27,7 @@ from kernel_backend.runner.determinism.rank_variables import protected_rank_vari
 from kernel_backend.runner.first_epoch import code_of, watch_files
 from kernel_backend.runner.forms.functions import FunctionsTraining
 from kernel_backend.runner.forms.loop import LoopTraining
+from kernel_backend.runner.forms.plain import PlainTraining
 from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import choose, connect
@@ -43,6 +44,7 @@ TRAININGS: Mapping[Form, Callable[[RankContext], FormTraining]] = {
     "functions": FunctionsTraining,
     "lightning": _lightning,
     "loop": LoopTraining,
+    "plain": PlainTraining,
 }
 
 

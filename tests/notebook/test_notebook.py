@@ -49,6 +49,11 @@ def cells(execute: Run):
         f"%%dlsubmit --slots 2 wdth=32{GOOD}",
         f"%%dlsubmit{BAD}",
         "%dl logs 2",
+        "numbers = [1, 2, 6]",
+        "%%dlrun --back squares --wait --out job\nsquares = [n * n for n in numbers]\nsum(numbers) / len(numbers)",
+        "print(job.result(), job.result('squares'), 'squares' in globals())",
+        "%%dlrun --slots 2\n1 + 1",
+        "%%dlrun --wait\nnumbers[0] / 0",
     )
 
 
@@ -96,3 +101,17 @@ def test_a_failure_is_told_by_cell_and_line_without_our_frames(cells):
     assert "raise ValueError('boom')" in text
     assert "kernel_backend" not in text
     assert "boom" in printed(cells[10])
+
+
+def test_any_cell_runs_as_a_job_and_its_values_come_back(cells):
+    assert error(cells[12]) is None, error(cells[12])
+    assert "plain: the cell as it is, in one process -> 1 slot" in printed(cells[12])
+    assert printed(cells[13]).split("\n")[-2:] == ["3.0 [1, 4, 36] False", ""]
+    assert error(cells[14]).evalue.startswith("--slots is for")
+
+
+def test_an_error_of_any_cell_is_told_by_its_line_and_not_tried_again(cells):
+    failed = "\n".join(error(cells[15]).traceback)
+    assert "ZeroDivisionError" in failed
+    assert "cell [16] line 2" in failed
+    assert "kernel_backend" not in failed

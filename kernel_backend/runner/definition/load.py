@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from kernel_backend.definition.contract import Definition
 from kernel_backend.definition.lightning.source import importable
 from kernel_backend.definition.parse import parse
+from kernel_backend.definition.plain import split
 from kernel_backend.model import versions
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Snapshot
@@ -28,6 +29,7 @@ class Loaded(NamedTuple):
     module: ModuleType
     definition: Definition
     snapshot: Snapshot | None = None
+    cell: ast.Module | None = None  # statements that a plain cell runs as its training
 
 
 def read_snapshot(code: Path) -> Snapshot | None:
@@ -61,10 +63,11 @@ def load(
     sys.path.extend(map(str, editable_folders(code)))
     cell = snapshot.roles_from if snapshot else 1
     values = definition.given(params) if definition.form == "lightning" else None
-    module = executed(path, source, cell, before_cell or _nothing, values)
+    plain = split(ast.parse(source, str(path)), cell) if definition.form == "plain" else None
+    module = executed(path, source, cell, before_cell or _nothing, values, above_only=plain is not None)
     # Processes that are spawned later are given the path as it is now, whatever the definition put in front of it.
     _put_first(ours)
-    return Loaded(module, definition, snapshot)
+    return Loaded(module, definition, snapshot, plain)
 
 
 def executed(
@@ -73,11 +76,13 @@ def executed(
     cell: int,
     before_cell: Callable[[], None],
     values: Mapping[str, Mapping[str, Any]] | None = None,
+    above_only: bool = False,
 ) -> ModuleType:
     """Run the source as a module, calling `before_cell` before the first statement from line `cell` on.
 
-    With hyperparameters by class (`values`) it is a cell for Lightning, which trains nothing by being run. The source
-    is compiled as a whole, as `from __future__` imports and annotations apply to all of a module.
+    With hyperparameters by class (`values`) it is a cell for Lightning, which trains nothing by being run. With
+    `above_only` the cell itself is not run. The source is compiled as a whole, as `from __future__` imports and
+    annotations apply to all of a module.
     """
     spec = importlib.util.spec_from_file_location(MODULE, path)
     assert spec is not None
@@ -87,6 +92,8 @@ def executed(
     if values is not None:
         tree = importable(tree, cell, values)
     above = sum(statement.lineno < cell for statement in tree.body)
+    if above_only:
+        del tree.body[above:]
     if above:
         tree.body.insert(above, _call(_BEFORE, line=cell))
         vars(module)[_BEFORE] = before_cell

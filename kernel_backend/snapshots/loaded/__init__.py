@@ -21,6 +21,7 @@ from typing import Any
 
 from kernel_backend.definition.lightning.source import importable
 from kernel_backend.definition.parse import parse
+from kernel_backend.definition.plain import above
 from kernel_backend.home import home
 from kernel_backend.model import versions
 from kernel_backend.model.snapshot import CAPTURED, DEFINITION, DESCRIPTION, Snapshot
@@ -106,11 +107,13 @@ class _Loader(SourceFileLoader):
     """Import loader that runs a definition with its own shipped modules first on the path."""
 
     def source_to_code(self, data: Any, path: Any, **options: Any) -> Any:  # type: ignore[override]
-        """Compile the module; one for Lightning trains nothing when it is imported."""
+        """Compile the module; one for Lightning trains nothing when it is imported, and a plain cell is not run."""
         snapshot = versions.read(Snapshot, (Path(self.path).parent / DESCRIPTION).read_bytes())
         definition = parse(bytes(data).decode(), snapshot.roles_from, snapshot.contract)
         if definition.form == "lightning":
             return compile(importable(ast.parse(data), snapshot.roles_from, definition.given({})), path, "exec")
+        if definition.form == "plain":
+            return compile(above(ast.parse(data), snapshot.roles_from), path, "exec")
         return super().source_to_code(data, path, **options)
 
     def exec_module(self, module: ModuleType) -> None:

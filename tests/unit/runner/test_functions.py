@@ -212,7 +212,7 @@ def test_classes_of_a_definition_can_be_pickled_by_its_own_name(tmp_path, monkey
     monkeypatch.delitem(sys.modules, "definition", raising=False)
     (tmp_path / "beside.py").write_text("ANSWER = 42\n")
     (tmp_path / "definition.py").write_text(f"from beside import ANSWER\nclass Thing: ...\n{BASIC}")
-    module, definition, _ = load(tmp_path, tmp_path)
+    module, definition, *_ = load(tmp_path, tmp_path)
     assert (module.__name__, module.ANSWER) == ("definition", 42)
     assert type(pickle.loads(pickle.dumps(module.Thing()))) is module.Thing
     assert definition.roles == ("train_data", "model", "loss")

@@ -1,0 +1,34 @@
+"""Read the values that a cell below `%%dlrun` brought back."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+from typing import Any
+
+from kernel_backend.errors import NotFound
+
+
+def result(data: bytes, name: str | None = None) -> Any:
+    """Return the value of the last expression, or of a variable, from the artifact's bytes; raises NotFound."""
+    kept = pickle.loads(data)
+    if name is not None and name not in kept["names"]:
+        there = ", ".join(kept["names"]) or "none"
+        raise NotFound(f"{name} was not brought back; there are: {there}. Write --back {name} on the line of %%dlrun")
+    pickled, text = kept["value"] if name is None else kept["names"][name]
+    if pickled is None:
+        raise NotFound(f"{name or 'the last value'} cannot be brought back, see the notes of the job; its text: {text}")
+    return _OfNotebook(io.BytesIO(pickled)).load()
+
+
+class _OfNotebook(pickle.Unpickler):
+    """Reader that finds classes of the submitted module in the notebook."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module != "definition":
+            return super().find_class(module, name)
+        found = getattr(sys.modules["__main__"], name.partition(".")[0], None)
+        if found is None:
+            raise NotFound(f"the value is of {name}, which the notebook lacks: define it in a cell of its own")
+        return super().find_class("__main__", name)

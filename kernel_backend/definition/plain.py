@@ -1,0 +1,48 @@
+"""Mark a cell that runs once as it is (`%%dlrun`), and find the value of its last expression."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+MARK = "__dlrun__"  # assigned by the cell's last line: the names of the variables to bring back
+VALUE = "__dlrun_value__"  # gets the value of the last expression
+RESULT = "result.pkl"  # the artifact that `job.result()` reads
+
+
+def marked(cell: str, names: Sequence[str]) -> str:
+    """Return the cell with a last line that says that it runs as it is, and brings back these variables."""
+    return f"{cell.rstrip()}\n{MARK} = {list(names)!r}\n"
+
+
+def is_plain(tree: ast.Module) -> bool:
+    """Return whether the last statement of a module marks its cell as one that runs as it is."""
+    return bool(tree.body) and _is_mark(tree.body[-1])
+
+
+def above(tree: ast.Module, cell: int) -> ast.Module:
+    """Return the statements before line `cell`."""
+    return ast.Module([each for each in tree.body if each.lineno < cell], [])
+
+
+def split(tree: ast.Module, cell: int) -> ast.Module:
+    """Return the statements from line `cell` on, whose last expression is assigned to `VALUE`.
+
+    Future imports apply to them, too.
+    """
+    ahead = [each for each in tree.body if isinstance(each, ast.ImportFrom) and each.module == "__future__"]
+    own = [each for each in tree.body if each.lineno >= cell and each not in ahead]
+    last = own[-2] if len(own) > 1 else None
+    if isinstance(last, ast.Expr):
+        target = ast.Name(VALUE, ast.Store())
+        own[-2] = ast.fix_missing_locations(ast.copy_location(ast.Assign([target], last.value), last))
+    return ast.Module([*ahead, *own], [])
+
+
+def _is_mark(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id == MARK
+        and isinstance(node.value, ast.List)
+    )
