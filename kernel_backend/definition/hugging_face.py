@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from kernel_backend.errors import InvalidDefinition
 
 _LIBRARIES = frozenset({"transformers", "trl", "sentence_transformers", "setfit"})
-_INSTEAD = (
-    "its model would be trained on each slot by itself, without checkpoints and curves of the job. Write its steps: "
+_STEPS = (
     "`run.restore(model=model, optimizer=optimizer)`, `for epoch in run.epochs()`, "
     "`for batch in run.loader(train_dataset, batch_size=..., collate_fn=data_collator)`, "
     "`loss = model(**batch).loss`, backward and step, and run.report(loss=...)"
+)
+_INSTEAD = (
+    "its model would be trained on each slot by itself, without checkpoints and curves of the job. "
+    f"Write its steps: {_STEPS}"
 )
 
 
@@ -36,6 +39,21 @@ def refuse_trainers(tree: ast.Module) -> None:
                     line=node.lineno,
                     text=text,
                 )
+
+
+def refuse_built_trainers(tree: ast.Module, roles_from: int) -> None:
+    """Raise InvalidDefinition for a Trainer that the cell from line `roles_from` on makes: no form trains with one."""
+    trainers = _classes(tree)
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_made(node, trainers))
+    for node in sorted(calls, key=lambda call: call.lineno):
+        if node.lineno >= roles_from:
+            text = f"{ast.unparse(node.func)}(...)"
+            raise InvalidDefinition(
+                f"{text} (line {node.lineno}) makes a Trainer of Hugging Face, and a job cannot train with one. "
+                f"Write def train(run) with its steps: {_STEPS}",
+                line=node.lineno,
+                text=text,
+            )
 
 
 def _classes(tree: ast.Module) -> set[str]:

@@ -22,7 +22,7 @@ from kernel_backend.definition.contract import (
     is_step,
 )
 from kernel_backend.definition.forms import RUN, TRAIN, form_of
-from kernel_backend.definition.hugging_face import refuse_trainers
+from kernel_backend.definition.hugging_face import refuse_built_trainers, refuse_trainers
 from kernel_backend.definition.lightning.definition import lightning_definition
 from kernel_backend.definition.merge import merged, with_default
 from kernel_backend.definition.unused import bound, hints, names_used, understood_as, unused
@@ -214,6 +214,7 @@ def _require(tree: ast.Module, roles: list[str], roles_from: int, values: Collec
     if any(is_step(role) for role in roles) and "loss" in missing:
         missing.remove("loss")
     if missing:
+        refuse_built_trainers(tree, roles_from)
         examples = "\n".join(_INSTEAD[role] for role in missing)
         raise InvalidDefinition(
             f"this cell has no {' and no '.join(missing)}; {_there_is(tree, roles, roles_from)}. "
