@@ -70,6 +70,13 @@ def test_a_killed_cell_begins_anew_and_its_values_come_back(tmp_path: Path) -> N
     assert "result: 42" in ran.logs()
 
 
+def test_a_cell_gives_its_slot_back_when_told(tmp_path: Path) -> None:
+    trial = plain(tmp_path / "trial", CELL)
+    first = trial.start(hold=0)
+    first.wait(lambda: first.pids() and (trial.folder / "begun").exists())
+    assert first.tell("release").ended().codes == [85], first.logs()
+
+
 def test_an_error_names_the_line_of_the_cell(tmp_path: Path) -> None:
     trial = plain(tmp_path / "trial", "x = 1\nx / 0")
     ran = trial.run()
