@@ -28,10 +28,12 @@ from kernel_backend.api.routes import application
 from kernel_backend.checkpoints.storage import CheckpointStorage, Identity
 from kernel_backend.engines.base import Engine
 from kernel_backend.engines.local import LocalEngine
-from kernel_backend.errors import Conflict, DaylightError, HomeUnusable
+from kernel_backend.errors import Conflict, DaylightError, HomeUnusable, InvalidRequest
 from kernel_backend.home import home as default_home
 from kernel_backend.home import make_database, make_private, writing
 from kernel_backend.identity.local import LocalIdentity
+from kernel_backend.model.cluster.quotas import Quota
+from kernel_backend.model.sizes import parse_size
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.build import build
 from kernel_backend.service.context import Context
@@ -89,6 +91,9 @@ class Daylight(Program):
     idle_servers = Float(
         0.0, min=0.0, help="seconds after which a hub's idle notebook server may be stopped for its slots; 0: never"
     ).tag(config=True)
+    user_storage = Unicode(
+        help="the most that each user's experiments may have on disk, such as 500GB, where no quota says otherwise"
+    ).tag(config=True)
 
     aliases = {
         "host": "Daylight.host",
@@ -97,6 +102,7 @@ class Daylight(Program):
         "checkpoints": "Daylight.checkpoints",
         "idle-timeout": "Daylight.idle_timeout",
         "slots": "Daylight.slots",
+        "user-storage": "Daylight.user_storage",
         "spawn-helper": "Daylight.spawn_helper",
         "log-level": "Application.log_level",
         "config": "Daylight.config_file",
@@ -130,6 +136,14 @@ class Daylight(Program):
                 "reach it from elsewhere through an SSH tunnel"
             )
         return host
+
+    @validate("user_storage")
+    def _valid_user_storage(self, proposal: Any) -> str:
+        try:
+            parse_size(proposal["value"])
+        except InvalidRequest as error:
+            raise TraitError(f"user_storage: {error}") from None
+        return str(proposal["value"])
 
     def initialize(self, argv: Sequence[str] | None = None) -> None:
         """Read options from the command line and from its `config_file`; the command line takes precedence."""
@@ -225,6 +239,7 @@ class Daylight(Program):
                 home=home,
                 url=None if hub is None else hub.url,
                 rules=Rules(idle_servers=self.idle_servers or None),
+                each_user=Quota(storage=parse_size(self.user_storage)) if self.user_storage else None,
                 servers=None if hub is None else hub.servers,
             )
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.engines.base import Engine
+from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.effective_quotas import StoredQuotas
 from kernel_backend.service.notebook_servers import Servers
@@ -22,7 +23,7 @@ class Context:
     """Objects and settings shared by the parts of one service, created once by the caller of `build`.
 
     `url` is where launchers reach a service whose home they cannot read; `servers` are notebook servers, where a hub
-    has some.
+    has some; `each_user` is the quota of users for whom admins have set nothing.
     """
 
     store: Store
@@ -33,13 +34,14 @@ class Context:
     home: Path
     url: str | None = None
     rules: Rules = field(default_factory=Rules)
+    each_user: Quota | None = None
     servers: Servers | None = None
     bus: Notifier = field(default_factory=Notifier, init=False)
     stored_quotas: StoredQuotas = field(init=False)
     next_round: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stored_quotas", StoredQuotas(self.store))
+        object.__setattr__(self, "stored_quotas", StoredQuotas(self.store, self.each_user))
 
     def wake(self) -> None:
         """Start the loop's next round now."""

@@ -39,11 +39,11 @@ class EffectiveQuotas(Protocol):
 class StoredQuotas:
     """Merge the hub's quotas with those that admins set here, which take precedence.
 
-    The store is read at creation and by `reload` alone.
+    The store is read at creation and by `reload` alone. `each_user` is the quota of users for whom nothing is set.
     """
 
-    def __init__(self, store: QuotaStore) -> None:
-        self._store = store
+    def __init__(self, store: QuotaStore, each_user: Quota | None = None) -> None:
+        self._store, self._each_user = store, each_user
         self._directory = Directory(members={}, groups={})
         self._reloading = asyncio.Lock()
         self._take(*self._read())
@@ -72,8 +72,8 @@ class StoredQuotas:
             self._settle()
 
     def given(self, kind: AccountKind, name: str) -> Quota | None:
-        """Return the quota that the hub has for a group; None where it has none, as for every user."""
-        return self._directory.groups.get(name) if kind == "group" else None
+        """Return the quota that the hub has for a group, or the service's settings for each user; None if neither."""
+        return self._directory.groups.get(name) if kind == "group" else self._each_user
 
     def changed(self, kind: AccountKind, name: str) -> dict[str, Any]:
         """Return the numbers of an account's quota that admins set here."""
@@ -81,7 +81,8 @@ class StoredQuotas:
 
     def quota(self, kind: AccountKind, name: str) -> Quota:
         """Return the quota in force for an account."""
-        return (self.users if kind == "user" else self.groups).get(name, Quota())
+        in_force = (self.users if kind == "user" else self.groups).get(name)
+        return in_force or self.given(kind, name) or Quota()
 
     def complaints(self, kind: AccountKind, name: str) -> tuple[str, ...]:
         """Return warnings about an account's quota: invalid numbers from the hub, or a guarantee above the limit."""

@@ -31,6 +31,7 @@ from kernel_backend.identity.base import Identity
 from kernel_backend.identity.local import LocalIdentity
 from kernel_backend.launch.spool import read_page
 from kernel_backend.model.artifacts import file_of, media_of
+from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -141,6 +142,7 @@ class Served:
     identity: Identity = field(default_factory=lambda: LocalIdentity(TOKEN))
     pages: Sequence[tuple[str, type[RequestHandler]]] = ()
     rules: Rules | None = None
+    each_user: Quota | None = None
 
     def __post_init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -186,6 +188,7 @@ class Served:
                 areas=SingleWorkspace(OwnWorkspace(self.home)),
                 home=self.home,
                 rules=self.rules or Rules(),
+                each_user=self.each_user,
             )
         )
         self.use = Activity()

@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import re
 import time
+from pathlib import Path
 
 import pytest
+from traitlets import TraitError
 
+from kernel_backend.app import Daylight
 from kernel_backend.cli import main
 from kernel_backend.client import Client
 from kernel_backend.errors import Forbidden
 from kernel_backend.model.cluster.directory import Directory
+from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.disk import UNDO_S
+from kernel_backend.service import storage_limits
 from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
-from tests.api.served import Served, submit
+from tests.api.people import FakeHub
+from tests.api.served import Served, StillEngine, submit
 from tests.api.test_deletion import complete, people
 
 __all__ = ["people"]
@@ -136,3 +142,31 @@ def test_a_groups_storage_is_that_of_its_members_in_it(people: tuple[Served, dic
             submit(client[name], "more")
     client["ada"].set_quota("group", "vision", {"storage": "none"})
     submit(client["danielle"], "more")
+
+
+def test_a_service_may_have_a_storage_limit_for_each_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(storage_limits, "FRESH_S", 0.0)  # the first submission has measured an empty disk
+    served = Served(tmp_path, StillEngine(), identity=FakeHub(), each_user=Quota(storage=1000))
+    dave, eve, ada = (served.client(name, patience=5) for name in ("dave", "eve", "ada"))
+    try:
+        complete(served, dave, served.home)
+        with pytest.raises(Forbidden, match=r"your experiments have .* on disk, and the limit is 1\.0 kB"):
+            submit(dave, "more")
+        submit(eve, "within the limit")
+
+        assert ada.set_quota("user", "dave", {"storage": "none"}).quota.storage is None
+        submit(dave, "more")
+
+        cleared = ada.set_quota("user", "dave", {"storage": None})
+        assert (cleared.quota.storage, cleared.changed) == (1000, {})
+        with pytest.raises(Forbidden):
+            submit(dave, "even more")
+    finally:
+        for each in (dave, eve, ada):
+            each.close()
+        served.stop()
+
+
+def test_a_storage_limit_that_is_no_size_keeps_the_service_from_starting():
+    with pytest.raises(TraitError, match="user_storage: 'much' is no size: write 200MB, 1GB or 2TB"):
+        Daylight(user_storage="much")
