@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
+from jupyter_ext.job.keras_weights import choose_backend, set_weights
 from jupyter_ext.job.own_classes import with_own_classes
 from kernel_backend.client import Client
 from kernel_backend.commands.download import fetch_part
@@ -44,7 +45,7 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
 
     source, snapshot = client.source(number)
     definition = parse(source, snapshot.roles_from, snapshot.contract)
-    if definition.form == "functions" and weights not in ("auto", "model", "ema"):
+    if definition.form in ("functions", "keras") and weights not in ("auto", "model", "ema"):
         raise InvalidRequest(f"weights={weights!r}: must be auto, model or ema")
     for place, info in enumerate(choices, 1):
         try:
@@ -58,7 +59,12 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
             role = "module" if definition.form == "lightning" else "model"
             if role not in definition.functions:
                 return state
+            if definition.form == "keras":
+                choose_backend()
             made = _model(client, number, manifest.params, definition.functions[role])
+            if definition.form == "keras":
+                set_weights(made, manifest, state)
+                return made
             module = torch.nn.ModuleDict(made) if isinstance(made, dict) else made
             module.load_state_dict(state)
             module.eval()

@@ -51,6 +51,9 @@ def _loading(manifest: Manifest, source: str, snapshot: Snapshot, weights: str) 
     else:
         if definition.form == "lightning":
             return f"state = {state}  # for the LightningModule; importing definition.py trains"
+        if definition.form == "keras":
+            made = _made(manifest, definition)
+            return f"state = {state}; model = {made}; model.set_weights([state[each] for each in sorted(state)])"
         if "model" not in definition.functions:  # train(run, ...) makes it
             return f"state = {state}  # for the model that train() makes"
         made = _made(manifest, definition)

@@ -34,7 +34,7 @@ def bind_space(definition: Definition, given: Mapping[str, Value], space: Space)
             fitted.append(_fitted(definition, given, parameter, space))
         except ValueError as error:
             problems.append(str(error))
-    if space.parameters and definition.form == "functions" and "validation_data" not in definition.roles:
+    if space.parameters and definition.form in ("functions", "keras") and "validation_data" not in definition.roles:
         problems.append("a search goes by the validation, and there is none: add validation_data")
     problems += _searched_by_prepare(definition, space)
     hyperparameters = definition.hyperparameters

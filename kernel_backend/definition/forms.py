@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from kernel_backend.definition.contract import Form
+from kernel_backend.definition.keras.cell import is_keras
 from kernel_backend.definition.lightning.cell import is_lightning
 from kernel_backend.definition.plain import is_plain
 from kernel_backend.model.syntax import FunctionNode
@@ -16,8 +17,8 @@ RUN = "run"  # its first parameter, the object through which it restores, iterat
 def form_of(tree: ast.Module, roles_from: int) -> Form:
     """Return the form of the definition whose submitted cell begins at line `roles_from`.
 
-    Forms are tried in this order: plain, loop, lightning, functions. A cell with functions `model` and `loss` trains a
-    LightningModule in their way.
+    Forms are tried in this order: plain, loop, lightning, keras, functions. A cell with functions `model` and
+    `loss` trains a LightningModule in their way.
     """
     own = [node for node in tree.body if node.lineno >= roles_from]
     if is_plain(tree):
@@ -27,6 +28,8 @@ def form_of(tree: ast.Module, roles_from: int) -> Form:
     names = {node.name for node in own if isinstance(node, FunctionNode)}
     if is_lightning(tree, roles_from) and not names >= {"model", "loss"}:
         return "lightning"
+    if is_keras(tree, roles_from):
+        return "keras"
     return "functions"
 
 

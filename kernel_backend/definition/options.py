@@ -43,6 +43,22 @@ _OWN: dict[Form, _Own] = {
         "%%dlrun runs a cell once, in one process: leave it out. For several slots or trials write",
         dict.fromkeys(_NOT_PLAIN, "functions below %%dlsubmit"),
     ),
+    "keras": _Own(
+        "Keras' own fit takes the steps: leave it out, and write",
+        {
+            "accumulate": "gradient_accumulation_steps=N of the optimizer",
+            "amp": 'keras.config.set_dtype_policy("mixed_bfloat16") above the layers',
+            "clip": "global_clipnorm=1.0 of the optimizer",
+            "compile": "jit_compile=True of model.compile",
+            "ema": "use_ema=True of the optimizer",
+            "gather_loss": "a loss of what it needs",
+            "logical_workers": "nothing: its batches are cut by the number of slots",
+            "rng": "nothing: Keras keeps its random states in variables, which checkpoints hold",
+            "schedule_per": "a callback such as LearningRateScheduler",
+            "validate_every": "nothing: Keras validates after each epoch",
+            "validate_first": "nothing: Keras validates after each epoch",
+        },
+    ),
     "lightning": _Own(
         "Lightning's Trainer takes the steps: leave it out, and write",
         {
@@ -109,7 +125,7 @@ def _validates(definition: Definition, config: Config) -> str | None:
         "--validate-first": config.validate_first,
     }
     flag = next((flag for flag, is_given in given.items() if is_given), None)
-    if flag and definition.form == "functions" and "validation_data" not in definition.roles:
+    if flag and definition.form in ("functions", "keras") and "validation_data" not in definition.roles:
         return f"{flag} goes by validations, and there are none: add validation_data, or leave {flag} out"
     if config.patience is not None and config.search is not None:
         return (

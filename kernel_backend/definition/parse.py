@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -23,6 +23,8 @@ from kernel_backend.definition.contract import (
 )
 from kernel_backend.definition.forms import RUN, TRAIN, form_of
 from kernel_backend.definition.hugging_face import refuse_built_trainers, refuse_trainers
+from kernel_backend.definition.keras.definition import ROLES as KERAS_ROLES
+from kernel_backend.definition.keras.definition import keras_definition
 from kernel_backend.definition.lightning.definition import lightning_definition
 from kernel_backend.definition.merge import merged, with_default
 from kernel_backend.definition.unused import bound, hints, names_used, understood_as, unused
@@ -88,7 +90,9 @@ def _parsed(tree: ast.Module, roles_from: int, contract: int) -> Definition:
     if form == "loop":
         return _loop(tree, roles_from)
     if form == "lightning":
-        return lightning_definition(tree, roles_from, _data_functions(tree, roles_from))
+        return lightning_definition(tree, roles_from, _called(tree, roles_from, ("train_data", "validation_data")))
+    if form == "keras":
+        return _keras(tree, roles_from)
     return _functions(tree, roles_from, contract)
 
 
@@ -124,12 +128,20 @@ def _length_of_loop(node: FunctionNode) -> dict[str, Any]:
     return {"epochs": counts[0]} if known else {}
 
 
-def _data_functions(tree: ast.Module, roles_from: int) -> dict[str, Function]:
-    """Return the functions `train_data` and `validation_data` of a cell for Lightning, and those that they use."""
+def _keras(tree: ast.Module, roles_from: int) -> Definition:
+    """Return the definition of a cell for Keras."""
+    definition = keras_definition(tree, roles_from, _called(tree, roles_from, KERAS_ROLES))
+    if "prepare" in definition.roles:
+        _check_prepare(definition)
+    return definition
+
+
+def _called(tree: ast.Module, roles_from: int, names: Sequence[str]) -> dict[str, Function]:
+    """Return the functions of a cell that a framework's form calls by these names, and those that they use."""
     nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
     found = _Found(nodes, {}, (), guesses=False)
     functions: dict[str, Function] = {}
-    for name in ("train_data", "validation_data"):
+    for name in names:
         if name in nodes and nodes[name].lineno >= roles_from:
             _add(name, found, functions, within=())
     return functions

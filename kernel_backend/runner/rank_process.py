@@ -39,9 +39,16 @@ def _lightning(rank: RankContext) -> FormTraining:
     return LightningTraining(rank)
 
 
-# How each form of definition is trained; Lightning is imported only by the jobs that need it.
+def _keras(rank: RankContext) -> FormTraining:
+    from kernel_backend.runner.forms.keras.training import KerasTraining
+
+    return KerasTraining(rank)
+
+
+# How each form of definition is trained; a framework is imported only by the jobs that need it.
 TRAININGS: Mapping[Form, Callable[[RankContext], FormTraining]] = {
     "functions": FunctionsTraining,
+    "keras": _keras,
     "lightning": _lightning,
     "loop": LoopTraining,
     "plain": PlainTraining,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,14 @@ class Stateful(Protocol):
 
     def load_state_dict(self, state: dict[str, Any]) -> Any:
         """Restore this state."""
+
+
+@runtime_checkable
+class TakesOver(Protocol):
+    """Part that keeps options of its own where it goes on from a training of other hyperparameters."""
+
+    def take_over(self, state: dict[str, Any]) -> None:
+        """Restore this state but for the options, which stay those of this trial."""
 
 
 class Model:

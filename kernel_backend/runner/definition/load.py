@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -63,6 +64,8 @@ def load(
     sys.path.extend(map(str, editable_folders(code)))
     cell = snapshot.roles_from if snapshot else 1
     values = definition.given(params) if definition.form == "lightning" else None
+    if definition.form == "keras":  # which reads it when it is imported
+        os.environ["KERAS_BACKEND"] = "torch"
     plain = split(ast.parse(source, str(path)), cell) if definition.form == "plain" else None
     module = executed(path, source, cell, before_cell or _nothing, values, above_only=plain is not None)
     # Processes that are spawned later are given the path as it is now, whatever the definition put in front of it.

@@ -14,7 +14,7 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.checkpoint.contents import PerRankState, Read
 from kernel_backend.runner.checkpoint.frozen import split_frozen
 from kernel_backend.runner.checkpoint.saving import Parts
-from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
+from kernel_backend.runner.checkpoint.stateful import Model, Stateful, TakesOver
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.gradients.waiting import restore_gradients, waiting_gradients
 from kernel_backend.runner.logical_ranks import LogicalRanks
@@ -63,7 +63,7 @@ class RegisteredContents:
         state = unflatten(saved.manifest.state[name], saved.tensors(name))
         if saved.only_weights:
             self._load_weights(part, state)
-        elif saved.others and isinstance(part, Optimizer | Schedule):
+        elif saved.others and isinstance(part, TakesOver):
             part.take_over(state)
         else:
             part.load_state_dict(state)

@@ -1,0 +1,83 @@
+"""Return the definition of a cell for Keras: `model`, its data and `callbacks` as roles."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kernel_backend.definition.contract import Definition, Function
+from kernel_backend.definition.keras.cell import check_backend
+from kernel_backend.definition.merge import merged
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.syntax import FunctionNode
+
+ROLES = ("prepare", "model", "train_data", "validation_data", "callbacks")
+_OTHERS = {
+    "optimizer": "give it to model.compile(optimizer=...)",
+    "metrics": "give them to model.compile(metrics=[...])",
+    "schedule": "give the optimizer a keras.optimizers.schedules, or write a callback such as ReduceLROnPlateau",
+    "step": "override train_step of a class deriving from keras.Model",
+    "collate": "give it to a DataLoader that train_data returns",
+    "sampler": "give it to a DataLoader that train_data returns",
+    "augment": "put layers such as keras.layers.RandomFlip into the model",
+    "test_data": "load the trained model with job.load(), and evaluate it there",
+    "on_epoch": "write a keras.callbacks.Callback, which the function callbacks returns",
+}
+_HIGH = ("acc", "accuracy", "auc")  # ends of names of metrics of which Keras takes the highest as the best
+
+
+def keras_definition(tree: ast.Module, roles_from: int, functions: Mapping[str, Function]) -> Definition:
+    """Return the definition; `functions` are the roles of the cell and what these use.
+
+    Raises InvalidDefinition for a cell without training data, functions that this form does not call, and another
+    backend of Keras than torch.
+    """
+    check_backend(tree)
+    own = {each.name: each for each in tree.body if isinstance(each, FunctionNode) and each.lineno >= roles_from}
+    for name, instead in _OTHERS.items():
+        if name in own and name not in functions:
+            line = own[name].lineno
+            raise InvalidDefinition(
+                f"{name} (line {line}) is not called, as model() compiles a Keras model: {instead}",
+                line=line,
+                text=name,
+                roles=[name],
+            )
+    if "train_data" not in functions:
+        raise InvalidDefinition(
+            "nothing gives the Keras model its training data. Write for example\n"
+            "def train_data():\n    return x_train, y_train",
+            roles=["train_data"],
+        )
+    validates = "validation_data" in functions
+    return Definition(
+        form="keras",
+        roles=tuple(name for name in functions if name in ROLES),
+        functions=dict(functions),
+        hyperparameters=merged(functions),
+        settings={"metric": _metric(tree)} if validates else {},
+    )
+
+
+def _metric(tree: ast.Module) -> dict[str, str]:
+    """Return the metric that `best` means: what a callback monitors, else `val_loss`."""
+    monitored = [found for node in ast.walk(tree) if isinstance(node, ast.Call) for found in _monitored(node)]
+    found: tuple[int, str, str] = min(monitored, default=(0, "val_loss", "min"))
+    return {"name": found[1], "mode": found[2]}
+
+
+def _monitored(call: ast.Call) -> Iterator[tuple[int, str, str]]:
+    """Yield the validation metric that a callback's call names, with its mode; ModelCheckpoint's goes first."""
+    kind = ast.unparse(call.func).rpartition(".")[2]
+    words: dict[str, Any] = {
+        each.arg: each.value.value for each in call.keywords if each.arg and isinstance(each.value, ast.Constant)
+    }
+    name = words.get("monitor")
+    if kind in _CALLBACKS and isinstance(name, str) and name.startswith("val_"):
+        mode = words.get("mode")
+        mode = mode if mode in ("min", "max") else ("max" if name.endswith(_HIGH) else "min")
+        yield _CALLBACKS.index(kind), name, mode
+
+
+_CALLBACKS = ("ModelCheckpoint", "EarlyStopping", "ReduceLROnPlateau")

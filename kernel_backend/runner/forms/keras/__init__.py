@@ -1,0 +1,1 @@
+"""Train a compiled Keras model by Keras' own `fit`, on its torch backend."""

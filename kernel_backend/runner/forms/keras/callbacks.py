@@ -1,0 +1,66 @@
+"""Run the user's callbacks in a job, and the job's own steps between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+if TYPE_CHECKING:
+    from kernel_backend.runner.forms.keras.loop import KerasLoop
+
+
+class JobCallbacks(keras.callbacks.CallbackList):  # type: ignore[misc]
+    """Callbacks of `fit`, before and behind which the training of the job goes on."""
+
+    def __init__(self, loop: KerasLoop, callbacks: Sequence[Any], **options: Any) -> None:
+        super().__init__(list(callbacks), add_history=True, **options)
+        # All in this thread: what they do is part of the training.
+        self._async_train = self._async_test = self._async_predict = False
+        self._loop = loop
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Call the callbacks."""
+        super().on_train_begin(logs)
+        self._loop.begin_training(self.callbacks)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Call the callbacks; what a checkpoint within the epoch has is restored behind them, as they were called."""
+        if self._loop.resumes_within_epoch:
+            super().on_epoch_begin(epoch, logs)
+            self._loop.begin_epoch(self.callbacks)
+        else:
+            self._loop.begin_epoch(self.callbacks)
+            super().on_epoch_begin(epoch, logs)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Begin a step, unless this attempt begins behind it."""
+        if not self._loop.skips(batch):
+            self._loop.begin_step()
+            super().on_train_batch_begin(batch, logs)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """End a step."""
+        if not self._loop.skips(batch):
+            super().on_train_batch_end(batch, self._loop.trained(logs))
+            self._loop.end_step()
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Begin a validation."""
+        self._loop.begin_validation()
+        super().on_test_begin(logs)
+
+    def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Begin a batch of a validation."""
+        self._loop.begin_validation_batch()
+        super().on_test_batch_begin(batch, logs)
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        """End a batch of a validation."""
+        super().on_test_batch_end(batch, self._loop.validated(batch, logs))
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """End an epoch, and its last step with it."""
+        super().on_epoch_end(epoch, logs)
+        self._loop.end_epoch(logs)

@@ -1,0 +1,162 @@
+"""Give Keras' `fit` this rank's shares of the batches, from where the training resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from keras.src import tree  # Keras has no public name for these four
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter, can_convert_arrays
+from keras.src.trainers.data_adapters.array_slicing import convert_to_sliceable
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+from keras.utils import PyDataset
+from torch.utils.data import TensorDataset
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.context import RankContext
+from kernel_backend.runner.data import Batch, Batches, Source, source
+from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.external_loop.run_methods import SequentialOrder
+from kernel_backend.runner.loop.forward import to_device
+
+SKIPPED = object()  # stands for a batch that the training has behind it
+
+
+class Data(NamedTuple):
+    """Samples, and the structure that Keras is given of a batch."""
+
+    source: Source
+    like: Any = None  # of arrays: their structure, with None for each; else a batch is as it is read
+
+    def batch(self, data: Any) -> Any:
+        """Return what Keras is given: (x,), (x, y) or (x, y, sample_weight)."""
+        if self.like is not None:
+            return tree.pack_sequence_as(self.like, list(data))
+        return tuple(data) if isinstance(data, list) else data
+
+
+def data_of(value: Any, role: str, class_weight: dict[int, float] | None = None) -> Data:
+    """Return the data that a role gives: arrays x, (x, y) or (x, y, sample_weight), a torch Dataset or DataLoader.
+
+    Raises InvalidDefinition for anything else.
+    """
+    arrays = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if not isinstance(value, PyDataset) and len(arrays) <= 3 and can_convert_arrays(arrays):
+        return _of_arrays(arrays, role, class_weight)
+    if class_weight is not None:
+        raise InvalidDefinition(
+            f"class_weight goes with arrays, and {role} is a {type(value).__name__}: have its samples be (x, y, weight)"
+        )
+    if isinstance(value, PyDataset) or not hasattr(value, "__len__"):
+        raise InvalidDefinition(
+            f"{role} is a {type(value).__name__}, whose samples have no index, so that they cannot be shared out to "
+            "slots, and a restart could not go to one: give arrays (x, y), or a torch Dataset or DataLoader"
+        )
+    found = source(value, role)
+    if found.stream:
+        raise InvalidDefinition(
+            f"{role} is a {type(value).__name__}, whose samples have no index: give arrays (x, y), or a Dataset with "
+            "__getitem__ and __len__"
+        )
+    return Data(found)
+
+
+def _of_arrays(arrays: tuple[Any, ...], role: str, class_weight: dict[int, float] | None) -> Data:
+    try:
+        adapter = ArrayDataAdapter(*arrays, class_weight=class_weight)
+    except ValueError as error:
+        raise InvalidDefinition(f"{role}: {error}") from None
+    sliced = tree.map_structure(_tensor, convert_to_sliceable(adapter._inputs, target_backend="torch"))
+    like = tree.map_structure(lambda each: 0, sliced)
+    return Data(source(TensorDataset(*tree.flatten(sliced)), role), like)
+
+
+def _tensor(sliced: Any) -> torch.Tensor:
+    """Return all samples of one of Keras' arrays, of the type in which Keras would give them to the model."""
+    found = sliced.convert_to_torch_compatible(sliced[0:])
+    return torch.as_tensor(found)
+
+
+class Shares(DataAdapter):  # type: ignore[misc]
+    """This rank's shares of the batches of one data set, as Keras' `fit` reads them."""
+
+    def __init__(
+        self,
+        rank: RankContext,
+        data: Data,
+        *,
+        training: bool = True,
+        shuffle: bool = True,
+        batch_size: int | None = None,
+    ) -> None:
+        """Set up the batches, those of training shuffled; `batch_size` is global, by default that of the options."""
+        found, config = data.source, rank.config
+        if training and not shuffle and found.sampler is None:
+            found = found._replace(sampler=SequentialOrder(len(found.dataset)))
+        if training and config.uneven == "drop":
+            found = found._replace(drop_last=True)
+        own = range(rank.ranks.rank, rank.ranks.rank + 1)
+        self._data, self._device = data, rank.device
+        self._size = (found.batch_size or batch_size or config.batch_size) * (
+            rank.ranks.size if config.per_slot_batch else 1
+        )
+        self._batches = Batches(
+            found._replace(batch_size=None),
+            self._size,
+            config.seed,
+            "sample" if training else "validation",
+            own,
+            rank.ranks.size,
+            config.loader_workers,
+            rank.device,
+            rank.note,
+            digested=training,
+            filled=True,
+        )
+        self._training = training
+        self.epoch, self.taken = 0, 0  # where the next pass begins
+        self.batch: Batch | None = None  # that Keras has now
+
+    def get_torch_dataloader(self) -> Iterator[Any]:
+        """Return an iterator over one pass; batches that were taken before the training was resumed are skipped."""
+        return self._pass()
+
+    def _pass(self) -> Iterator[Any]:
+        for _ in range(self.taken):
+            yield SKIPPED
+        batches = self._batches
+        if self._training:
+            first = self.epoch * self.count
+            steps = batches.steps(first + self.taken, first + self.count)
+            steps = RandomStates().isolated(steps) if batches.disturbs else steps
+        else:
+            steps = batches.in_order()
+        for (self.batch,) in steps:
+            yield self._data.batch(to_device(self.batch.data, self._device))
+
+    @property
+    def count(self) -> int:
+        """Return the number of batches in a pass."""
+        assert self._batches.per_epoch is not None
+        return self._batches.per_epoch
+
+    @property
+    def samples(self) -> tuple[int, int]:
+        """Return the samples of the current batch: of this rank, and of all ranks."""
+        assert self.batch is not None
+        return self._batches.own_samples(self.batch.total), self.batch.total
+
+    num_batches = count
+
+    @property
+    def batch_size(self) -> int:
+        """Return the global batch size."""
+        return self._size
+
+    has_partial_batch = None
+    partial_batch_size = None
+
+    def close(self) -> None:
+        """Stop loader processes."""
+        self._batches.close()

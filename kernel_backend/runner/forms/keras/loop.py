@@ -1,0 +1,225 @@
+"""Follow the steps and epochs of Keras' `fit`: report, agree with the other ranks, save, and leave between them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import torch
+
+from kernel_backend.runner.context import RankContext
+from kernel_backend.runner.external_loop.training import ExternalTraining
+from kernel_backend.runner.forms.keras.data import Shares
+from kernel_backend.runner.forms.keras.metrics import MetricSums
+from kernel_backend.runner.forms.keras.state import (
+    CallbackState,
+    KerasOptimizer,
+    differ,
+    model_variables,
+    optimizers,
+    other_variables,
+)
+from kernel_backend.runner.forms.keras.user_callbacks import watches_batches
+from kernel_backend.runner.metrics.sums import share
+
+
+class KerasLoop:
+    """Position of one `fit` of a model in this rank, and what happens between its steps."""
+
+    def __init__(self, rank: RankContext, model: Any, train: Shares, validation: Shares | None) -> None:
+        """Choose the checkpoint to go on from; it is restored when the first epoch begins."""
+        self.training = ExternalTraining(rank)
+        self.training.form_state = self._state
+        self._rank, self._model = rank, model
+        self._train, self._validation = train, validation
+        self._sums: MetricSums | None = None  # from the first epoch on
+        self._stopped: list[int | None] | None = self._saved.get("stopped")  # the length that a callback cut short
+        self._before: list[list[torch.Tensor]] = []  # states that a batch without own samples must not change
+        self._skipped = 0  # batches of this epoch that were taken before this attempt
+        self._last = False  # the current step is the last of its epoch, or of the training
+        self._logs: dict[str, float] = {}
+
+    @property
+    def _saved(self) -> dict[str, Any]:
+        return self.training.position.form
+
+    @property
+    def over(self) -> bool:
+        """Return True if no steps are left, as a checkpoint at the end of the training tells."""
+        position, config = self.training.position, self._rank.config
+        return position.over or self._stopped == self._length or position.epoch >= self.epochs(config.epochs)
+
+    def epochs(self, wanted: int) -> int:
+        """Return the number of epochs to train, which reaches as far as `--steps`."""
+        steps = self._rank.config.steps
+        return wanted if steps is None else -(-steps // self._train.count)
+
+    @property
+    def _length(self) -> list[int | None]:
+        return [self._rank.config.epochs, self._rank.config.steps]
+
+    def _state(self) -> dict[str, Any]:
+        return {"batch": self._train.taken, "stopped": self._stopped, "build": build_config(self._model)}
+
+    # What JobCallbacks calls
+
+    def skips(self, batch: int) -> bool:
+        """Return whether a batch of this epoch was taken before this attempt."""
+        return batch < self._skipped
+
+    def begin_training(self, callbacks: Sequence[Any]) -> None:
+        """Restore the checkpoint at the end of a training, of which nothing is left but to end it."""
+        if self.over:
+            self._begin(callbacks)
+
+    @property
+    def resumes_within_epoch(self) -> bool:
+        """Return True at the beginning of an epoch of which an earlier attempt took some steps."""
+        return self._sums is None and self._saved.get("batch", 0) > 0
+
+    def begin_epoch(self, callbacks: Sequence[Any]) -> None:
+        """Begin an epoch; in the first one of this attempt, restore the checkpoint."""
+        if self._sums is None:
+            self._begin(callbacks)
+        self._skipped = self._train.taken
+        self._last = False
+
+    def _begin(self, callbacks: Sequence[Any]) -> None:
+        rank, training, model = self._rank, self.training, self._model
+        config = rank.config
+        training.expected_steps = config.steps or config.epochs * self._train.count
+        self._sums = MetricSums(model, rank.ranks, torch.device(rank.device if rank.choice.name == "torch" else "cpu"))
+        self._weights = model_variables(model)
+        others = other_variables(model)
+        restored = training.register("model", self._weights)
+        training.register("state", others)
+        for name, each in optimizers(model).items():
+            training.register(name, KerasOptimizer(each))
+        training.register("callbacks", CallbackState(callbacks))
+        if self._stopped is not None and self._stopped != self._length:
+            for each in callbacks:
+                if isinstance(each, keras.callbacks.EarlyStopping):
+                    each.wait = 0  # the training was made longer
+        if not restored and rank.ranks.rank:
+            differ(model, config.seed, rank.ranks.rank)
+        self._watches = rank.ranks.size > 1 and watches_batches(callbacks)
+        # Only now: Keras reads a batch before, from which it builds the model.
+        self._train.epoch, self._train.taken = training.position.epoch, int(self._saved.get("batch", 0))
+        if not self._train.taken:
+            model.reset_metrics()  # as at the beginning of each epoch
+        training.begin()
+
+    def begin_step(self) -> None:
+        """Begin a step."""
+        self.training.begin_step(self._train.samples)
+        self._keep_aside(self._train)
+
+    def trained(self, logs: Any) -> Any:
+        """Return what callbacks are told of a step, the same on every rank where any of them looks."""
+        assert self._sums is not None
+        self._put_back()
+        train, position = self._train, self.training.position
+        if train.batch is not None:
+            self.training.take(train.batch)
+        train.taken += 1
+        self._last = train.taken == train.count
+        position.fraction = train.taken / train.count
+        if self._last:
+            self._sums.add_up()
+            logs = self._model.get_metrics_result()
+        elif self._watches:
+            own = self._sums.take()
+            self._sums.add_up()
+            logs = self._model.get_metrics_result()
+            self._sums.put(own)
+        self._logs = numbers(logs)
+        # Where all ranks know the value of all samples, it is reported as it is.
+        weight = float(self._rank.ranks.rank == 0) if self._last or self._watches else None
+        self.training.report("training", self._logs, weight=weight)
+        return logs
+
+    def end_step(self) -> None:
+        """End a step, but for the last of an epoch, which ends with that."""
+        assert self._sums is not None
+        model = self._model
+        if self._last:
+            return
+        if model.stop_training:  # by a callback, alike on all ranks
+            self._sums.add_up()
+            return
+        self.training.end_step()
+        if self.training.position.over:
+            model.stop_training = True
+            self._sums.add_up()
+
+    def begin_validation_batch(self) -> None:
+        """Begin a batch of a validation."""
+        assert self._validation is not None
+        self._keep_aside(self._validation)
+
+    def validated(self, batch: int, logs: Any) -> Any:
+        """Return what callbacks are told of a batch of a validation."""
+        assert self._validation is not None
+        assert self._sums is not None
+        self.training.tick_validation()
+        self._put_back()
+        if batch + 1 < self._validation.count:
+            return logs
+        self._sums.add_up()
+        return self._model.get_metrics_result()
+
+    def begin_validation(self) -> None:
+        """Have all ranks validate with rank 0's statistics of BatchNorm."""
+        share(list(self._weights.buffers()), self._rank.ranks)
+
+    def end_epoch(self, logs: Any) -> None:
+        """Report the validation, and end the step and the epoch."""
+        training, train = self.training, self._train
+        found = {name: each for name, each in numbers(logs).items() if name.startswith("val_")}
+        if found and self._rank.ranks.rank == 0:
+            training.report("validation", found)
+        stops = self._model.stop_training
+        if training.in_step:
+            training.abandon_step()
+        if stops and not training.position.over:
+            self._stopped = self._length
+        if train.taken < train.count:  # within an epoch, where it goes on if the training gets longer
+            return
+        train.epoch, train.taken = train.epoch + 1, 0
+        over = training.position.over or stops or train.epoch == self.epochs(self._rank.config.epochs)
+        training.end_epoch(last=over)
+        if training.position.over:
+            self._model.stop_training = True
+
+    # Batches without samples of this rank
+
+    def _keep_aside(self, shares: Shares) -> None:
+        """Copy what a batch must not change, if this rank has no samples of it."""
+        self._before = []
+        if not shares.samples[0]:
+            assert self._sums is not None
+            buffers = [each.detach().clone() for each in self._weights.buffers()]
+            self._before = [self._sums.take(), buffers]
+
+    def _put_back(self) -> None:
+        assert self._sums is not None
+        if self._before:
+            states, buffers = self._before
+            self._sums.put(states)
+            with torch.no_grad():
+                for each, before in zip(self._weights.buffers(), buffers, strict=True):
+                    each.copy_(before)
+
+
+def build_config(model: Any) -> dict[str, Any]:
+    """Return the shapes with which a model is built, as JSON."""
+    found: dict[str, Any] = json.loads(json.dumps(model.get_build_config() or {}, default=str))
+    return found
+
+
+def numbers(logs: Any) -> dict[str, float]:
+    """Return those of Keras' logs that are single numbers."""
+    found = keras.src.utils.python_utils.pythonify_logs(logs or {})
+    return {name: float(each) for name, each in found.items() if isinstance(each, bool | int | float)}

@@ -1,0 +1,102 @@
+"""Sum the states of Keras metrics over the ranks, so that their results are those of all samples."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.ranks.backends import Ranks
+
+
+class MetricSums:
+    """States of a model's metrics, all of which are sums over samples."""
+
+    def __init__(self, model: Any, ranks: Ranks, device: torch.device) -> None:
+        """Hold the metrics; raise InvalidDefinition for one whose state is no sum, on several slots.
+
+        `device` is where the ranks sum tensors.
+        """
+        self._model, self._ranks, self._device = model, ranks, device
+        if ranks.size > 1:
+            for metric in _leaves(model.metrics):
+                check_sums(metric)
+
+    @property
+    def _states(self) -> list[torch.Tensor]:
+        return [each.value for each in self._model.metrics_variables]
+
+    def add_up(self) -> None:
+        """Set the states of every rank to the sums over all; called by all ranks."""
+        states = self._states
+        if self._ranks.size == 1 or not states:
+            return
+        with torch.no_grad():
+            # In 64 bits: counts of samples are whole numbers, which float32 holds only up to 16 million.
+            flat = torch.cat([each.detach().reshape(-1).to("cpu", torch.float64) for each in states])
+            total = self._ranks.allreduce_sum(flat.to(self._device), "metrics").to("cpu")
+            for each, part in zip(states, torch.split(total, [each.numel() for each in states]), strict=True):
+                each.copy_(part.view(each.shape))
+
+    def take(self) -> list[torch.Tensor]:
+        """Return a copy of the states."""
+        return [each.detach().clone() for each in self._states]
+
+    def put(self, states: list[torch.Tensor]) -> None:
+        """Restore a copy of the states."""
+        with torch.no_grad():
+            for each, before in zip(self._states, states, strict=True):
+                each.copy_(before)
+
+
+def _leaves(metrics: list[Any]) -> Iterator[Any]:
+    for each in metrics:
+        inner = list(getattr(each, "metrics", ()))
+        yield from _leaves(inner) if inner else [each]
+
+
+def check_sums(metric: Any) -> None:
+    """Raise InvalidDefinition for a metric of the user's whose `update_state` does more than add to its variables."""
+    for kind in type(metric).__mro__:
+        if kind.__module__.partition(".")[0] == "keras":
+            return
+        if "update_state" in vars(kind):
+            if not _only_adds(vars(kind)["update_state"]):
+                raise InvalidDefinition(
+                    f"the metric {metric.name} is a {kind.__name__}, whose update_state does more than add to its "
+                    "variables, so that its value over several slots cannot be known: have it only call assign_add "
+                    "there and compute the rest in result(), or take --slots 1"
+                )
+            return
+
+
+def _only_adds(function: Any) -> bool:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(each, ast.Attribute) for each in targets):
+                return False
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "assign"
+            and not (node.args and _adds_to(node.args[0], ast.unparse(node.func.value)))
+        ):
+            return False
+    return True
+
+
+def _adds_to(value: ast.expr, variable: str) -> bool:
+    """Return whether an expression is the variable plus something."""
+    if not (isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)):
+        return False
+    return variable in (ast.unparse(value.left), ast.unparse(value.right))

@@ -1,0 +1,147 @@
+"""Make checkpoint parts of a Keras model, its optimizers, metrics, random seeds and callbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from kernel_backend.runner.determinism import seeds
+from kernel_backend.runner.external_loop.parts import part_of
+
+_SEEDS = 2**32
+
+
+class Variables(nn.Module):
+    """Keras variables as a module: trainable ones are its parameters, others buffers, which each rank has its own of.
+
+    A name begins with the variable's place among those of the model, as Keras counts names up in a process.
+    """
+
+    def __init__(self, variables: Iterable[Any], trained: frozenset[int] = frozenset()) -> None:
+        """Hold these variables; `trained` are those, by identity, that the model trains or has frozen."""
+        super().__init__()
+        for place, each in enumerate(variables):
+            name = f"{place:04}/{each.path.replace('.', '_')}"
+            if id(each) in trained:
+                self.register_parameter(name, each.value)
+            else:
+                self.register_buffer(name, each.value.detach())
+
+
+def model_variables(model: Any) -> Variables:
+    """Return the weights of a model, in the order of `model.weights`."""
+    return Variables(model.weights, frozenset(id(each) for each in _trainable(model)))
+
+
+def other_variables(model: Any) -> Variables:
+    """Return what changes beside the weights: the states of metrics and of random seeds."""
+    own = {id(each) for each in model.weights}
+    found = {id(each): each for each in [*model.variables, *model.metrics_variables, *_seeds(model)]}
+    return Variables(each for key, each in found.items() if key not in own)
+
+
+def differ(model: Any, seed: int, rank: int) -> None:
+    """Have the random layers of this rank draw other numbers than those of rank 0."""
+    for place, each in enumerate(_seeds(model)):
+        first, second = each.value.tolist()
+        each.assign([(first + seeds.mix(seed, "keras", place, rank)) % _SEEDS, second])
+
+
+def _trainable(model: Any) -> Iterable[Any]:
+    """Return the variables that were made to be trained, frozen ones among them."""
+    for layer in model._flatten_layers(include_self=True, recursive=True):
+        yield from layer._trainable_variables
+
+
+def _seeds(model: Any) -> list[Any]:
+    generators = [
+        each
+        for layer in model._flatten_layers(include_self=True, recursive=True)
+        for each in getattr(layer, "_seed_generators", ())
+    ]
+    shared = keras.src.backend.common.global_state.get_global_attribute("global_seed_generator")
+    return list({id(each.state): each.state for each in [*generators, *([shared] if shared else [])]}.values())
+
+
+class KerasOptimizer:
+    """Optimizer of Keras as a part of a checkpoint."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return its variables: moments, iterations, the learning rate."""
+        return {str(place): each.value.detach() for place, each in enumerate(self._optimizer.variables)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore its variables."""
+        self._load(state, self._optimizer.variables)
+
+    def take_over(self, state: dict[str, Any]) -> None:
+        """Restore its variables but keep the learning rate of this trial."""
+        rate: Any = getattr(self._optimizer, "_learning_rate", None)
+        before = rate.value.clone() if hasattr(rate, "assign") else None
+        if len(state) == len(self._optimizer.variables):
+            self.load_state_dict(state)
+        if before is not None:
+            rate.assign(before)
+
+    def _load(self, state: dict[str, Any], variables: Sequence[Any]) -> None:
+        with torch.no_grad():
+            for place, each in enumerate(variables):
+                each.value.copy_(state[str(place)])
+
+
+def optimizers(model: Any) -> dict[str, Any]:
+    """Return the optimizers of a model by name: the compiled one, and those that a class of the user's keeps."""
+    found = {"optimizer": model.optimizer} if model.optimizer is not None else {}
+    known = {id(each) for each in found.values()}
+    for name, each in vars(model).items():
+        if isinstance(each, keras.optimizers.Optimizer) and id(each) not in known:
+            known.add(id(each))
+            found[f"optimizer.{name}"] = each
+    return found
+
+
+class CallbackState:
+    """Plain attributes of callbacks as a part of a checkpoint."""
+
+    def __init__(self, callbacks: Sequence[Any]) -> None:
+        self._callbacks = [each for each in callbacks if not isinstance(each, keras.callbacks.ProgbarLogger)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the attributes of each callback that are numbers, texts, arrays, and containers of those."""
+        return {
+            f"{place} {type(each).__name__}": part_of("", _plain(each)).state_dict()
+            for place, each in enumerate(self._callbacks)
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the attributes of the callbacks that are still there."""
+        for place, each in enumerate(self._callbacks):
+            saved = state.get(f"{place} {type(each).__name__}")
+            if saved is not None:
+                found: dict[str, Any] = {}
+                part_of("", found).load_state_dict(saved)
+                vars(each).update(found)
+
+
+_FRAMEWORK = frozenset({"_model", "model", "params", "validation_data"})
+
+
+def _plain(callback: Any) -> dict[str, Any]:
+    return {name: each for name, each in vars(callback).items() if name not in _FRAMEWORK and _holdable(each)}
+
+
+def _holdable(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _holdable(each) for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_holdable, value))
+    plain = bool | int | float | str | None | np.ndarray | np.generic | Tensor
+    return isinstance(value, plain) and not (isinstance(value, np.ndarray) and value.dtype.hasobject)

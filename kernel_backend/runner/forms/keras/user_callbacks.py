@@ -1,0 +1,50 @@
+"""Choose which of the user's callbacks run on a rank, and find those that look at each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from kernel_backend.errors import InvalidDefinition
+
+# What writes files, which one rank does for all.
+_WRITERS = (
+    keras.callbacks.ModelCheckpoint,
+    keras.callbacks.TensorBoard,
+    keras.callbacks.CSVLogger,
+    keras.callbacks.RemoteMonitor,
+)
+
+
+def callbacks_of(made: Any, rank: int, resumes: bool) -> list[Any]:
+    """Return the callbacks that run on this rank; raise InvalidDefinition for what is none.
+
+    Callbacks that write files do so on rank 0.
+    """
+    found = made if isinstance(made, list | tuple) else [made] if made is not None else []
+    for each in found:
+        if not isinstance(each, keras.callbacks.Callback):
+            raise InvalidDefinition(
+                f"callbacks has a {type(each).__name__}: give a list of instances of keras.callbacks.Callback"
+            )
+        if isinstance(each, keras.callbacks.CSVLogger) and resumes:
+            each.append = True
+    own = [each for each in found if not isinstance(each, keras.callbacks.BackupAndRestore)]  # the job does that
+    return [each for each in own if rank == 0 or not isinstance(each, _WRITERS)]
+
+
+def watches_batches(callbacks: Sequence[Any]) -> bool:
+    """Return whether any callback of the user's gets the values of each batch."""
+    names = ("on_train_batch_end", "on_batch_end", "on_test_batch_end")
+    base = keras.callbacks.Callback
+    return any(
+        (not type(each).__module__.startswith("keras.") and _overrides(each, names, base))
+        or isinstance(each, keras.callbacks.TerminateOnNaN | keras.callbacks.LambdaCallback)
+        for each in callbacks
+    )
+
+
+def _overrides(callback: Any, names: Sequence[str], base: type) -> bool:
+    return any(getattr(type(callback), name) is not getattr(base, name) for name in names)

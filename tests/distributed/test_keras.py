@@ -1,0 +1,126 @@
+"""Keras models under Keras' own `fit`: its bits on one slot, the same over several, and after every kill."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gang import STAND, Trial, as_json
+
+pytestmark = pytest.mark.distributed
+
+# A functional model with BatchNorm and dropout, a metric of many states, and callbacks with states of their own.
+CELL = f"""
+import time
+import keras
+import numpy as np
+import torch
+{STAND}
+class Stand(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.seen = 0
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen += 1
+        stand()
+def data():
+    random = np.random.default_rng(7)
+    x = random.standard_normal((90, 16)).astype("float32")
+    return x, (x[:, :4].sum(1) > 0).astype("int64")
+def train_data(data): return data[0][:70], data[1][:70]
+def validation_data(data): return data[0][70:], data[1][70:]
+def callbacks():
+    return [
+        Stand(),
+        keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9),
+        keras.callbacks.EarlyStopping(monitor="val_loss", patience=50, restore_best_weights=True),
+    ]
+def model(width=24, rate=0.2, lr=1e-2):
+    inputs = keras.Input((16,))
+    x = keras.layers.Dense(width, use_bias=False)(inputs)
+    x = keras.layers.BatchNormalization()(x)
+    x = keras.layers.Activation("relu")(x)
+    x = keras.layers.Dropout(rate)(x)
+    net = keras.Model(inputs, keras.layers.Dense(2)(x))
+    net.compile(
+        optimizer=keras.optimizers.Adam(lr),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    return net
+"""
+
+
+@pytest.mark.parametrize(("slots", "backend"), [(1, "torch"), (2, "torch"), (2, "horovod")])
+def test_a_kill_in_the_middle_of_an_epoch_changes_no_bit(tmp_path, slots, backend):
+    whole = Trial(tmp_path / "whole", CELL, slots=slots, backend=backend)
+    first = whole.run()
+    assert first.codes == [0] * slots, first.logs()
+    trial = Trial(tmp_path / "killed", CELL, slots=slots, backend=backend, every="1steps")
+    killed = trial.start(hold=9).reaches(8).kill(slots - 1)
+    assert 0 not in killed.codes, killed.logs()
+    resumed = trial.run(trial.pinned())
+    assert resumed.codes == [0] * slots, resumed.logs()
+    assert resumed.started.resumed_from is not None
+    assert trial.weights() == whole.weights()
+    assert trial.parts() == whole.parts()
+    assert as_json(resumed.reports("validation")[12]) == as_json(first.reports("validation")[12])
+    if slots == 1:
+        assert plainly_trained(whole, tmp_path) == whole.weights()
+
+
+# What the cell's author would write: the order of samples and the seed of the model are the runner's.
+PLAINLY = """
+import os, sys
+os.environ["KERAS_BACKEND"] = "torch"
+import torch
+torch.set_num_threads(1)
+from kernel_backend.runner.data.permutation import Permutation
+from kernel_backend.runner.determinism import seeds
+scope = {}
+exec(open(sys.argv[1]).read(), scope)
+import keras
+x, y = scope["train_data"](scope["data"]())
+order = [int(each) for epoch in range(2) for each in Permutation(0, epoch, 70).slice(0, 70)]
+class Ordered:
+    epoch = 0
+    def __len__(self): return 70
+    def __iter__(self): return iter(order[self.epoch * 70 :][:70])
+class Counted(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None): ordered.epoch = epoch
+ordered = Ordered()
+def loader(x, y, sampler=None):  # which draws from no generator that dropout draws from
+    data = torch.utils.data.TensorDataset(torch.tensor(x), torch.tensor(y))
+    return torch.utils.data.DataLoader(data, batch_size=12, sampler=sampler, generator=torch.Generator())
+seeds.reseed(seeds.mix(0, "init", "model"))
+net = scope["model"]()
+validation = loader(*scope["validation_data"](scope["data"]()))
+seeds.reseed(seeds.mix(0, "init", "callbacks"))
+net.fit(loader(x, y, ordered), epochs=2, shuffle=False, validation_data=validation, verbose=0,
+        callbacks=[Counted(), *scope["callbacks"]()])
+import numpy as np
+np.savez(sys.argv[2], *net.get_weights())
+
+# And the trained model as a notebook loads it.
+from pathlib import Path
+from jupyter_ext.job.keras_weights import set_weights
+from kernel_backend.checkpoints.directory import Directory
+from kernel_backend.checkpoints.writer import load_model
+home = Directory(Path(sys.argv[3]))
+manifest = home.committed()[-1]
+loaded = scope["model"]()
+set_weights(loaded, manifest, load_model(home, manifest))
+assert all((a == b).all() for a, b in zip(loaded.get_weights(), net.get_weights(), strict=True))
+"""
+
+
+def plainly_trained(trial: Trial, folder: Path) -> dict[str, bytes]:
+    """The weights that Keras alone trains, by the names of a checkpoint."""
+    code, found = trial.folder / "code" / "definition.py", folder / "plain.npz"
+    run = [sys.executable, "-c", PLAINLY, str(code), str(found), str(trial.checkpoints)]
+    subprocess.run(run, check=True, cwd=folder, timeout=120)
+    arrays = np.load(found)
+    return {name: arrays[f"arr_{place}"].tobytes() for place, name in enumerate(sorted(trial.weights()))}

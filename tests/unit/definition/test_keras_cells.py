@@ -1,0 +1,105 @@
+"""Cells for Keras: what is a role, what is taken from them, and what is refused before a slot is spent."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernel_backend.definition.binding import bind_space, configured
+from kernel_backend.definition.options import check_options
+from kernel_backend.definition.parse import parse
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.search.domains import Choices
+from kernel_backend.model.search.space import Parameter, Space
+
+CELL = """\
+import keras
+def train_data():
+    return x, y
+def validation_data():
+    return x, y
+def callbacks(patience=3):
+    return [keras.callbacks.EarlyStopping(monitor="val_accuracy", patience=patience)]
+def model(width=64, lr=1e-3):
+    net = keras.Sequential([keras.layers.Dense(width), keras.layers.Dense(10)])
+    net.compile(optimizer=keras.optimizers.Adam(lr), loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    return net
+"""
+
+
+def test_a_function_that_compiles_a_model_is_the_definition():
+    definition = parse(CELL)
+    assert definition.form == "keras"
+    assert definition.roles == ("model", "train_data", "validation_data", "callbacks")
+    assert definition.defaults == {"width": 64, "lr": 1e-3, "patience": 3}
+    metric = configured(definition, Config()).metric
+    assert (metric.name, metric.mode) == ("val_accuracy", "max")
+
+
+def test_the_loss_of_the_validation_is_the_metric_unless_a_callback_monitors_another():
+    definition = parse(CELL.replace('monitor="val_accuracy", ', ""))
+    metric = configured(definition, Config()).metric
+    assert (metric.name, metric.mode) == ("val_loss", "min")
+
+
+def test_a_helper_may_compile_the_model():
+    source = CELL.replace("def model(", "def compiled(") + "def model(width=8):\n    return compiled(width)\n"
+    assert parse(source).form == "keras"
+
+
+def test_a_cell_with_a_loss_of_its_own_trains_a_keras_model_as_functions():
+    source = CELL + "def loss(output, target):\n    return keras.ops.mean(output - target)\n"
+    assert parse(source).form == "functions"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("import keras\n", "import keras\nimport tensorflow as tf\n", "line 2 imports tensorflow"),
+        (
+            "import keras\n",
+            'import os\nos.environ["KERAS_BACKEND"] = "jax"\nimport keras\n',
+            "os.environ['KERAS_BACKEND'] = 'jax' (line 2) asks for Keras on jax",
+        ),
+        ("def train_data", "def data", "nothing gives the Keras model its training data"),
+        (
+            "def callbacks(patience=3):",
+            "def optimizer(params):\n    return None\ndef callbacks(patience=3):",
+            "optimizer (line 6) is not called",
+        ),
+    ],
+)
+def test_what_no_job_can_train_is_refused_by_name(before, after, said):
+    with pytest.raises(InvalidDefinition) as refused:
+        parse(CELL.replace(before, after, 1))
+    assert said in refused.value.message
+
+
+def test_the_torch_backend_may_be_named():
+    source = 'import os\nos.environ["KERAS_BACKEND"] = "torch"\n' + CELL
+    assert parse(source).form == "keras"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"amp": "bf16"}, "--amp is for definitions of functions"),
+        ({"clip": 1.0}, "global_clipnorm=1.0 of the optimizer"),
+        ({"accumulate": 2}, "gradient_accumulation_steps=N"),
+        ({"ema": 0.9}, "use_ema=True"),
+        ({"logical_workers": 4}, "cut by the number of slots"),
+    ],
+)
+def test_options_that_keras_code_decides_are_refused_with_what_to_write(given, said):
+    with pytest.raises(InvalidDefinition) as refused:
+        check_options(parse(CELL), Config(**given))
+    assert said in refused.value.message
+    check_options(parse(CELL), Config(batch_size=64, epochs=3, patience=2))
+
+
+def test_a_search_needs_validation_data():
+    definition = parse(CELL.replace("def validation_data", "def held_out"))
+    space = Space(parameters=(Parameter(name="width", domain=Choices(values=(8, 16))),))
+    with pytest.raises(InvalidDefinition) as refused:
+        bind_space(definition, {}, space)
+    assert "a search goes by the validation" in refused.value.message
