@@ -124,3 +124,44 @@ def plainly_trained(trial: Trial, folder: Path) -> dict[str, bytes]:
     subprocess.run(run, check=True, cwd=folder, timeout=120)
     arrays = np.load(found)
     return {name: arrays[f"arr_{place}"].tobytes() for place, name in enumerate(sorted(trial.weights()))}
+
+
+# Nothing is learned, so that what is measured does not depend on the number of slots.
+MEASURED = """
+import keras
+import numpy as np
+import torch
+def data():
+    random = np.random.default_rng(7)
+    x = random.standard_normal((50, 4)).astype("float32")
+    return x, (x[:, :2].sum(1) + random.standard_normal(50) > 0).astype("float32")[:, None]
+def train_data(data): return data[0][:27], data[1][:27], np.linspace(0, 2, 27, dtype="float32")
+def validation_data(data):
+    x, y = map(torch.from_numpy, data)
+    return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x[27:], y[27:]), batch_size=12)
+def model():
+    net = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, activation="sigmoid")])
+    metrics = ["accuracy", keras.metrics.AUC(name="auc"), keras.metrics.F1Score(threshold=0.5, name="f1")]
+    net.compile(optimizer=keras.optimizers.SGD(0.0), loss="binary_crossentropy", metrics=metrics)
+    return net
+"""
+
+
+def test_metrics_and_weighted_losses_are_those_of_all_samples_on_any_number_of_slots(tmp_path):
+    reports = {}
+    for slots in (1, 2):
+        run = Trial(tmp_path / f"{slots}", MEASURED, slots=slots, backend="torch", epochs=1).run()
+        assert run.codes == [0] * slots, run.logs()
+        (validated,) = run.reports("validation").values()
+        trained = run.reports("training")
+        reports[slots] = {**trained[max(trained)], **validated}
+    assert reports[1].keys() >= {"loss", "accuracy", "auc", "val_loss", "val_accuracy", "val_auc"}
+    assert reports[2] == pytest.approx(reports[1], rel=1e-5)
+
+
+def test_a_loss_that_is_not_finite_fails_the_trial(tmp_path):
+    cell = MEASURED.replace("SGD(0.0)", "SGD(float('inf'))").replace("binary_crossentropy", "mse")
+    run = Trial(tmp_path, cell, slots=1, epochs=3).run()
+    assert run.codes != [0]
+    assert "NotFinite" in run.logs()
+    assert "--on-nan go-on trains on" in run.logs()
