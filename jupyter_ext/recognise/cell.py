@@ -38,13 +38,13 @@ def cell(loop: Loop, own: Sequence[ast.stmt], source: str) -> str:
     """Return the text of a cell with the loop's parts as functions, below the statements of `own` that they need."""
     functions = list(_functions(loop))
     needed = _needed(loop, own, names(ast.parse("\n".join(functions))) - set(ROLES))
-    kept = [_text(each, source) for each in own if each in needed]
+    kept = [statement_text(each, source) for each in own if each in needed]
     if "torch." in "".join(functions) and "torch" not in {name for each in loop.setup for name in binds(each)}:
         kept.insert(0, "import torch")
     return "\n".join([*kept, *([""] if kept else []), *functions]) + "\n"
 
 
-def _text(statement: ast.stmt, source: str) -> str:
+def statement_text(statement: ast.stmt, source: str) -> str:
     """Return a statement's source with its comments; unparsed without them if it was indented or names a device."""
     plain = without_devices(statement)
     decorators = getattr(statement, "decorator_list", [])
@@ -92,21 +92,21 @@ def _asked(expression: ast.expr) -> list[str]:
 
 
 def _model(loop: Loop) -> Iterator[str]:
-    about = [each for each in map(without_devices, _about(loop.model, loop.setup)) if not _is_nothing(each)]
-    if not about:
+    found = [each for each in map(without_devices, about(loop.model, loop.setup)) if not _is_nothing(each)]
+    if not found:
         return
-    first = about[-1]
-    made = first.value if len(about) == 1 and isinstance(first, ast.Assign) else ast.Name(loop.model, ast.Load())
-    local = [] if len(about) == 1 and isinstance(first, ast.Assign) else [ast.unparse(each) for each in about]
+    first = found[-1]
+    made = first.value if len(found) == 1 and isinstance(first, ast.Assign) else ast.Name(loop.model, ast.Load())
+    local = [] if len(found) == 1 and isinstance(first, ast.Assign) else [ast.unparse(each) for each in found]
     if loop.wrapped is not None:
         arguments = ", ".join(each.arg for each in loop.wrapped.args.args)
         inner = replaced(loop.wrapped.body, {loop.model: ast.parse(f"self.{loop.model}", mode="eval").body})
         yield _WRAPPED.format(name=loop.model, arguments=arguments, output=ast.unparse(inner))
         made = ast.Call(ast.Name("Wrapped", ast.Load()), [made], [])
-    yield _written("model", [], [*local, f"return {ast.unparse(made)}"])
+    yield function("model", [*local, f"return {ast.unparse(made)}"])
 
 
-def _about(name: str, setup: Sequence[ast.stmt]) -> list[ast.stmt]:
+def about(name: str, setup: Sequence[ast.stmt]) -> list[ast.stmt]:
     """Return the setup statements that compute the value of `name`, and those that change that value in place."""
     found: list[ast.stmt] = []
     for each in setup:
@@ -169,13 +169,14 @@ def _function(role: str, arguments: Sequence[str], value: ast.expr, loop: Loop) 
     """Return the source of a role function; it computes itself those needed values whose names now denote roles."""
     own = {each.partition("=")[0] for each in arguments}
     taken = sorted((names(value) - own) & {*ROLES, loop.optimizer_name, loop.model})
-    local = [ast.unparse(without_devices(each)) for name in taken for each in _about(name, loop.setup)]
-    return _written(role, arguments, [*local, f"return {ast.unparse(value)}"])
+    local = [ast.unparse(without_devices(each)) for name in taken for each in about(name, loop.setup)]
+    return function(role, [*local, f"return {ast.unparse(value)}"], arguments)
 
 
-def _written(role: str, arguments: Iterable[str], lines: Sequence[str]) -> str:
+def function(name: str, lines: Sequence[str], arguments: Iterable[str] = ()) -> str:
+    """Return the source of a function with these lines."""
     body = "\n".join(lines).replace("\n", f"\n{_INDENT}")
-    return f"def {role}({', '.join(arguments)}):\n{_INDENT}{body}"
+    return f"def {name}({', '.join(arguments)}):\n{_INDENT}{body}"
 
 
 def _needed(loop: Loop, own: Sequence[ast.stmt], wanted: set[str]) -> list[ast.stmt]:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from jupyter_ext.recognise import keras
 from jupyter_ext.recognise.cell import cell, options
 from jupyter_ext.recognise.loop import Loop, first_loop, program, read_loop
 from jupyter_ext.recognise.scripts import Script, scripts
@@ -24,6 +25,11 @@ _KEPT = (
     "Or keep your loop, as def train(run): run.restore(model=..., optimizer=...) before it, "
     "`for epoch in run.epochs()` and `for batch in run.loader(dataset)` for its heads, and run.report(loss=...) in it"
 )
+_KERAS = (
+    "def model() that makes, compiles and returns it, def train_data() that returns x, y, and where you have them def "
+    "validation_data() and def callbacks(), without the call of fit"
+)
+_AS_IT_IS = "Or write %%dlrun in place of %%dlsubmit: the cell runs as it is, once, in one process"
 _TRAIN = frozenset({"fit", "fit_one_cycle", "fine_tune", "fit_generator", "train_on_batch"})
 _TRAINED_BY = frozenset({"xgb", "xgboost", "lgb", "lightgbm"})  # xgb.train(...)
 _START_RANKS = frozenset({"init_process_group", "hvd.init", "deepspeed.initialize"})
@@ -58,6 +64,8 @@ def _of_statements(
     place = first_loop(statements)
     if place is not None and statements[place].lineno >= roles_from:
         return _loop(source, roles_from, body, statements)
+    if not _roles(own) and (fit := keras.first_fit(body, roles_from)):
+        return _keras_fit(source, roles_from, fit)
     return None if _roles(own) else next(_others(own), None)
 
 
@@ -83,17 +91,31 @@ def _loop(source: str, roles_from: int, body: Sequence[ast.stmt], statements: Se
     return Recognised(f"{text}. Daylight trains functions; these are yours", written, words)
 
 
+def _keras_fit(source: str, roles_from: int, fit: keras.Fit) -> Recognised:
+    call = f"{ast.unparse(fit.call.func)}(...)"
+    text = f"{call} trains a Keras model (line {fit.call.lineno}), and a job calls fit itself"
+    written = keras.cell(fit, roles_from, source)
+    if written is None or not _is_definition(source, roles_from, written):
+        return Recognised(f"{text}, on Keras' torch backend. Write {_KERAS}. {_AS_IT_IS}")
+    return Recognised(f"{text}. These are its parts", written, tuple(keras.options(fit)))
+
+
 def _written(source: str, roles_from: int, body: Sequence[ast.stmt], loop: Loop) -> str | None:
     """Return the loop rewritten as functions, if these and the code above `roles_from` form a valid definition."""
     above = {id(each) for each in body if each.lineno < roles_from}
     defined = [each for each in body if isinstance(each, ast.ClassDef) and each.lineno > loop.statement.lineno]
     text = cell(loop, [*(each for each in loop.setup if id(each) not in above), *defined], source)
+    return text if _is_definition(source, roles_from, text) else None
+
+
+def _is_definition(source: str, roles_from: int, text: str) -> bool:
+    """Return whether a cell of this text, below the code above `roles_from`, is a valid definition."""
     module = "\n".join([*source.splitlines()[: roles_from - 1], text])
     try:
         parse(module, roles_from).bind({})
     except InvalidDefinition:
-        return None
-    return text
+        return False
+    return True
 
 
 def _others(own: Sequence[ast.stmt]) -> Iterator[Recognised]:
@@ -120,7 +142,7 @@ def _call(call: ast.Call, own: Sequence[ast.stmt]) -> Iterator[Recognised]:
     elif name == "train" and (_receives(call, "trainer") or written.partition(".")[0] in _TRAINED_BY):
         yield _told(call, what, parts)
     elif name == "compile" and isinstance(call.func, ast.Attribute) and _keras(own):
-        yield _told(call, f"{written}(...) makes a Keras model", f"its parts in torch: {_FUNCTIONS}")
+        yield _told(call, f"{written}(...) makes a Keras model", _KERAS)
     elif name in _TRAIN:
         yield _told(call, what, parts)
     elif name in _START_RANKS or written in _START_RANKS:
@@ -166,7 +188,7 @@ def _within(script: Script) -> Recognised:
 
 def _told(node: ast.stmt | ast.expr, what: str, instead: str) -> Recognised:
     return Recognised(
-        f"{what} (line {node.lineno}), and Daylight trains functions as yet. What works instead: {instead}"
+        f"{what} (line {node.lineno}), and a job takes the steps of a training itself. Write {instead}. {_AS_IT_IS}"
     )
 
 

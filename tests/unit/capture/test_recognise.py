@@ -291,7 +291,7 @@ def test_steps_of_all_samples_are_epochs_of_one_batch():
     [
         (
             "trainer = Trainer(model=make(), args=args, train_dataset=a, eval_dataset=b)\ntrainer.train()",
-            "Trainer(...) trains by itself (line 1), and Daylight trains functions as yet. What works instead: def "
+            "Trainer(...) trains by itself (line 1), and a job takes the steps of a training itself. Write def "
             "model() that makes make(), def train_data(): return a, def validation_data(): return b and "
             "def loss(output): return output.loss",
         ),
@@ -326,6 +326,54 @@ def test_what_cannot_be_written_as_functions_is_named_with_its_line(source: str,
 @pytest.mark.parametrize("source", ["x = 1", "def model(): ...\nscaler = StandardScaler().fit(x)\n"])
 def test_of_anything_else_nothing_is_said(source: str):
     assert recognise(source, 1) is None
+
+
+KERAS = """import keras
+import numpy as np
+x, y = np.ones((8, 4)), np.arange(8)
+model = keras.Sequential()
+model.add(keras.layers.Dense(1))
+model.compile(loss="mse", optimizer="adam")
+model.summary()
+stop = [keras.callbacks.EarlyStopping(monitor="val_loss")]
+history = model.fit(x, y, 4, epochs=3, shuffle=True, validation_split=0.3, callbacks=stop, verbose=0)
+print(history.history)
+"""
+
+
+def test_a_call_of_keras_fit_is_written_as_functions_with_the_split_of_keras():
+    written = found(KERAS)
+    assert written.text == (
+        "model.fit(...) trains a Keras model (line 9), and a job calls fit itself. These are its parts"
+    )
+    assert written.options == ("--epochs", "3", "--batch-size", "4")
+    assert written.cell == (
+        "import keras\nimport numpy as np\nx, y = np.ones((8, 4)), np.arange(8)\n\n"
+        "def model():\n    model = keras.Sequential()\n    model.add(keras.layers.Dense(1))\n"
+        "    model.compile(loss='mse', optimizer='adam')\n    return model\n"
+        "def train_data():\n    count = int(len(x) * (1 - 0.3))\n    return x[:count], y[:count]\n"
+        "def validation_data():\n    count = int(len(x) * (1 - 0.3))\n    return x[count:], y[count:]\n"
+        "def callbacks():\n    return [keras.callbacks.EarlyStopping(monitor='val_loss')]\n"
+    )
+    definition = parse(written.cell)
+    assert (definition.form, definition.roles) == ("keras", ("model", "train_data", "validation_data", "callbacks"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("shuffle=True", "shuffle=False"),
+        ("shuffle=True", "class_weight={0: 2.0}"),
+        ("shuffle=True", "**settings"),
+        ("model.summary()", "names = [each.name for each in model.layers]"),
+        ("import keras", "from tensorflow import keras"),
+    ],
+)
+def test_a_call_of_keras_fit_is_not_rewritten_where_something_would_be_lost(before: str, after: str):
+    recognised = found(KERAS.replace(before, after))
+    assert recognised.cell is None
+    assert "and a job calls fit itself, on Keras' torch backend. Write def model() that makes, " in recognised.text
+    assert "%%dlrun" in recognised.text
 
 
 def test_a_submission_names_the_cells_lines_and_ends_with_the_functions(tmp_path):
