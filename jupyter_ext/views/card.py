@@ -158,6 +158,8 @@ def _progress(trial: Trial, overview: Overview) -> str:
     kind, newest = trial.newest
     rows = [(name, number(value)) for name, value in newest.items()]
     table = rows_html((kind, ""), rows) if rows else ""
+    if overview.experiment.config.form == "plain":
+        return table
     line = progress_line(trial.model_copy(update={"metrics": {}, "training": {}}), overview.experiment.config)
     return f"{bar}{_dim(line.removeprefix(reference(trial)).strip())}{table}"
 

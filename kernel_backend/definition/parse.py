@@ -84,9 +84,8 @@ def _parsed(tree: ast.Module, roles_from: int, contract: int) -> Definition:
     form = form_of(tree, roles_from) if contract > 2 else "functions"
     if form == "plain":
         # Its own errors are not tried again: it would begin anew.
-        return Definition(
-            form="plain", roles=(), functions={}, hyperparameters={}, settings={"epochs": 1, "max_restarts": 0}
-        )
+        settings = {"form": "plain", "epochs": 1, "max_restarts": 0}
+        return Definition(form="plain", roles=(), functions={}, hyperparameters={}, settings=settings)
     if form == "loop":
         return _loop(tree, roles_from)
     if form == "lightning":

@@ -128,7 +128,7 @@ LOG_POLICIES = (
 class Config(Record):
     """Configuration of a training that the platform owns: set by flags, never by the user's code."""
 
-    form: Literal["functions"] = "functions"
+    form: Literal["functions", "plain"] = "functions"  # plain: a cell below %%dlrun; functions: any other
     slots: int = Field(1, ge=1)
     pool: str | None = Field(None, min_length=1)  # None: the one there is, or that of the service's choice
     one_node: bool = False  # the gang is kept to one node

@@ -3175,9 +3175,9 @@ export interface components {
         Config: {
             /**
              * @default functions
-             * @constant
+             * @enum {string}
              */
-            form: "functions";
+            form: "functions" | "plain";
             /** @default 1 */
             slots: number;
             /** @default null */
@@ -4556,9 +4556,9 @@ export interface components {
         ConfigInput: {
             /**
              * @default functions
-             * @constant
+             * @enum {string}
              */
-            form?: "functions";
+            form?: "functions" | "plain";
             /** @default 1 */
             slots?: number;
             /** @default null */

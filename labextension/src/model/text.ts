@@ -189,7 +189,9 @@ export function reference(trial: Trial): string {
 export function progressLine(trial: Trial, config: Config, report: StoredReport | null = null): string {
   const { epoch, step } = report ?? trial;
   const values = report ? metricsText(report.metrics) : newestText(trial);
-  const parts = [reference(trial), epochText(epoch, config.epochs), `step ${step}`, values];
+  // A cell that runs as it is has no epochs and steps.
+  const taken = config.form === 'plain' ? [] : [epochText(epoch, config.epochs), `step ${step}`];
+  const parts = [reference(trial), ...taken, values];
   return parts.filter(part => part).join('  ');
 }
 
@@ -264,8 +266,8 @@ function reasonsFor(state: string, overview: Overview): string[] {
 
 /** `2 slots, horovod`: how much it has (or asks for), and how its ranks talk once that is known. */
 export function gangText(overview: Overview): string {
-  const slots = overview.experiment.config.slots;
-  const backend = overview.attempts.filter(attempt => attempt.backend).at(-1)?.backend;
+  const { slots, form } = overview.experiment.config;
+  const backend = form === 'plain' ? null : overview.attempts.filter(attempt => attempt.backend).at(-1)?.backend;
   return `${slots} slot${slots > 1 ? 's' : ''}` + (backend ? `, ${backend}` : '');
 }
 
@@ -298,6 +300,9 @@ export function headText(overview: Overview, now: number): string {
 
 /** Under what changes the result keeps its bits, by the newest attempt that has said so; empty before the first. */
 export function guaranteeText(overview: Overview): string {
+  if (overview.experiment.config.form === 'plain') {
+    return '';
+  }
   const said = overview.attempts.map(attempt => attempt.guarantee).filter(text => Boolean(text));
   return said.at(-1) ?? '';
 }

@@ -55,7 +55,8 @@ export class Actions {
     show(this._resume, offered.includes('resume'));
     show(this._delete, offered.includes('delete'));
     show(this._undelete, offered.includes('undelete'));
-    show(this._export, look.overview !== null && look.connection !== 'gone' && look.connection !== 'foreign');
+    const some = look.curves.length > 0 || look.overview?.experiment.config.form !== 'plain';
+    show(this._export, some && look.overview !== null && look.connection !== 'gone' && look.connection !== 'foreign');
     if (!offered.includes('stop')) {
       this._question.close();
     }

@@ -34,8 +34,9 @@ export class Curves {
     this._look = look;
     const some = look.curves.length > 0;
     show(this._toolbar.root, some);
-    // A failure says by itself why nothing was reported.
-    show(this.root, look.overview !== null && (some || failureOf(look.overview) === null));
+    // A failure says by itself why nothing was reported, and a cell that runs as it is need not report.
+    const expected = look.overview?.experiment.config.form !== 'plain';
+    show(this.root, look.overview !== null && (some || (expected && failureOf(look.overview) === null)));
     setText(this._empty, look.overview && ended(look.overview) ? 'no reports' : 'no reports yet');
     show(this._empty, !some);
     this._plan();

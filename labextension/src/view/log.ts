@@ -34,6 +34,7 @@ export class Log {
   private _asking = false;
   private _disposed = false;
   private _over = false;
+  private _unfolded = false; // by itself, once
 
   constructor(private readonly _watch: Pick<Watch, 'logs'>) {
     const opened = (): void => this._again(0);
@@ -55,6 +56,10 @@ export class Log {
     setText(this._name, chosen === null ? 'Log' : `Log of ${look.number}.${chosen}`);
     show(this._fold, index !== undefined && trial?.attempt !== 0 && look.connection !== 'foreign');
     this._over = overview !== null && ended(overview);
+    if (!this._unfolded && overview?.experiment.config.form === 'plain') {
+      this._unfolded = true;
+      this._fold.open = true; // what such a cell prints, with its result, is what there is to see
+    }
     if (this._over && this._chunk) {
       this._write();
     }

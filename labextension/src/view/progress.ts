@@ -19,7 +19,9 @@ export class Progress {
 
   update(look: Look): void {
     const trial = look.overview ? frontOf(look.overview) : undefined;
-    const single = look.overview?.experiment.config.search === null; // a search says by itself how far it is
+    // A search says by itself how far it is, and of a cell that runs as it is nobody knows.
+    const { search, form } = look.overview?.experiment.config ?? {};
+    const single = search === null && form !== 'plain';
     show(this.root, trial !== undefined && single);
     if (look.overview && trial && single) {
       const { config } = look.overview.experiment;
