@@ -141,7 +141,7 @@ def validation_data(data):
     return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x[27:], y[27:]), batch_size=12)
 def model():
     net = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, activation="sigmoid")])
-    metrics = ["accuracy", keras.metrics.AUC(name="auc"), keras.metrics.F1Score(threshold=0.5, name="f1")]
+    metrics = ["accuracy", keras.metrics.AUC(name="auc"), keras.metrics.F1Score("macro", threshold=0.5, name="f1")]
     net.compile(optimizer=keras.optimizers.SGD(0.0), loss="binary_crossentropy", metrics=metrics)
     return net
 """
@@ -155,7 +155,7 @@ def test_metrics_and_weighted_losses_are_those_of_all_samples_on_any_number_of_s
         (validated,) = run.reports("validation").values()
         trained = run.reports("training")
         reports[slots] = {**trained[max(trained)], **validated}
-    assert reports[1].keys() >= {"loss", "accuracy", "auc", "val_loss", "val_accuracy", "val_auc"}
+    assert reports[1].keys() >= {"loss", "accuracy", "auc", "val_loss", "val_accuracy", "val_auc", "f1", "val_f1"}
     assert reports[2] == pytest.approx(reports[1], rel=1e-5)
 
 
@@ -165,3 +165,28 @@ def test_a_loss_that_is_not_finite_fails_the_trial(tmp_path):
     assert run.codes != [0]
     assert "NotFinite" in run.logs()
     assert "--on-nan go-on trains on" in run.logs()
+
+
+def test_a_metric_of_whole_batches_is_refused_on_several_slots(tmp_path):
+    cell = MEASURED.replace('"accuracy", ', "lambda y, p: keras.ops.max(p), ")
+    run = Trial(tmp_path, cell, slots=2, backend="torch", epochs=1).run()
+    assert 0 not in run.codes
+    assert "is one number of a batch" in run.logs()
+
+
+def test_states_of_callbacks_reach_the_ranks_that_write_no_files(monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    import keras
+
+    from kernel_backend.runner.forms.keras.state import CallbackState
+    from kernel_backend.runner.forms.keras.user_callbacks import callbacks_of
+
+    def made(rank):
+        both = [keras.callbacks.CSVLogger("log.csv"), keras.callbacks.EarlyStopping(patience=3)]
+        return callbacks_of(both, rank, resumes=False)
+
+    first, second = made(0), made(1)
+    assert [type(each).__name__ for each in second] == ["Callback", "EarlyStopping"]
+    first[1].wait, first[1].best = 2, 0.25
+    CallbackState(second).load_state_dict(CallbackState(first).state_dict())
+    assert (second[1].wait, second[1].best) == (2, 0.25)

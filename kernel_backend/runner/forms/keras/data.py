@@ -17,7 +17,6 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.data import Batch, Batches, Source, source
 from kernel_backend.runner.determinism.random_states import RandomStates
-from kernel_backend.runner.external_loop.run_methods import SequentialOrder
 from kernel_backend.runner.loop.forward import to_device
 
 SKIPPED = object()  # stands for a batch that the training has behind it
@@ -36,18 +35,14 @@ class Data(NamedTuple):
         return tuple(data) if isinstance(data, list) else data
 
 
-def data_of(value: Any, role: str, class_weight: dict[int, float] | None = None) -> Data:
+def data_of(value: Any, role: str) -> Data:
     """Return the data that a role gives: arrays x, (x, y) or (x, y, sample_weight), a torch Dataset or DataLoader.
 
     Raises InvalidDefinition for anything else.
     """
     arrays = tuple(value) if isinstance(value, list | tuple) else (value,)
     if not isinstance(value, PyDataset) and len(arrays) <= 3 and can_convert_arrays(arrays):
-        return _of_arrays(arrays, role, class_weight)
-    if class_weight is not None:
-        raise InvalidDefinition(
-            f"class_weight goes with arrays, and {role} is a {type(value).__name__}: have its samples be (x, y, weight)"
-        )
+        return _of_arrays(arrays, role)
     if isinstance(value, PyDataset) or not hasattr(value, "__len__"):
         raise InvalidDefinition(
             f"{role} is a {type(value).__name__}, whose samples have no index, so that they cannot be shared out to "
@@ -62,9 +57,9 @@ def data_of(value: Any, role: str, class_weight: dict[int, float] | None = None)
     return Data(found)
 
 
-def _of_arrays(arrays: tuple[Any, ...], role: str, class_weight: dict[int, float] | None) -> Data:
+def _of_arrays(arrays: tuple[Any, ...], role: str) -> Data:
     try:
-        adapter = ArrayDataAdapter(*arrays, class_weight=class_weight)
+        adapter = ArrayDataAdapter(*arrays)
     except ValueError as error:
         raise InvalidDefinition(f"{role}: {error}") from None
     sliced = tree.map_structure(_tensor, convert_to_sliceable(adapter._inputs, target_backend="torch"))
@@ -81,26 +76,14 @@ def _tensor(sliced: Any) -> torch.Tensor:
 class Shares(DataAdapter):  # type: ignore[misc]
     """This rank's shares of the batches of one data set, as Keras' `fit` reads them."""
 
-    def __init__(
-        self,
-        rank: RankContext,
-        data: Data,
-        *,
-        training: bool = True,
-        shuffle: bool = True,
-        batch_size: int | None = None,
-    ) -> None:
-        """Set up the batches, those of training shuffled; `batch_size` is global, by default that of the options."""
+    def __init__(self, rank: RankContext, data: Data, *, training: bool) -> None:
+        """Set up the batches, those of training shuffled."""
         found, config = data.source, rank.config
-        if training and not shuffle and found.sampler is None:
-            found = found._replace(sampler=SequentialOrder(len(found.dataset)))
         if training and config.uneven == "drop":
             found = found._replace(drop_last=True)
         own = range(rank.ranks.rank, rank.ranks.rank + 1)
         self._data, self._device = data, rank.device
-        self._size = (found.batch_size or batch_size or config.batch_size) * (
-            rank.ranks.size if config.per_slot_batch else 1
-        )
+        self._size = (found.batch_size or config.batch_size) * (rank.ranks.size if config.per_slot_batch else 1)
         self._batches = Batches(
             found._replace(batch_size=None),
             self._size,

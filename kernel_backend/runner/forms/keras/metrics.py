@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import keras
 import torch
 
 from kernel_backend.errors import InvalidDefinition
@@ -26,6 +28,8 @@ class MetricSums:
         if ranks.size > 1:
             for metric in _leaves(model.metrics):
                 check_sums(metric)
+                if isinstance(metric, keras.metrics.MeanMetricWrapper):
+                    metric._fn = _of_samples(metric.name, metric._fn)
 
     @property
     def _states(self) -> list[torch.Tensor]:
@@ -73,6 +77,22 @@ def check_sums(metric: Any) -> None:
                     "there and compute the rest in result(), or take --slots 1"
                 )
             return
+
+
+def _of_samples(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a metric's function; it raises InvalidDefinition for one number of a whole batch, as F1 is."""
+
+    @functools.wraps(function)
+    def checked(y_true: Any, y_pred: Any, **settings: Any) -> Any:
+        found = function(y_true, y_pred, **settings)
+        if not getattr(found, "shape", ()):
+            raise InvalidDefinition(
+                f"the metric {name} is one number of a batch, whose mean depends on the number of slots: "
+                "return one value for each sample, or take a keras.metrics.Metric or --slots 1"
+            )
+        return found
+
+    return checked
 
 
 def _only_adds(function: Any) -> bool:

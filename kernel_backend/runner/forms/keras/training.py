@@ -25,7 +25,7 @@ class KerasTraining:
         _check_backend()
         with keras.device(str(rank.device)):
             functions = rank.functions
-            self._train = Shares(rank, data_of(functions.result("train_data"), "train_data()"), shuffle=True)
+            self._train = Shares(rank, data_of(functions.result("train_data"), "train_data()"), training=True)
             self._validation: Shares | None = None
             if functions.has("validation_data"):
                 data = data_of(functions.result("validation_data"), "validation_data()")

@@ -21,7 +21,8 @@ _WRITERS = (
 def callbacks_of(made: Any, rank: int, resumes: bool) -> list[Any]:
     """Return the callbacks that run on this rank; raise InvalidDefinition for what is none.
 
-    Callbacks that write files do so on rank 0.
+    Callbacks that write files do so on rank 0. On other ranks an empty one stands for each, since checkpoints name the
+    states of callbacks by their places.
     """
     found = made if isinstance(made, list | tuple) else [made] if made is not None else []
     for each in found:
@@ -32,7 +33,7 @@ def callbacks_of(made: Any, rank: int, resumes: bool) -> list[Any]:
         if isinstance(each, keras.callbacks.CSVLogger) and resumes:
             each.append = True
     own = [each for each in found if not isinstance(each, keras.callbacks.BackupAndRestore)]  # the job does that
-    return [each for each in own if rank == 0 or not isinstance(each, _WRITERS)]
+    return [each if rank == 0 or not isinstance(each, _WRITERS) else keras.callbacks.Callback() for each in own]
 
 
 def watches_batches(callbacks: Sequence[Any]) -> bool:
