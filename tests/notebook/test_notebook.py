@@ -53,7 +53,8 @@ def cells(execute: Run):
         "%%dlrun --back squares --wait --out job\nsquares = [n * n for n in numbers]\nsum(numbers) / len(numbers)",
         "print(job.result(), job.result('squares'), 'squares' in globals())",
         "%%dlrun --slots 2\n1 + 1",
-        "%%dlrun --wait\nnumbers[0] / 0",
+        "%%dlrun --wait --out failing\nnumbers[0] / 0",
+        "print(len(failing.overview.attempts), failing.overview.trials[0].attempt)",
     )
 
 
@@ -115,3 +116,4 @@ def test_an_error_of_any_cell_is_told_by_its_line_and_not_tried_again(cells):
     assert "ZeroDivisionError" in failed
     assert "cell [16] line 2" in failed
     assert "kernel_backend" not in failed
+    assert printed(cells[16]) == "1 1\n"
