@@ -1,12 +1,12 @@
-"""Move `%%dlsubmit` above comments and empty lines: IPython requires a cell magic on the first line."""
+"""Move `%%dlsubmit` and `%%dlrun` above comments and empty lines: IPython requires a cell magic on the first line."""
 
 from __future__ import annotations
 
-_MAGIC = "%%dlsubmit"
+_MAGICS = ("%%dlsubmit", "%%dlrun")
 
 
 def magic_first(lines: list[str]) -> list[str]:
-    """Return a cell's lines with `%%dlsubmit` moved above the comments and empty lines that precede it.
+    """Return a cell's lines with its magic moved above the comments and empty lines that precede it.
 
     An empty line takes its position, so that the lines of the body count as in the cell. For IPython's
     `input_transformers_cleanup`.
@@ -21,9 +21,9 @@ def first_line(cell: str) -> int:
 
 
 def _place(lines: list[str]) -> int:
-    """Return the index of the line with `%%dlsubmit`; 0 if other code precedes that line or the cell has none."""
+    """Return the index of the line with the magic; 0 if other code precedes that line or the cell has none."""
     for index, line in enumerate(lines):
-        if line.split()[:1] == [_MAGIC] and line.startswith(_MAGIC):
+        if line.startswith(_MAGICS) and line.split()[0] in _MAGICS:
             return index
         if line.strip() and not line.lstrip().startswith("#"):
             break

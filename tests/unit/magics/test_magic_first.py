@@ -33,6 +33,16 @@ def test_a_cell_is_submitted_with_comments_above_the_magic(
 
 
 @pytest.mark.parametrize("above", ABOVE)
+def test_any_cell_is_run_with_comments_above_its_magic(
+    kernel: InteractiveShell, capsys: pytest.CaptureFixture[str], above: str
+):
+    assert kernel.run_cell(above + "%%dlrun --dry-run\nx = 20\nx + 1\n", store_history=True).success
+    said = capsys.readouterr().out
+    assert "# nothing was sent" in said
+    assert "x = 20" in said
+
+
+@pytest.mark.parametrize("above", ABOVE)
 def test_problems_are_told_by_the_lines_of_the_cell(kernel: InteractiveShell, above: str):
     result = kernel.run_cell(above + CELL + ROLES + "def validation_data(): return nowhere", store_history=True)
     line = above.count("\n") + 6
