@@ -124,7 +124,8 @@ class DaylightMagics(Magics):
             raise offered(refused, line) if cell is not None else refused from None
         if options.dry_run or options.as_script:
             shown = as_script if options.as_script else dry_run
-            tell(shown(checked, asked, "%%dlsubmit" if file is None else f"%dlsubmit {file}"))
+            written = ("%%dlrun" if plain else "%%dlsubmit") if file is None else f"%dlsubmit {file}"
+            tell(shown(checked, asked, f"{written} --back {options.back}" if plain and options.back else written))
             return
         if options.local:
             result = train_locally(checked, asked)

@@ -86,7 +86,9 @@ class PlainTraining:
         try:
             data = pickle.dumps(value)
         except Exception as error:  # whatever a class of the user's raises
-            self._rank.note(f"{name} cannot be brought back ({type(error).__name__}: {error}); its text is", "warning")
+            self._rank.note(
+                f"{name} cannot be brought back ({type(error).__name__}: {error}); its text is kept", "warning"
+            )
             return None, _shown(value)
         if len(data) > MOST_BYTES:
             most = size(MOST_BYTES)

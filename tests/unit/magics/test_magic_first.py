@@ -36,9 +36,10 @@ def test_a_cell_is_submitted_with_comments_above_the_magic(
 def test_any_cell_is_run_with_comments_above_its_magic(
     kernel: InteractiveShell, capsys: pytest.CaptureFixture[str], above: str
 ):
-    assert kernel.run_cell(above + "%%dlrun --dry-run\nx = 20\nx + 1\n", store_history=True).success
+    assert kernel.run_cell(above + "%%dlrun --back x --dry-run\nx = 20\nx + 1\n", store_history=True).success
     said = capsys.readouterr().out
     assert "# nothing was sent" in said
+    assert "# %%dlrun --back x --slots 1 " in said
     assert "x = 20" in said
 
 
