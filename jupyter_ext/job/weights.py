@@ -15,6 +15,7 @@ from kernel_backend.commands.download import fetch_part
 from kernel_backend.definition.contract import Function
 from kernel_backend.definition.lightning.calls import FIT, FitCall, made_again
 from kernel_backend.definition.parse import parse
+from kernel_backend.definition.trainer.source import MODEL
 from kernel_backend.errors import CheckpointDamaged, InvalidDefinition, InvalidRequest
 from kernel_backend.model.record import Value
 from kernel_backend.model.views.overview import CheckpointInfo
@@ -56,7 +57,7 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
                 raise
             tell(f"{damage.message}: step {choices[place].step} is taken", file=sys.stderr)
         else:
-            role = "module" if definition.form == "lightning" else "model"
+            role = {"lightning": "module", "trainer": "trainer"}.get(definition.form, "model")
             if role not in definition.functions:
                 return state
             if definition.form == "keras":
@@ -115,6 +116,8 @@ def _model(client: Client, number: int, params: dict[str, Value], function: Func
     values = function.hyperparameters(params)
     if call is not None:
         made = made_again(call.model, values)
+    elif MODEL in vars(module):  # of a Trainer
+        made = copy.deepcopy(vars(module)[MODEL])
     elif function.value:
         made = copy.deepcopy(getattr(module, function.attribute))  # the module serves later calls
     else:

@@ -30,6 +30,7 @@ from kernel_backend.client import Client
 from kernel_backend.definition.contract import Definition
 from kernel_backend.definition.lightning.source import defined_only
 from kernel_backend.definition.plain import marked
+from kernel_backend.definition.trainer import source as trainer
 from kernel_backend.errors import InvalidDefinition, InvalidRequest
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.spec.options import OptionParser, add_options
@@ -192,6 +193,8 @@ class DaylightMagics(Magics):
         values = {name: held[name] for name in names if name in held and not isinstance(held[name], FunctionType)}
         if definition.form == "lightning":  # the job fits: here it would train again
             cell = defined_only(self.kernel.transform_cell(cell))
+        if definition.form == "trainer":
+            cell = trainer.defined_only(self.kernel.transform_cell(cell))
         result = self.kernel.run_cell(cell, silent=True, store_history=False)
         kept = [name for name in values if isinstance(held.get(name), FunctionType)]
         held.update({name: values[name] for name in kept})

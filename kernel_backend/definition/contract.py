@@ -17,7 +17,7 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.values import coerce, nearest
 
-Form = Literal["functions", "keras", "lightning", "loop", "plain"]  # in which a definition is written
+Form = Literal["functions", "keras", "lightning", "loop", "plain", "trainer"]  # in which a definition is written
 # fmt: off
 ROLES = (
     "model", "train_data", "validation_data", "test_data", "optimizer", "loss", "step", "metrics",
@@ -118,6 +118,8 @@ class Definition(Record):
         """Summarise the roles on one line: `functions: model train_data criterion (as loss)`."""
         if self.form == "plain":
             return "plain: the cell as it is, in one process"
+        if self.form == "trainer":
+            return f"trainer: {self.functions['trainer'].written}, its model and data"
         return f"{self.form}: {' '.join(map(self._told, self.roles))}"
 
     def _told(self, role: str) -> str:

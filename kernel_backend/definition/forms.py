@@ -8,6 +8,7 @@ from kernel_backend.definition.contract import Form
 from kernel_backend.definition.keras.cell import is_keras
 from kernel_backend.definition.lightning.cell import is_lightning
 from kernel_backend.definition.plain import is_plain
+from kernel_backend.definition.trainer.cell import is_trainer
 from kernel_backend.model.syntax import FunctionNode
 
 TRAIN = "train"  # the function of a user's own loop
@@ -17,7 +18,7 @@ RUN = "run"  # its first parameter, the object through which it restores, iterat
 def form_of(tree: ast.Module, roles_from: int) -> Form:
     """Return the form of the definition whose submitted cell begins at line `roles_from`.
 
-    Forms are tried in this order: plain, loop, lightning, keras, functions. A cell with functions `model` and
+    Forms are tried in this order: plain, loop, trainer, lightning, keras, functions. A cell with functions `model` and
     `loss` trains a LightningModule in their way.
     """
     own = [node for node in tree.body if node.lineno >= roles_from]
@@ -25,6 +26,8 @@ def form_of(tree: ast.Module, roles_from: int) -> Form:
         return "plain"
     if any(_is_train(node) for node in own):
         return "loop"
+    if is_trainer(tree, roles_from):
+        return "trainer"
     names = {node.name for node in own if isinstance(node, FunctionNode)}
     if is_lightning(tree, roles_from) and not names >= {"model", "loss"}:
         return "lightning"

@@ -59,6 +59,25 @@ _OWN: dict[Form, _Own] = {
             "validate_first": "nothing: Keras validates after each epoch",
         },
     ),
+    "trainer": _Own(
+        "the Trainer of Hugging Face takes the steps: leave it out, and write in TrainingArguments",
+        {
+            "accumulate": "gradient_accumulation_steps=N",
+            "amp": "bf16=True or fp16=True",
+            "batch_size": "per_device_train_batch_size=N, which is that of one slot and a hyperparameter",
+            "clip": "max_grad_norm=1.0",
+            "compile": "nothing: model.compile() above the Trainer does it",
+            "ema": "nothing: a callback of the Trainer may average weights",
+            "gather_loss": "nothing: write compute_loss",
+            "logical_workers": "nothing: its batches are cut by the number of slots",
+            "patience": "nothing: give the Trainer callbacks=[EarlyStoppingCallback(early_stopping_patience=N)]",
+            "per_slot_batch": "nothing: per_device_train_batch_size is that of one slot",
+            "rng": "nothing: random states are in the checkpoints",
+            "schedule_per": "lr_scheduler_type",
+            "validate_every": 'eval_strategy="steps", eval_steps=N',
+            "validate_first": "eval_on_start=True",
+        },
+    ),
     "lightning": _Own(
         "Lightning's Trainer takes the steps: leave it out, and write",
         {

@@ -22,11 +22,12 @@ from kernel_backend.definition.contract import (
     is_step,
 )
 from kernel_backend.definition.forms import RUN, TRAIN, form_of
-from kernel_backend.definition.hugging_face import refuse_built_trainers, refuse_trainers
+from kernel_backend.definition.hugging_face import refuse_trainers
 from kernel_backend.definition.keras.definition import ROLES as KERAS_ROLES
 from kernel_backend.definition.keras.definition import keras_definition
 from kernel_backend.definition.lightning.definition import lightning_definition
 from kernel_backend.definition.merge import merged, with_default
+from kernel_backend.definition.trainer.definition import trainer_definition
 from kernel_backend.definition.unused import bound, hints, names_used, understood_as, unused
 from kernel_backend.definition.value_roles import (
     Assigned,
@@ -88,6 +89,8 @@ def _parsed(tree: ast.Module, roles_from: int, contract: int) -> Definition:
         return Definition(form="plain", roles=(), functions={}, hyperparameters={}, settings=settings)
     if form == "loop":
         return _loop(tree, roles_from)
+    if form == "trainer":
+        return trainer_definition(tree, roles_from)
     if form == "lightning":
         return lightning_definition(tree, roles_from, _called(tree, roles_from, ("train_data", "validation_data")))
     if form == "keras":
@@ -225,7 +228,6 @@ def _require(tree: ast.Module, roles: list[str], roles_from: int, values: Collec
     if any(is_step(role) for role in roles) and "loss" in missing:
         missing.remove("loss")
     if missing:
-        refuse_built_trainers(tree, roles_from)
         examples = "\n".join(_INSTEAD[role] for role in missing)
         raise InvalidDefinition(
             f"this cell has no {' and no '.join(missing)}; {_there_is(tree, roles, roles_from)}. "

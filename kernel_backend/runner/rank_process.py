@@ -45,6 +45,12 @@ def _keras(rank: RankContext) -> FormTraining:
     return KerasTraining(rank)
 
 
+def _trainer(rank: RankContext) -> FormTraining:
+    from kernel_backend.runner.forms.trainer.training import TrainerTraining
+
+    return TrainerTraining(rank)
+
+
 # How each form of definition is trained; a framework is imported only by the jobs that need it.
 TRAININGS: Mapping[Form, Callable[[RankContext], FormTraining]] = {
     "functions": FunctionsTraining,
@@ -52,6 +58,7 @@ TRAININGS: Mapping[Form, Callable[[RankContext], FormTraining]] = {
     "lightning": _lightning,
     "loop": LoopTraining,
     "plain": PlainTraining,
+    "trainer": _trainer,
 }
 
 

@@ -7,20 +7,25 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kernel_backend.definition.contract import Definition
-from kernel_backend.definition.lightning.source import importable
+from kernel_backend.definition.lightning import source as lightning
 from kernel_backend.definition.parse import parse
 from kernel_backend.definition.plain import split
+from kernel_backend.definition.trainer import source as trainer
 from kernel_backend.model import versions
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.runner.determinism.rank_variables import hidden_rank_variables
 from kernel_backend.snapshots.shipped import editable_folders, lead, shipped_folders
 
 MODULE = "definition"
+Rewrite = Callable[[ast.Module], ast.Module]
 _BEFORE = "_daylight_before_cell"
 
 
@@ -63,11 +68,18 @@ def load(
     _put_first(ours)
     sys.path.extend(map(str, editable_folders(code)))
     cell = snapshot.roles_from if snapshot else 1
-    values = definition.given(params) if definition.form == "lightning" else None
+    rewrite: Rewrite | None = None
+    if definition.form == "lightning":
+        rewrite = partial(lightning.importable, roles_from=cell, values=definition.given(params))
+    if definition.form == "trainer":
+        values = definition.functions["trainer"].hyperparameters({**definition.defaults, **params})
+        rewrite = partial(trainer.importable, roles_from=cell, values=values)
     if definition.form == "keras":  # which reads it when it is imported
         os.environ["KERAS_BACKEND"] = "torch"
     plain = split(ast.parse(source, str(path)), cell) if definition.form == "plain" else None
-    module = executed(path, source, cell, before_cell or _nothing, values, above_only=plain is not None)
+    # A Trainer asks for its device where it is made, and would connect to the other ranks itself.
+    with hidden_rank_variables() if definition.form == "trainer" else nullcontext():
+        module = executed(path, source, cell, before_cell or _nothing, rewrite, above_only=plain is not None)
     # Processes that are spawned later are given the path as it is now, whatever the definition put in front of it.
     _put_first(ours)
     return Loaded(module, definition, snapshot, plain)
@@ -78,12 +90,12 @@ def executed(
     source: str,
     cell: int,
     before_cell: Callable[[], None],
-    values: Mapping[str, Mapping[str, Any]] | None = None,
+    rewrite: Rewrite | None = None,
     above_only: bool = False,
 ) -> ModuleType:
     """Run the source as a module, calling `before_cell` before the first statement from line `cell` on.
 
-    With hyperparameters by class (`values`) it is a cell for Lightning, which trains nothing by being run. With
+    With `rewrite` it is a cell for a framework, which trains nothing by being run. With
     `above_only` the cell itself is not run. The source is compiled as a whole, as `from __future__` imports and
     annotations apply to all of a module.
     """
@@ -92,8 +104,8 @@ def executed(
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE] = module  # before it runs: its pickling and imports may need it
     tree = ast.parse(source, str(path))
-    if values is not None:
-        tree = importable(tree, cell, values)
+    if rewrite is not None:
+        tree = rewrite(tree)
     above = sum(statement.lineno < cell for statement in tree.body)
     if above_only:
         del tree.body[above:]

@@ -25,6 +25,16 @@ def protected_rank_variables(note: Callable[[str], None], also: Collection[str] 
         note(f"the cells set {', '.join(changed)}, which tell each rank its place: the job goes on with its launcher's")
 
 
+@contextmanager
+def hidden_rank_variables() -> Iterator[None]:
+    """Hide the launcher's variables in the block: frameworks that find them connect to the other ranks themselves."""
+    hidden = {name: os.environ.pop(name) for name in list(os.environ) if OF_RANKS.fullmatch(name)}
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
+
+
 def _of_rank(environment: Mapping[str, str], also: Collection[str]) -> dict[str, str]:
     """Return the variables of rank assignment and devices, and those named in `also`, that are set."""
     return {

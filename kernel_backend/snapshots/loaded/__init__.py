@@ -22,6 +22,7 @@ from typing import Any
 from kernel_backend.definition.lightning.source import importable
 from kernel_backend.definition.parse import parse
 from kernel_backend.definition.plain import above
+from kernel_backend.definition.trainer.source import model_only
 from kernel_backend.home import home
 from kernel_backend.model import versions
 from kernel_backend.model.snapshot import CAPTURED, DEFINITION, DESCRIPTION, Snapshot
@@ -112,6 +113,8 @@ class _Loader(SourceFileLoader):
         definition = parse(bytes(data).decode(), snapshot.roles_from, snapshot.contract)
         if definition.form == "lightning":
             return compile(importable(ast.parse(data), snapshot.roles_from, definition.given({})), path, "exec")
+        if definition.form == "trainer":
+            return compile(model_only(ast.parse(data), snapshot.roles_from), path, "exec")
         if definition.form == "plain":
             return compile(above(ast.parse(data), snapshot.roles_from), path, "exec")
         return super().source_to_code(data, path, **options)

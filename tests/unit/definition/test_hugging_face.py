@@ -46,15 +46,6 @@ def test_the_mode_of_a_model_of_transformers_is_no_trainer() -> None:
     assert parse(source).form == "loop"
 
 
-@pytest.mark.parametrize("last", ["", "trainer.train()\n"])
-def test_a_cell_that_only_makes_a_trainer_is_told_what_to_write(last: str) -> None:
-    source = f"from transformers import Trainer\nnet = make()\ntrainer = Trainer(model=net)\n{last}"
-    with pytest.raises(InvalidDefinition, match=r"^Trainer\(\.\.\.\) \(line 3\) makes a Trainer") as refused:
-        parse(source)
-    assert refused.value.details["line"] == 3
-    assert "def train(run)" in refused.value.message
-
-
 def test_a_trainer_above_the_cell_does_not_hide_what_the_cell_lacks() -> None:
     source = "from transformers import Trainer\ntrainer = Trainer(model=net)\ndef loss(output, target): ...\n"
     with pytest.raises(InvalidDefinition, match="no model and no train_data"):

@@ -1,0 +1,1 @@
+"""Read a cell that trains with a Trainer of Hugging Face."""

@@ -1,0 +1,116 @@
+"""Find the Trainer of Hugging Face, its arguments and its `train` call in a cell, by syntax tree alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernel_backend.definition.hugging_face import classes, is_made
+from kernel_backend.definition.lightning.cell import is_main
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.syntax import FunctionNode
+
+_ARGS = 1  # the place of `args` among the Trainer's positional arguments
+_FORM = "trainer = Trainer(model=model, args=TrainingArguments(...), train_dataset=...)\ntrainer.train()"
+
+
+@dataclass(frozen=True)
+class TrainerCell:
+    """Calls of a cell that trains with a Trainer, and where its training ends."""
+
+    name: str  # the variable that holds the Trainer
+    trainer: ast.Call
+    arguments: ast.Call  # makes the TrainingArguments
+    train: ast.stmt | None  # `trainer.train()`; None where the cell only makes the Trainer
+    after: Sequence[ast.stmt]  # statements behind `train`, which a job does not run
+
+
+def is_trainer(tree: ast.Module, roles_from: int) -> bool:
+    """Return whether the code from line `roles_from` on makes a Trainer, or trains one that was made above."""
+    names, trainers = _names(tree), classes(tree)
+    own = [each for each in statements(tree.body) if each.lineno >= roles_from]
+    return any(
+        isinstance(node, ast.Call) and (is_made(node, trainers) or _trained(node) in names)
+        for each in own
+        for node in ast.walk(each)
+    )
+
+
+def trainer_cell(tree: ast.Module, roles_from: int) -> TrainerCell:
+    """Return what the code from line `roles_from` on makes and calls.
+
+    Raises InvalidDefinition for a Trainer that is made in a function, a second one, and arguments that no call in
+    sight makes.
+    """
+    trainers, body = classes(tree), statements(tree.body)
+    made = {
+        target.id: each.value
+        for each in body
+        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Call)
+        for target in each.targets
+        if isinstance(target, ast.Name)
+    }
+    held = {name: call for name, call in made.items() if is_made(call, trainers)}
+    train = next((each for each in body if each.lineno >= roles_from and _statement_trains(each, held)), None)
+    for each in body:
+        for node in ast.walk(each):
+            if isinstance(node, ast.Call) and is_made(node, trainers) and node not in held.values():
+                raise _refused(
+                    node, "must be assigned to a name at the top level of the cell, so that the job can find it"
+                )
+    if len(held) != 1:
+        second = list(held.values())[1]
+        raise _refused(second, "is a second Trainer: submit one cell for each")
+    ((name, call),) = held.items()
+    place = body.index(train) if train is not None else len(body)
+    return TrainerCell(name, call, _arguments(call, made), train, body[place + 1 :])
+
+
+def statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements of a module, with those below `if __name__ == "__main__":` among them."""
+    found: list[ast.stmt] = []
+    for each in body:
+        found += statements(each.body) if isinstance(each, ast.If) and is_main(each) else [each]
+    return found
+
+
+def _names(tree: ast.Module) -> set[str]:
+    trainers = classes(tree)
+    return {
+        target.id
+        for each in statements(tree.body)
+        if isinstance(each, ast.Assign) and is_made(each.value, trainers)
+        for target in each.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _trained(call: ast.Call) -> str:
+    """Return the name whose `train` is called."""
+    function = call.func
+    named = isinstance(function, ast.Attribute) and function.attr == "train" and isinstance(function.value, ast.Name)
+    return ast.unparse(function).partition(".")[0] if named else ""
+
+
+def _statement_trains(statement: ast.stmt, held: dict[str, ast.Call]) -> bool:
+    if isinstance(statement, FunctionNode | ast.ClassDef):
+        return False
+    return any(isinstance(node, ast.Call) and _trained(node) in held for node in ast.walk(statement))
+
+
+def _arguments(trainer: ast.Call, made: dict[str, ast.Call]) -> ast.Call:
+    given = next((each.value for each in trainer.keywords if each.arg == "args"), None)
+    if given is None and len(trainer.args) > _ARGS:
+        given = trainer.args[_ARGS]
+    found = made.get(given.id) if isinstance(given, ast.Name) else given
+    if not isinstance(found, ast.Call):
+        raise _refused(trainer, "has arguments that the cell does not show: write args=TrainingArguments(...)")
+    if any(each.arg is None for each in found.keywords):
+        raise _refused(found, "has arguments that the cell does not show: write them out for **")
+    return found
+
+
+def _refused(call: ast.Call, why: str) -> InvalidDefinition:
+    text = f"{ast.unparse(call.func)}(...)"
+    return InvalidDefinition(f"{text} (line {call.lineno}) {why}, as in\n{_FORM}", line=call.lineno, text=text)

@@ -1,0 +1,97 @@
+"""Rewrite a cell with a Trainer so that importing it makes the Trainer and trains nothing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kernel_backend.definition.hugging_face import classes, is_made
+from kernel_backend.definition.trainer.cell import statements, trainer_cell
+
+FOUND = "_daylight_trainer"  # the variable of the module that holds the Trainer
+MODEL = "_daylight_model"  # that holds the Trainer's model, where only that is made
+_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+
+
+def importable(tree: ast.Module, roles_from: int, values: Mapping[str, Any]) -> ast.Module:
+    """Return the module up to `train`; `values` are hyperparameters that replace those of TrainingArguments.
+
+    All lines keep their numbers.
+    """
+    cell = trainer_cell(tree, roles_from)
+    body = statements(tree.body)
+    if cell.train is not None:
+        body = body[: body.index(cell.train)]
+    kept = [each for each in cell.arguments.keywords if each.arg not in values]
+    new = [ast.keyword(name, ast.Constant(value)) for name, value in values.items()]
+    cell.arguments.keywords = [*kept, *new]
+    last = ast.Assign([ast.Name(FOUND, ast.Store())], ast.Name(cell.name, ast.Load()))
+    ast.copy_location(last, body[-1])
+    return ast.fix_missing_locations(ast.Module([*body, last], tree.type_ignores))
+
+
+def model_only(tree: ast.Module, roles_from: int) -> ast.Module:
+    """Return the module with those statements alone that make the Trainer's model, which it binds to `MODEL`.
+
+    Kept are definitions, and what binds or changes a variable that the model is made of; data sets are not read.
+    """
+    cell = trainer_cell(tree, roles_from)
+    body = statements(tree.body)
+    given = next((each.value for each in cell.trainer.keywords if each.arg == "model"), None)
+    given = given or (cell.trainer.args[0] if cell.trainer.args else None)
+    if given is None:  # model_init
+        made = next(each.value for each in cell.trainer.keywords if each.arg == "model_init")
+        given = ast.Call(made, [], [])
+    place = next(n for n, each in enumerate(body) if any(node is cell.trainer for node in ast.walk(each)))
+    kept = _needed(body[:place], _names(given))
+    last = ast.Assign([ast.Name(MODEL, ast.Store())], given)
+    ast.copy_location(last, body[place])
+    return ast.fix_missing_locations(ast.Module([*kept, last], tree.type_ignores))
+
+
+def defined_only(source: str) -> str:
+    """Return a cell without its Trainer, its `train` and what follows: what a notebook runs when the job trains."""
+    tree = ast.parse(source)
+    trainers = classes(tree)
+    kept: list[ast.stmt] = []
+    for each in statements(tree.body):
+        if not isinstance(each, _DEFINING) and any(is_made(node, trainers) for node in ast.walk(each)):
+            break
+        kept.append(each)
+    return ast.unparse(ast.Module(kept, []))
+
+
+def _needed(body: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:
+    """Return the definitions of a module, and the statements that bind or change these names, in their order."""
+    kept = {number for number, each in enumerate(body) if isinstance(each, _DEFINING)}
+    for number in kept:
+        names |= _names(body[number])
+    grown = True
+    while grown:
+        grown = False
+        for number, each in enumerate(body):
+            if number not in kept and _changed(each) & names:
+                kept.add(number)
+                names |= _names(each)
+                grown = True
+    return [each for number, each in enumerate(body) if number in kept]
+
+
+def _changed(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement binds, or whose objects it may change: `net.resize(...)` changes `net`."""
+    found = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    for node in ast.walk(statement):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        called = [node.func] if isinstance(node, ast.Call) and isinstance(statement, ast.Expr) else []
+        for each in [*targets, *called]:
+            root: ast.expr = each
+            while isinstance(root, ast.Attribute | ast.Subscript):
+                root = root.value
+            if isinstance(root, ast.Name):
+                found.add(root.id)
+    return found
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}

@@ -1,0 +1,86 @@
+"""Hand a Trainer of Hugging Face this rank's shares of the batches, from where the training resumes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from accelerate.data_loader import SeedableRandomSampler
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.context import RankContext
+from kernel_backend.runner.data import Batch, Batches, source
+from kernel_backend.runner.determinism.random_states import RandomStates
+
+
+class Loader:
+    """Batches of one DataLoader as the Trainer iterates over them; a batch size is that of one rank, as in torchrun."""
+
+    def __init__(self, rank: RankContext, loader: DataLoader[Any], *, training: bool, seed: int) -> None:
+        """Set up the batches; raise InvalidDefinition for data that cannot be shared out. `seed` orders the samples."""
+        role = "train_dataset" if training else "eval_dataset"
+        found = source(loader, role)
+        if found.stream:
+            raise InvalidDefinition(
+                f"{role} is an IterableDataset, which can only be read from its beginning, ahead of the steps: give a "
+                "dataset with __len__ and __getitem__"
+            )
+        if not training or type(loader.sampler) is SequentialSampler:
+            found = found._replace(sampler=loader.sampler)
+        elif type(loader.sampler) is RandomSampler:
+            # The order that the Trainer would take by itself.
+            found = found._replace(sampler=SeedableRandomSampler(loader.dataset, data_seed=seed))
+        assert found.batch_size is not None
+        ranks, config = rank.ranks, rank.config
+        self.dataset, self.batch_size, self.sampler = loader.dataset, found.batch_size, loader.sampler
+        self._training = training
+        self._batches = Batches(
+            found._replace(batch_size=None),
+            found.batch_size * ranks.size,
+            config.seed,
+            "sample" if training else "validation",
+            range(ranks.rank, ranks.rank + 1),
+            ranks.size,
+            config.loader_workers,
+            rank.device,
+            rank.note,
+            digested=training,
+            filled=True,
+        )
+        self.epoch, self.taken = 0, 0  # where the next pass begins
+        self.read: deque[Batch] = deque()  # batches that were handed out and not trained on
+
+    def __len__(self) -> int:
+        assert self._batches.per_epoch is not None
+        return self._batches.per_epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin the next pass in this epoch."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        # Each pass of torch's DataLoader draws a seed: with it, dropout is that of the Trainer by itself.
+        torch.empty((), dtype=torch.int64).random_()
+        self.read.clear()
+        batches = self._batches
+        if self._training:
+            first = self.epoch * len(self)
+            steps = batches.steps(first + self.taken, first + len(self))
+            self.taken = 0
+            steps = RandomStates().isolated(steps) if batches.disturbs else steps
+        else:
+            steps = batches.in_order()
+        for (batch,) in steps:
+            self.read.append(batch)
+            yield batch.data
+
+    def own(self, batch: Batch) -> int:
+        """Return how many samples of a batch are this rank's own, without those that fill an empty share."""
+        return self._batches.own_samples(batch.total)
+
+    def close(self) -> None:
+        """Stop loader processes."""
+        self._batches.close()

@@ -1,0 +1,221 @@
+"""Follow the steps and epochs of a Trainer: report, agree with the other ranks, save, and leave between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from accelerate.utils import recursively_apply
+from torch import Tensor
+from transformers.trainer_pt_utils import nested_concat
+
+from kernel_backend.runner.context import RankContext
+from kernel_backend.runner.data import Batch
+from kernel_backend.runner.external_loop.training import ExternalTraining
+from kernel_backend.runner.forms.trainer.data import Loader
+from kernel_backend.runner.forms.trainer.state import Callbacks, Progress
+from kernel_backend.runner.metrics.sums import share
+
+_PADDING = -100  # of predictions and labels of different lengths, as in Trainer
+_SPEEDS = ("_runtime", "_per_second", "_preparation_time")
+
+
+class TrainerLoop:
+    """Position of one `train()` in this rank, and what happens between its steps."""
+
+    def __init__(self, rank: RankContext, trainer: Any) -> None:
+        """Choose the checkpoint to go on from; it is restored when the training begins."""
+        self.training = ExternalTraining(rank)
+        self.training.form_state = self._state
+        self._rank, self._trainer = rank, trainer
+        form = self.training.position.form
+        self._taken = int(form.get("batch", 0))  # batches of this epoch
+        self._stopped: list[int | None] | None = form.get("stopped")  # the length that a callback cut short
+        self._resumes_within = self._taken > 0
+        self._train: Loader | None = None
+        self._validation: Loader | None = None
+        self._callbacks: Callbacks | None = None
+        self._loss = 0.0  # of the batches of this step
+        self._running = False  # from the first step to the end of the last epoch
+        self.scale = 1.0  # of this rank's loss in the current batch, before gradients are averaged
+
+    @property
+    def _length(self) -> list[int | None]:
+        return [self._rank.config.epochs, self._rank.config.steps]
+
+    def _state(self) -> dict[str, Any]:
+        return {"batch": self._taken, "stopped": self._stopped}
+
+    @property
+    def world(self) -> int:
+        """Return the number of ranks."""
+        return self._rank.ranks.size
+
+    @property
+    def first(self) -> bool:
+        """Return True on rank 0."""
+        return self._rank.ranks.rank == 0
+
+    # Data
+
+    def train_loader(self, loader: Any) -> Loader:
+        """Return this rank's shares of the training data."""
+        args = self._trainer.args
+        seed = args.data_seed if args.data_seed is not None else self._rank.config.seed
+        self._train = Loader(self._rank, loader, training=True, seed=seed)
+        self._train.taken = self._taken
+        return self._train
+
+    def validation_loader(self, loader: Any) -> Loader:
+        """Return this rank's shares of an evaluation's data."""
+        if self._validation is not None:
+            self._validation.close()
+        self._validation = Loader(self._rank, loader, training=False, seed=0)
+        return self._validation
+
+    def own_of(self, batches: list[Any]) -> list[Any]:
+        """Return those of the newest training batches of which this rank has samples of its own."""
+        assert self._train is not None
+        newest = list(self._train.read)[-len(batches) :]
+        return [data for data, batch in zip(batches, newest, strict=True) if batch.samples and self._train.own(batch)]
+
+    def sum(self, number: float) -> float:
+        """Return the sum of a number over all ranks; called by all."""
+        if self.world == 1:
+            return number
+        on = self._rank.device if self._rank.choice.name == "torch" else torch.device("cpu")
+        word = torch.tensor([number], dtype=torch.float64, device=on)
+        return float(self._rank.ranks.allreduce_sum(word, "trainer").item())
+
+    def gathered(self, data: Any, *_: Any, **__: Any) -> Any:
+        """Return an evaluation's values of all ranks, in the order of the samples."""
+        assert self._validation is not None
+        batch = self._validation.read[-1]
+        own = self._validation.own(batch)
+        mine = recursively_apply(lambda tensor: tensor[:own], data)
+        if self.world == 1:
+            return mine
+        device = self._trainer.args.device
+        everyones = self._rank.ranks.all_gather_object(recursively_apply(lambda tensor: tensor.cpu(), mine))
+        found = everyones[0]
+        for each in everyones[1:]:
+            found = nested_concat(found, each, padding_index=_PADDING)  # type: ignore[no-untyped-call]
+        return recursively_apply(lambda tensor: tensor.to(device), found)
+
+    # What the Trainer's loop does
+
+    def begins_at(self, epochs: int) -> tuple[int, int]:
+        """Return the epochs and the batches within one that earlier attempts took."""
+        position = self.training.position
+        over = position.over or self._stopped == self._length
+        return (epochs, 0) if over else (position.epoch, self._taken)
+
+    def begin(self) -> None:
+        """Restore the checkpoint: the Trainer has its model, optimizer and schedule now."""
+        trainer, training = self._trainer, self.training
+        training.expected_steps = trainer.state.max_steps
+        training.register("model", trainer.model)
+        training.register("optimizer", getattr(trainer.optimizer, "optimizer", trainer.optimizer))
+        training.register("schedule", trainer.lr_scheduler)
+        if trainer.accelerator.scaler is not None:
+            training.register("scaler", trainer.accelerator.scaler)
+        training.register("trainer", Progress(trainer))
+        self._callbacks = Callbacks(trainer.callback_handler.callbacks)
+        training.register("callbacks", self._callbacks)
+        self._running = True
+        training.begin()
+
+    def resumes_within(self) -> bool:
+        """Return True for the first epoch of this attempt if earlier attempts took batches of it."""
+        resumes, self._resumes_within = self._resumes_within, False
+        return resumes
+
+    def restore_again(self) -> None:
+        """Restore what the beginning of an epoch has changed that began before this attempt."""
+        assert self._callbacks is not None
+        self._callbacks.apply()
+        self.training.contents.restore_random()
+
+    def begin_step(self) -> None:
+        """Begin a step."""
+        self.training.begin_step()
+        self._loss = 0.0
+
+    def begin_batch(self) -> None:
+        """Take the next batch, and weight this rank's loss by its samples."""
+        assert self._train is not None
+        batch: Batch = self._train.read.popleft()
+        self.training.take(batch)
+        own = self._train.own(batch)
+        self.scale = own * self.world / batch.total
+        self._taken += 1
+
+    def counted(self) -> None:
+        """Record that the loss is divided by the items of all ranks, so that their losses are to be added."""
+        self.scale = float(self.world) if self.scale else 0.0
+
+    def add_loss(self, loss: Tensor) -> None:
+        """Add the loss of a batch to that of its step."""
+        self._loss += float(loss)
+
+    def begin_validation(self) -> None:
+        """Have all ranks validate with rank 0's statistics of BatchNorm."""
+        share(list(self._trainer.model.buffers()), self._rank.ranks)
+
+    def average_loss(self) -> None:
+        """Average the losses since the last log over the ranks, where they are logged now."""
+        trainer = self._trainer
+        logs = trainer.control.should_log and trainer.state.global_step > trainer._globalstep_last_logged
+        if self.world > 1 and logs:
+            trainer._tr_loss.fill_(self.sum(float(trainer._tr_loss)) / self.world)
+
+    def log(self, logs: Mapping[str, Any]) -> None:
+        """Report what the Trainer logs: an evaluation as a validation, other values beside the loss of the step."""
+        if not self._running:
+            return
+        found = {name: float(value) for name, value in logs.items() if isinstance(value, bool | int | float)}
+        validates = any(name.startswith("eval_") for name in found)
+        kept = {name: value for name, value in found.items() if name != "epoch" and not name.endswith(_SPEEDS)}
+        if validates:
+            if self.first:
+                self.training.report("validation", kept)
+        else:
+            kept.pop("loss", None)
+            self.training.report("training", kept)
+
+    def boundary(self) -> None:
+        """End a step, or the epoch after its last one."""
+        training, position, control = self.training, self.training.position, self._trainer.control
+        assert self._train is not None
+        count = len(self._train)
+        if training.in_step:
+            position.fraction = self._taken / count
+            training.report("training", {"loss": self._loss})
+            leaves = control.should_epoch_stop or control.should_training_stop
+            training.end_step(last=self._taken == count or leaves)
+            control.should_training_stop = control.should_training_stop or position.over
+            return
+        stops = control.should_training_stop
+        if stops and not position.over:
+            self._stopped = self._length
+        if self._taken < count and not control.should_epoch_stop:
+            return
+        self._taken = 0
+        training.end_epoch(last=stops)
+        control.should_training_stop = stops or position.over
+
+    def end(self) -> None:
+        """End the steps: what is logged from now on sums the training up."""
+        self._running = False
+
+    def finish(self) -> None:
+        """Commit the final checkpoint."""
+        self.training.finish()
+
+    def close(self) -> None:
+        """Wait for the checkpoint being written, and stop loader processes."""
+        self.training.close()
+        for each in (self._train, self._validation):
+            if each is not None:
+                each.close()

@@ -1,0 +1,139 @@
+"""A Trainer of Hugging Face in a cell: its bits on one slot, the same metrics over several, and after every kill."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from gang import STAND, Trial, as_json
+from safetensors.torch import load_file
+
+pytestmark = pytest.mark.distributed
+
+# Dropout, accumulated batches, a last batch that one rank has no sample of, and a callback with a state of its own.
+CELL = f"""
+import time
+import torch
+from transformers import BertConfig, BertForSequenceClassification, set_seed
+from transformers import Trainer, TrainerCallback, TrainingArguments
+{STAND}
+class Stand(TrainerCallback):
+    def __init__(self):
+        self.seen = 0
+    def on_step_end(self, args, state, control, **kwargs):
+        self.seen += 1
+        stand()
+
+set_seed(42)
+generator = torch.Generator().manual_seed(7)
+ids = torch.randint(5, 60, (93, 12), generator=generator)
+labels = (ids[:, :4].sum(1) > 130).long()
+samples = [dict(input_ids=i, attention_mask=torch.ones_like(i), labels=l) for i, l in zip(ids, labels)]
+config = BertConfig(vocab_size=64, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+model = BertForSequenceClassification(config)
+
+def compute_metrics(found):
+    return dict(accuracy=float((found.predictions.argmax(1) == found.label_ids).mean()), seen=len(found.label_ids))
+
+args = TrainingArguments(
+    "out", per_device_train_batch_size=4, gradient_accumulation_steps=2, num_train_epochs=2, learning_rate=5e-3,
+    eval_strategy="epoch", report_to="none", logging_steps=3, seed=0,
+)
+trainer = Trainer(
+    model=model, args=args, train_dataset=samples[:65], eval_dataset=samples[65:],
+    compute_metrics=compute_metrics, callbacks=[Stand()],
+)
+trainer.train()
+raise AssertionError("what stands behind train() is not run")
+"""
+
+
+@pytest.mark.parametrize(("slots", "backend"), [(1, "torch"), (2, "torch"), (2, "horovod")])
+def test_a_kill_in_the_middle_of_an_epoch_changes_no_bit(tmp_path, slots, backend):
+    whole = Trial(tmp_path / "whole", CELL, slots=slots, backend=backend)
+    first = whole.run()
+    assert first.codes == [0] * slots, first.logs()
+    trial = Trial(tmp_path / "killed", CELL, slots=slots, backend=backend, every="1steps")
+    killed = trial.start(hold=3).reaches(2).kill(slots - 1)
+    assert 0 not in killed.codes, killed.logs()
+    resumed = trial.run(trial.pinned())
+    assert resumed.codes == [0] * slots, resumed.logs()
+    assert resumed.started.resumed_from is not None
+    assert trial.weights() == whole.weights()
+    assert trial.parts() == whole.parts()
+    last = max(first.reports("validation"))
+    assert as_json(resumed.reports("validation")[last]) == as_json(first.reports("validation")[last])
+    assert first.reports("validation")[last]["eval_seen"] == 28
+    if slots == 1:
+        assert plainly_trained(whole, tmp_path) == whole.weights()
+
+
+# A causal model divides its loss by the tokens of all batches of a step, and samples have different numbers of them.
+LANGUAGE = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
+set_seed(42)
+config = GPT2Config(
+    vocab_size=32, n_positions=16, n_embd=16, n_layer=1, n_head=2,
+    resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0,
+)
+model = GPT2LMHeadModel(config)
+generator = torch.Generator().manual_seed(7)
+ids = torch.randint(1, 32, (53, 12), generator=generator)
+lengths = torch.randint(3, 12, (53,), generator=generator)
+labels = ids.masked_fill(torch.arange(12) >= lengths[:, None], -100)
+samples = [dict(input_ids=i, labels=l) for i, l in zip(ids, labels)]
+def compute_metrics(found):
+    asked = found.label_ids != -100
+    return dict(right=float(((found.predictions.argmax(-1) == found.label_ids) & asked).sum()), tokens=int(asked.sum()))
+class Mine(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, **kwargs):
+        MORE
+        return super().compute_loss(model, inputs, return_outputs, **kwargs)
+args = TrainingArguments(
+    "out", per_device_train_batch_size=SIZE, per_device_eval_batch_size=SIZE, num_train_epochs=2, optim="sgd",
+    learning_rate=RATE, gradient_accumulation_steps=2, eval_strategy="epoch", report_to="none", seed=0,
+)
+trainer = Mine(model, args, train_dataset=samples[:41], eval_dataset=samples[41:], compute_metrics=compute_metrics)
+trainer.train()
+"""
+# A loss of the user's own that is a mean over the batch: nothing tells the Trainer so.
+MEAN = """outputs = model(input_ids=inputs["input_ids"])
+        loss = outputs.logits.float().pow(2).mean()
+        return (loss, outputs) if return_outputs else loss"""
+
+
+@pytest.mark.parametrize(("more", "rate"), [("pass", 0.5), ("pass", 0.0), (MEAN, 0.5)])
+def test_two_slots_train_and_measure_as_one_with_the_same_global_batch(tmp_path, more, rate):
+    found = {}
+    for slots, size in ((1, 4), (2, 2)):
+        cell = LANGUAGE.replace("MORE", more).replace("SIZE", str(size)).replace("RATE", str(rate))
+        trial = Trial(tmp_path / f"{slots}", cell, slots=slots, backend="torch")
+        attempt = trial.run()
+        assert attempt.codes == [0] * slots, attempt.logs()
+        found[slots] = trial.model(), attempt.reports("validation"), attempt.reports("training")
+    (one, validated, trained), (two, validated_2, trained_2) = found[1], found[2]
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, rtol=1e-4, atol=1e-6)
+    assert validated.keys() == validated_2.keys()
+    for step, values in validated.items():
+        assert values["eval_tokens"] == validated_2[step]["eval_tokens"]
+        if not rate:  # of the same weights, the same value
+            assert values["eval_right"] == validated_2[step]["eval_right"]
+    assert [each["loss"] for each in trained.values() if "loss" in each] == pytest.approx(
+        [each["loss"] for each in trained_2.values() if "loss" in each], rel=1e-4
+    )
+
+
+def plainly_trained(trial: Trial, folder: Path) -> dict[str, bytes]:
+    """The weights that the cell trains when it is run by itself, with the settings of a rank."""
+    target, path = folder / "plain.safetensors", folder / "plain.py"
+    save = f"save_file({{name: each.contiguous() for name, each in model.state_dict().items()}}, {str(target)!r})"
+    source = CELL.replace('raise AssertionError("what stands behind train() is not run")', save)
+    head = "import torch\nfrom safetensors.torch import save_file\ntorch.set_num_threads(1)\n"
+    path.write_text(head + source)
+    subprocess.run([sys.executable, str(path)], check=True, cwd=folder, timeout=120)
+    return {name: each.numpy().tobytes() for name, each in load_file(target).items()}
