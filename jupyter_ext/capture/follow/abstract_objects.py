@@ -105,6 +105,11 @@ class LocalScope:
     values: dict[str, Value] = field(default_factory=dict)
     results: set[AbstractObject] = field(default_factory=set)
     box: AbstractObject = field(default_factory=AbstractObject)  # holds the values of names: closures change with it
+    reentered: bool = False  # the function was called again while its body was interpreted
+
+    def size(self) -> int:
+        """Return the number of possible values of all names and of the result; it only grows."""
+        return len(self.results) + sum(len(each) for each in self.values.values())
 
 
 @dataclass(frozen=True, eq=False, slots=True)

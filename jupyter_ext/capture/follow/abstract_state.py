@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jupyter_ext.capture.facts import Statement
-from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractObject, LocalScope, Value
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractFunction, AbstractObject, LocalScope, Value
 from jupyter_ext.capture.follow.syntax import Code
 from jupyter_ext.capture.names import parts
 
@@ -62,6 +62,8 @@ class AbstractState:
         self.made: dict[object, AbstractObject] = {}
         self._boxes: list[AbstractObject] = []
         self.memo: dict[object, Value] = {}
+        self.running: dict[AbstractFunction, LocalScope] = {}  # functions whose bodies are being interpreted
+        self.summarised: dict[AbstractObject, Value] = {}  # what each function was given that was summarised
         self.stack = 0
         self.steps = 0
         self.kept: ast.AST | None = None  # a call whose value is shown: it may have been made for that alone

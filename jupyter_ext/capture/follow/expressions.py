@@ -100,6 +100,7 @@ def _formatted(world: AbstractState, node: ast.FormattedValue) -> Value:
 
 def _compare(world: AbstractState, node: ast.Compare) -> Value:
     left = world.visit(node.left)
+    inside: set[AbstractObject] = set(left)
     found: set[AbstractObject] = set()
     for operator, comparator in zip(node.ops, node.comparators, strict=True):
         right = world.visit(comparator)
@@ -109,8 +110,9 @@ def _compare(world: AbstractState, node: ast.Compare) -> Value:
             call_methods(world, left | parts_of(right), ("__eq__", "__hash__"), [NOTHING], node)
         elif not isinstance(operator, ast.Is | ast.IsNot):
             found |= call_methods(world, left, _ORDER, [right], node) | call_methods(world, right, _ORDER, [left], node)
+        inside |= right
         left = right
-    return frozenset(found | world.visit_parts(node))
+    return frozenset(found | world.holding(node, inside)) if inside else frozenset(found)
 
 
 def _choice(world: AbstractState, node: ast.IfExp) -> Value:

@@ -16,13 +16,19 @@ from jupyter_ext.capture.follow.syntax import Code, text_of
 _ANY_CLASS = {"cls", "type", "setattr"}
 
 
-def summarise(world: AbstractState, thing: AbstractObject, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-    """Apply a call without interpreting the body: if the function writes at all, all objects in its reach change."""
+def summarise(world: AbstractState, thing: AbstractObject, given: Value) -> Value:
+    """Apply a call without interpreting the body: if the function writes at all, all objects in its reach change.
+
+    Apply it again in the same statement only for objects that it was not given before.
+    """
     assert thing.function is not None
-    given = NOTHING.union(*arguments, *keywords.values())
+    value = world.holding(thing.function.node, given, opaque=True)
+    before = world.summarised.get(thing)
+    if before is not None and given <= before:
+        return value
+    world.summarised[thing] = given | (before or NOTHING)
     code, reached = _reached(world, thing, given)
     world.out.read |= code.names
-    value = world.holding(thing.function.node, given, opaque=True)
     for name in code.declared:
         world.bind_weakly(name, value)
     for each in reached:

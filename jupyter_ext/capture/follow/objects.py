@@ -37,8 +37,8 @@ def attribute(world: AbstractState, holder: Value, name: str, node: ast.AST) -> 
                 found |= invoke(world, part, [frozenset([each])], {}, node)
                 if "cached_property" in part.function.decorators:
                     world.changed.add(each)
-            elif part in each.fields.get(name, ()) or "staticmethod" in part.function.decorators:
-                found.add(part)
+            elif part.bound or part in each.fields.get(name, ()) or "staticmethod" in part.function.decorators:
+                found.add(part)  # a bound method is not bound again
             else:
                 found.add(_method_of(world, part, each, node))
         if known and not each.names_field(name):
@@ -64,7 +64,7 @@ def attribute_value(world: AbstractState, holder: Value, name: str, node: ast.AS
 
 
 def _method_of(world: AbstractState, method: AbstractObject, holder: AbstractObject, node: object) -> AbstractObject:
-    key = ("bound", id(method), id(holder), node if isinstance(node, tuple) else id(node))
+    key = ("bound", id(method), id(holder), node if isinstance(node, tuple) else None)
     if key not in world.made:
         thing = world.made[key] = AbstractObject(function=method.function, bound=frozenset([holder]))
         thing.path = str(node[0]) if isinstance(node, tuple) and method.function is None else ""
