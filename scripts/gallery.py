@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import demo  # noqa: E402
 
 GALLERY = ROOT / "docs" / "tutorials"
-NAMES = ("quickstart", "search", "architectures", "gan", "reinforce", "lightning")
+NAMES = ("quickstart", "search", "architectures", "gan", "reinforce", "lightning", "hugging-face")
 COLOURS = 64  # of a picture: a repository keeps every version of it
 EXPERIMENT = "application/vnd.daylight.experiment+json"
 

@@ -34,6 +34,7 @@ PATIENCE_S = 120  # until a gang that does not end is a failed test
 # At which one is where a link leads to: no file is opened for that, which would be told as one of the training's.
 STAND = """
 import os
+import time
 taken = 0
 def stand():
     global taken

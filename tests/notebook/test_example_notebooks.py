@@ -71,3 +71,9 @@ def test_a_lightning_module_trains_as_it_is_written(tmp_path: Path):
         next(c for c in cells if "Trainer(" in c.source)
     )
     assert float(re.findall(r"LitDigits: (\d+\.\d)%", text(cells[-1]))[0]) >= 90
+
+
+def test_a_trainer_of_hugging_face_trains_as_it_is_written(tmp_path: Path):
+    cells = executed("hugging-face", tmp_path)
+    assert "trainer: Trainer, its model and data" in text(next(c for c in cells if "Trainer(model" in c.source))
+    assert float(re.findall(r"ViTForImageClassification: (\d+\.\d)%", text(cells[-1]))[0]) >= 80

@@ -30,7 +30,7 @@ _REFUSED = {
 }
 _NOT_USED = {
     "push_to_hub": "load the model with job.load(), and push that",
-    "load_best_model_at_end": "job.load() gives the best weights",
+    "load_best_model_at_end": "job.load(best=True) gives the best weights",
 }
 
 
