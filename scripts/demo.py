@@ -2,7 +2,7 @@
 
 python scripts/demo.py [FOLDER] [NAME]     uses FOLDER (build) for a fresh DAYLIGHT_HOME, and leaves nothing running
 
-The executed notebook is saved as FOLDER/NAME.executed.ipynb; NAME is that of a notebook, quickstart where none is given.
+The executed notebook is saved as FOLDER/NAME.executed.ipynb; NAME is quickstart where none is given.
 Exit code 1, with the error, where a cell failed.
 """
 
