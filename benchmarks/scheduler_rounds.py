@@ -77,8 +77,15 @@ def fill(store: SqlStore, count: int) -> None:
 
 def loop_of(world: World) -> Loop:
     """The loop of a service over the same store and nodes."""
-    home, places = world.home, CheckpointStorage(str(world.home / "checkpoints"))
-    context = Context(world.store, Archive(home / "snapshots"), world.engine, places, SingleWorkspace(world.area), home)  # type: ignore[arg-type]
+    home, storage = world.home, CheckpointStorage(str(world.home / "checkpoints"))
+    context = Context(
+        world.store,
+        Archive(home / "snapshots"),
+        world.engine,
+        storage,
+        SingleWorkspace(world.workspace),
+        home,
+    )  # type: ignore[arg-type]
     return build(context)._loop
 
 

@@ -228,14 +228,14 @@ class Daylight(Program):
 
     def _service(self, home: Path, hub: UnderHub | None = None) -> Service:
         store = SqlStore(make_database(home))
-        engine, places, areas = self._of_accounts(home, store) if self.spawn_helper else self._of_one(home, store)
+        engine, storage, workspaces = self._of_accounts(home, store) if self.spawn_helper else self._of_one(home, store)
         return build(
             Context(
                 store=store,
                 archive=Archive(home / "snapshots"),
                 engine=engine,
-                places=places,
-                areas=areas,
+                checkpoint_storage=storage,
+                workspaces=workspaces,
                 home=home,
                 url=None if hub is None else hub.url,
                 rules=Rules(idle_servers=self.idle_servers or None),
@@ -259,8 +259,8 @@ class Daylight(Program):
         agents = Agents(by_helper(Path(self.spawn_helper)))
         owner = lru_cache(OWNERS)(lambda number: store.experiment(number).owner)
         remote, identity = "://" in self.checkpoints, _identity(store)
-        places = CheckpointStorage(self.checkpoints, identity) if remote else UnixUserStorage(agents, owner, identity)
-        return UnixUserEngine(agents, owner, home / "gangs"), places, UnixUserWorkspaces(agents)
+        storage = CheckpointStorage(self.checkpoints, identity) if remote else UnixUserStorage(agents, owner, identity)
+        return UnixUserEngine(agents, owner, home / "gangs"), storage, UnixUserWorkspaces(agents)
 
     async def _until_done(self, service: Service, use: Activity, stop: asyncio.Event) -> None:
         while not stop.is_set():

@@ -25,7 +25,7 @@ import torch
 from kernel_backend.launch import horovod as horovod_launch
 from kernel_backend.launch import torch as torch_launch
 from kernel_backend.launch.gang import reserved_port
-from kernel_backend.launch.rendezvous import RendezvousInfo, seats
+from kernel_backend.launch.rendezvous import RendezvousInfo, rank_assignments
 from kernel_backend.model.resources import Share
 
 Step = Callable[[], None]  # called when a batch is there and before it is trained on
@@ -118,12 +118,15 @@ class Gang:
 
     def _environments(self, ranks: int) -> list[dict[str, str]]:
         here = Share(node="here", kind="cpu", address="127.0.0.1", slots=tuple(range(ranks)))
-        everyone = seats((here,))
+        everyone = rank_assignments((here,))
         self._rendezvous = horovod_launch.Rendezvous("127.0.0.1", everyone) if ranks > 1 else None
         port = self._rendezvous.port if self._rendezvous else None
         self._port = reserved_port("127.0.0.1")
-        meeting = RendezvousInfo("127.0.0.1", "lo", self._port.getsockname()[1], port)
-        return [torch_launch.env(seat, meeting) | horovod_launch.env(seat, meeting) for seat in everyone]
+        rendezvous = RendezvousInfo("127.0.0.1", "lo", self._port.getsockname()[1], port)
+        return [
+            torch_launch.env(assignment, rendezvous) | horovod_launch.env(assignment, rendezvous)
+            for assignment in everyone
+        ]
 
     def _signal(self, number: signal.Signals) -> None:
         for process in self._processes:

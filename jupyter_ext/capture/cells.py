@@ -25,7 +25,7 @@ class Cell:
     seconds: float | None = None
     number: int | None = None
     displayed: bool = False  # its last expression had a value, which the notebook showed
-    kept: frozenset[str] = frozenset()  # names of its functions for which the notebook retained its own values
+    retained: frozenset[str] = frozenset()  # names of its functions for which the notebook retained its own values
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ def _cleaned(source: str) -> str:
 
     lines = source.split("\n")
     blank = next((index for index, line in enumerate(lines) if line.strip()), 0)
-    kept = [f"{line}\n" for line in lines[blank:]]
+    retained = [f"{line}\n" for line in lines[blank:]]
     for clean in (leading_indent, classic_prompt, ipython_prompt):
-        kept = clean(kept)  # type: ignore[no-untyped-call]
-    return "\n".join([*lines[:blank], "".join(kept)])[:-1]
+        retained = clean(retained)  # type: ignore[no-untyped-call]
+    return "\n".join([*lines[:blank], "".join(retained)])[:-1]
 
 
 def _transformed(source: str, lines: tuple[str, ...]) -> Parsed:

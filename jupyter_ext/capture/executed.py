@@ -39,7 +39,7 @@ class Executed:
         statements = analyse(cell.source)[1]
         failing = [each for each in statements if each.start <= (cell.error_line or 0) <= each.end]
         for statement in statements:
-            if statement.binds and cell.kept.issuperset(statement.binds):
+            if statement.binds and cell.retained.issuperset(statement.binds):
                 continue
             if cell.error_line is not None and statement.end >= cell.error_line:
                 self.unfinished.append((statement, cell.number or 0))

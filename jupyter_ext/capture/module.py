@@ -25,8 +25,8 @@ from jupyter_ext.capture.problems import Problem, problems
 from jupyter_ext.capture.repeated import repeated
 from jupyter_ext.capture.settings import KEPT_OUT, Settings, settings
 from jupyter_ext.capture.slice import Slice
-from jupyter_ext.capture.unseeded import draws_of, told, unseeded
-from jupyter_ext.capture.values import Values, made_by_target, places, unused, values
+from jupyter_ext.capture.unseeded import draws_of, notes_of, unseeded
+from jupyter_ext.capture.values import Values, made_by_target, read_times, unused, values
 from kernel_backend.definition.aliases import role_of
 from kernel_backend.definition.contract import LOOP_VALUES, is_role
 from kernel_backend.definition.forms import TRAIN
@@ -131,7 +131,7 @@ def capture_cell(
     taken = [time for time in sorted(sliced.needed) if time < executed.start]
     ahead = future_imports(executed, sliced.needed)
     writer = _Writer(executed, [*ahead.lines, *_environment_lines(found), *written.lines])
-    writer.read(held, places(sliced, held))
+    writer.read(held, read_times(sliced, held))
     writer.write(taken)
     roles_from = writer.write_target(line)
     kept_out = (*found.warnings, *_secrets(executed))
@@ -149,7 +149,7 @@ def capture_cell(
             *_unseen(executed, sliced),
             *ahead.warnings,
             *repeated(executed, taken),
-            *told(draws),
+            *notes_of(draws),
             *dropped(executed, sorted(sliced.needed)),
         ),
         kept_out=kept_out,
@@ -248,22 +248,22 @@ class _Writer:
         self.lines = list(head)
         self.pieces: list[Piece] = []
         self.captured: list[Captured] = []
-        self._values, self._places, self._reader = Values(), dict[str, int](), ""
+        self._values, self._read_times, self._reader = Values(), dict[str, int](), ""
 
-    def read(self, found: Values, places: Mapping[str, int]) -> None:
+    def read(self, found: Values, read_times: Mapping[str, int]) -> None:
         """Import the reader of captured values, and schedule each value to be read before the statement at its time."""
         if found.written:
             bound = {name for statement in self.executed.statements for name in statement.binds}
             self._reader = "captured" if "captured" not in bound else "captured_in_notebook"
             renamed = f" as {self._reader}" if self._reader != "captured" else ""
             self.lines.append(f"from daylight import captured{renamed}")
-        self._values, self._places = found, dict(places)
+        self._values, self._read_times = found, dict(read_times)
 
     def _read_values(self, until: int) -> None:
         """Write the lines that read the captured values due at or before this time."""
-        due = [name for name, time in self._places.items() if time <= until]
+        due = [name for name, time in self._read_times.items() if time <= until]
         for name in due:
-            del self._places[name]
+            del self._read_times[name]
             self.lines.append(self._values.line(name, self._reader))
             self.captured.append(self._values.record(name, len(self.lines)))
 
@@ -315,7 +315,7 @@ class _Writer:
         previous = -2
         for time in taken:
             statement, index = self.executed.statements[time], self.executed.index(time)
-            alone = statement.failed or time in self._places.values()
+            alone = statement.failed or time in self._read_times.values()
             if previous == time - 1 and self.executed.index(previous) == index and not alone:
                 runs[-1] = (runs[-1][0], time, runs[-1][2])
             else:

@@ -75,7 +75,7 @@ def body(node: Scope) -> Body:
 def scan(nodes: Sequence[ast.AST]) -> Body:
     """Return the names that these nodes bind, except names that are global or nonlocal in them."""
     names: set[str] = set()
-    foreign: set[str] = set()
+    outer: set[str] = set()
     yields = False
     queue = list(nodes)
     while queue:
@@ -86,35 +86,35 @@ def scan(nodes: Sequence[ast.AST]) -> Body:
                 names.add(node.id)  # type: ignore[attr-defined]
             continue
         if kind in _BINDING:
-            _BINDING[kind](node, names, foreign)
+            _BINDING[kind](node, names, outer)
         yields = yields or kind in _YIELDS
         if kind not in _OWN_SCOPE:
             queue += parts(node)
-    return Body(frozenset(names - foreign), yields)
+    return Body(frozenset(names - outer), yields)
 
 
-def _import(node: ast.Import | ast.ImportFrom, names: set[str], foreign: set[str]) -> None:
+def _import(node: ast.Import | ast.ImportFrom, names: set[str], outer: set[str]) -> None:
     names.update((each.asname or each.name).split(".")[0] for each in node.names)
 
 
-def _named(node: Any, names: set[str], foreign: set[str]) -> None:
+def _named(node: Any, names: set[str], outer: set[str]) -> None:
     if node.name:
         names.add(node.name)
 
 
-def _rest(node: ast.MatchMapping, names: set[str], foreign: set[str]) -> None:
+def _rest(node: ast.MatchMapping, names: set[str], outer: set[str]) -> None:
     if node.rest:
         names.add(node.rest)
 
 
-def _foreign(node: ast.Global | ast.Nonlocal, names: set[str], foreign: set[str]) -> None:
-    foreign.update(node.names)
+def _outer(node: ast.Global | ast.Nonlocal, names: set[str], outer: set[str]) -> None:
+    outer.update(node.names)
 
 
 _BINDING: dict[type[ast.AST], Callable[[Any, set[str], set[str]], None]] = {
     **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), _named),
     **dict.fromkeys((ast.ExceptHandler, ast.MatchAs, ast.MatchStar), _named),
     **dict.fromkeys((ast.Import, ast.ImportFrom), _import),
-    **dict.fromkeys((ast.Global, ast.Nonlocal), _foreign),
+    **dict.fromkeys((ast.Global, ast.Nonlocal), _outer),
     ast.MatchMapping: _rest,
 }

@@ -80,7 +80,7 @@ def draws_of(history: History, start: int) -> Draws:
     return Draws(*(tuple(sorted(packages[state] for state in each)) for each in (seeded, drawn - seeded)))
 
 
-def told(draws: Draws) -> Iterator[str]:
+def notes_of(draws: Draws) -> Iterator[str]:
     """Yield a warning for each generator that the cell draws from and that no statement is found to seed."""
     for package in draws.unseeded:
         yield (

@@ -20,7 +20,7 @@ class Recorder:
         self._began = 0.0
         self.started = time.time()  # when recording began: a notebook saved before is from another session
         self._body: tuple[int | None] | None = None
-        self._kept = frozenset[str]()
+        self._retained = frozenset[str]()
         self._depth = 0  # of cells within a cell: some magics, such as %%capture, run their body as one
         self.imported = Imported()
         self.imported.look()
@@ -44,7 +44,7 @@ class Recorder:
         self._depth += 1
         if self._depth == 1:
             self._began, self.running, self._body = time.monotonic(), info.raw_cell, None
-            self._kept = frozenset()
+            self._retained = frozenset()
 
     def after(self, result: Any) -> None:
         """Record a cell that ran or failed; a cell that was not valid Python has no effect."""
@@ -69,17 +69,17 @@ class Recorder:
             time.monotonic() - self._began if self._began else None,
             result.execution_count,
             displayed=result.result is not None,
-            kept=self._kept,
+            retained=self._retained,
         )
         self.cells.append(cell)
         analyse(cell.source)  # now, while the user is not waiting
 
-    def body_ran(self, error_line: int | None, kept: Collection[str] = ()) -> None:
+    def body_ran(self, error_line: int | None, retained: Collection[str] = ()) -> None:
         """Record that the running cell's magic executed the body; the cell counts even if the magic raises later.
 
-        The body's functions in `kept` do not count as bound: the notebook retained its own values of these names.
+        The body's functions in `retained` do not count as bound: the notebook retained its own values of these names.
         """
-        self._body, self._kept = (error_line,), self._kept | frozenset(kept)
+        self._body, self._retained = (error_line,), self._retained | frozenset(retained)
 
 
 def failed_line(source: str, error: BaseException, namespace: dict[str, Any]) -> int:

@@ -33,8 +33,8 @@ class AgentOperations:
 
     def __init__(self, home: Path, loop: asyncio.AbstractEventLoop) -> None:
         self._home, self._loop = home, loop
-        self._area, self._engine = OwnWorkspace(home), LocalEngine(home)
-        self._places = CheckpointStorage(str(home / "checkpoints"))
+        self._workspace, self._engine = OwnWorkspace(home), LocalEngine(home)
+        self._storage = CheckpointStorage(str(home / "checkpoints"))
 
     def hello(self, body: Iterator[bytes]) -> Greeting:
         """Return this agent's identity."""
@@ -78,59 +78,59 @@ class AgentOperations:
 
     def unpack(self, body: Iterator[bytes], job: str) -> Any:
         """Unpack the code of an attempt."""
-        return self._area.unpack(self._here(job), b"".join(body))
+        return self._workspace.unpack(self._here(job), b"".join(body))
 
     def largest_number(self, body: Iterator[bytes]) -> int:
         """Return the largest experiment number among the names of folders."""
-        return self._area.largest_number()
+        return self._workspace.largest_number()
 
     def last_attempt(self, body: Iterator[bytes], experiment: int, trial: int, since: int) -> int:
         """Return the last attempt that follows `since` without a gap and has a folder; else `since`."""
-        return self._area.last_attempt(experiment, trial, since)
+        return self._workspace.last_attempt(experiment, trial, since)
 
     def usage(self, body: Iterator[bytes], experiment: int) -> dict[str, int]:
         """Return the sizes of an experiment's folders in bytes, by kind."""
-        return self._area.usage(experiment)
+        return self._workspace.usage(experiment)
 
     def disk(self, body: Iterator[bytes]) -> Any:
         """Return the sizes of all experiments' and environments' folders."""
-        return self._area.disk()
+        return self._workspace.disk()
 
     def remove(self, body: Iterator[bytes], experiment: int) -> None:
         """Delete an experiment's folders."""
-        self._area.remove(experiment)
+        self._workspace.remove(experiment)
 
     def artifact(self, body: Iterator[bytes], experiment: int, trial: int, name: str) -> Contents:
         """Return the bytes of an artifact."""
-        return self._area.artifact(experiment, trial, name)
+        return self._workspace.artifact(experiment, trial, name)
 
     def asker(self, body: Iterator[bytes], asked: str) -> SearchClassProcess:
         """Return a search class in a process; requests to it come on the same socket."""
-        return self._area.asker(SearchClass.model_validate_json(asked), b"".join(body))
+        return self._workspace.asker(SearchClass.model_validate_json(asked), b"".join(body))
 
     def lock(self, body: Iterator[bytes], environment: str) -> Any:
         """Return the stored lock of an environment."""
-        return self._area.environments.lock(Environment.model_validate_json(environment))
+        return self._workspace.environments.lock(Environment.model_validate_json(environment))
 
     def make_lock(self, body: Iterator[bytes], environment: str, python: str) -> Any:
         """Return the lock of an environment, made if there is none."""
-        return self._area.environments.make_lock(Environment.model_validate_json(environment), Path(python))
+        return self._workspace.environments.make_lock(Environment.model_validate_json(environment), Path(python))
 
     def python(self, body: Iterator[bytes], environment: str) -> Any:
         """Return the interpreter of a built environment."""
-        return self._area.environments.python(Environment.model_validate_json(environment))
+        return self._workspace.environments.python(Environment.model_validate_json(environment))
 
     def version(self, body: Iterator[bytes], environment: str) -> Any:
         """Return the Python version of a built environment."""
-        return self._area.environments.version(Environment.model_validate_json(environment))
+        return self._workspace.environments.version(Environment.model_validate_json(environment))
 
     def build(self, body: Iterator[bytes], environment: str, python: str) -> Any:
         """Build an environment and return its interpreter."""
-        return self._area.environments.build(Environment.model_validate_json(environment), Path(python))
+        return self._workspace.environments.build(Environment.model_validate_json(environment), Path(python))
 
     def present(self, body: Iterator[bytes], python: str) -> Any:
         """Return the current environment of an interpreter."""
-        return self._area.environments.present(Path(python))
+        return self._workspace.environments.present(Path(python))
 
     # Checkpoints
 
@@ -223,11 +223,11 @@ class AgentOperations:
         job = LaunchSpec.model_validate_json(text)
         here = {"home": str(self._home), "code": str(attempt_folder(self._home, job.id) / "code")}
         if "://" not in job.checkpoints:
-            here["checkpoints"] = self._places.where(job.experiment, job.trial)
+            here["checkpoints"] = self._storage.where(job.experiment, job.trial)
         return job.model_copy(update=here)
 
     def _place(self, experiment: int, trial: int, uid: str) -> Checkpoints:
-        return open_storage(self._places.where(experiment, trial), uid)
+        return open_storage(self._storage.where(experiment, trial), uid)
 
     def _kept(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> tuple[Checkpoints, Manifest]:
         return self._place(experiment, trial, uid), parse(b"".join(body))

@@ -44,12 +44,12 @@ def serve() -> None:
     _log_to(home / "agent.log")
     make_private(home, group=False)
     loop = asyncio.new_event_loop()
-    hands = AgentOperations(home, loop)
-    threading.Thread(target=_listen, args=(control, hands), daemon=True).start()
+    operations = AgentOperations(home, loop)
+    threading.Thread(target=_listen, args=(control, operations), daemon=True).start()
     loop.run_forever()
 
 
-def _listen(control: socket.socket, hands: AgentOperations) -> None:
+def _listen(control: socket.socket, operations: AgentOperations) -> None:
     try:
         while True:
             data, descriptors, _, _ = socket.recv_fds(control, 1, 1)
@@ -57,27 +57,27 @@ def _listen(control: socket.socket, hands: AgentOperations) -> None:
                 break
             for each in descriptors:
                 link = socket.socket(fileno=each)
-                threading.Thread(target=_converse, args=(link, hands), daemon=True).start()
+                threading.Thread(target=_converse, args=(link, operations), daemon=True).start()
     except OSError:
         _log.exception("the service cannot be reached any more")
     os._exit(0)  # abandon work in progress: no caller waits for it
 
 
-def _converse(link: socket.socket, hands: AgentOperations) -> None:
+def _converse(link: socket.socket, operations: AgentOperations) -> None:
     with link:
         try:
-            _answer(link, hands)
+            _answer(link, operations)
         except (Closed, ProtocolError, OSError) as error:
             _log.info("a question has ended: %s", error)
 
 
-def _answer(link: socket.socket, hands: AgentOperations) -> None:
+def _answer(link: socket.socket, operations: AgentOperations) -> None:
     question = receive_question(link)
     body = receive_bytes(link, question.bytes)
     try:
         if question.op not in OPERATIONS:
             raise ProtocolError(f"there is no operation {question.op!r}")
-        found = getattr(hands, question.op)(body, **question.arguments)
+        found = getattr(operations, question.op)(body, **question.arguments)
     except Exception as error:  # any error is reported to the service
         if not isinstance(error, DaylightError | OSError):
             _log.exception("%s", question.op)

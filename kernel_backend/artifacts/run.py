@@ -14,7 +14,7 @@ from kernel_backend.artifacts.media import write_image, write_table
 from kernel_backend.artifacts.write import look
 from kernel_backend.errors import InvalidRequest
 
-Keeper = Callable[[str, Path], None]
+Writer = Callable[[str, Path], None]
 
 
 class Methods(Protocol):
@@ -104,7 +104,7 @@ class Run:
     """
 
     def __init__(self) -> None:
-        self._keeper: Keeper | None = _say
+        self._write: Writer | None = _say
         self._process: int | None = None  # the process that trains; None: none does
         self._folder: Path | None = None
         self._methods: Methods | None = None
@@ -384,8 +384,8 @@ class Run:
         """
         if self._process not in (None, os.getpid()):
             raise InvalidRequest("run.artifact() is called in a loader worker: call it in a function of the definition")
-        if self._keeper is not None:
-            self._keeper(name, Path(path))
+        if self._write is not None:
+            self._write(name, Path(path))
 
     @property
     def folder(self) -> Path:
@@ -395,15 +395,15 @@ class Run:
             atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         return self._folder
 
-    def begin(self, keeper: Keeper | None) -> None:
+    def begin(self, write: Writer | None) -> None:
         """Start training in this process; the runner calls it.
 
         Parameters
         ----------
-        keeper : callable, optional
+        write : callable, optional
             Function of a name and a path that saves artifacts; None to ignore them.
         """
-        self._keeper, self._process = keeper, os.getpid()
+        self._write, self._process = write, os.getpid()
         self._methods = None
 
     def attach(self, methods: Methods) -> None:

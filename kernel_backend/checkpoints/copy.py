@@ -11,7 +11,13 @@ from kernel_backend.model.trial import BEFORE, WEIGHTS, checkpoint_order
 
 
 def copy_checkpoint(
-    places: CheckpointStorage, source: str, place: Checkpoints, experiment: int, trial: int, *, or_newer: bool = False
+    storage: CheckpointStorage,
+    source: str,
+    place: Checkpoints,
+    experiment: int,
+    trial: int,
+    *,
+    or_newer: bool = False,
 ) -> None:
     """Copy checkpoint `41.1/500-2` to the storage of a trial, every byte verified, and commit it last.
 
@@ -22,12 +28,12 @@ def copy_checkpoint(
     owner, _, what = source.partition("/")
     id, weights = what.removesuffix(WEIGHTS), what.endswith(WEIGHTS)
     number, index = map(int, owner.split("."))
-    there = places.open(number, index)
+    there = storage.open(number, index)
     while True:
         found = _chosen(there, id, or_newer and not weights)
         if found is None:
             raise NotFound(f"checkpoint {id} of {owner}, from which this was to begin, has been deleted")
-        whose = {"experiment": experiment, "trial": trial, "uid": places.uid(experiment, trial)}
+        whose = {"experiment": experiment, "trial": trial, "uid": storage.uid(experiment, trial)}
         copy = found.model_copy(update={**whose, "attempt": BEFORE})
         try:
             _copy(there, found, place, _weights(copy) if weights else copy)

@@ -16,7 +16,7 @@ from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.forkserver.client import Forkserver, NoForkserver, WarmRanks, supported
 from kernel_backend.launch.forkserver.frameworks import frameworks
 from kernel_backend.launch.rank_spec import RankProcesses, RankRequest, RankSpec
-from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo, interface_of, process_env, seats
+from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo, interface_of, process_env, rank_assignments
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.numerics import numerics_env
 
@@ -35,10 +35,12 @@ def reserved_port(address: str) -> socket.socket:
     return held
 
 
-def rank_env(base: Mapping[str, str], job: LaunchSpec, seat: RankAssignment, meeting: RendezvousInfo) -> dict[str, str]:
+def rank_env(
+    base: Mapping[str, str], job: LaunchSpec, assignment: RankAssignment, rendezvous: RendezvousInfo
+) -> dict[str, str]:
     """Return a rank's environment, with the variables of both backends: the rank chooses one later."""
-    plain = process_env(base, seat, numerics_env(job.config.reproducible, job.config.threads or 1))
-    return plain | torch.env(seat, meeting) | horovod.env(seat, meeting)
+    plain = process_env(base, assignment, numerics_env(job.config.reproducible, job.config.threads or 1))
+    return plain | torch.env(assignment, rendezvous) | horovod.env(assignment, rendezvous)
 
 
 def forkserver_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
@@ -71,11 +73,11 @@ class Gang:
 
     def __init__(self, job: LaunchSpec, folder: AttemptFolder) -> None:
         self._job, self._folder = job, folder
-        everyone = seats(job.placement)
+        everyone = rank_assignments(job.placement)
         address = job.placement[0].address
         self._rendezvous = _rendezvous(job, everyone)
         self._port = reserved_port(address)
-        meeting = RendezvousInfo(
+        rendezvous = RendezvousInfo(
             address=address,
             interface=interface_of(address),
             torch_port=self._port.getsockname()[1],
@@ -84,8 +86,10 @@ class Gang:
         pipes = [os.pipe() for _ in everyone]
         self._lines = [os.fdopen(writing, "wb", buffering=0) for _, writing in pipes]
         orders = [
-            RankSpec(rank_env(os.environ, job, seat, meeting), reading, _open_log(folder.rank_log(seat.rank)))
-            for seat, (reading, _) in zip(everyone, pipes, strict=True)
+            RankSpec(
+                rank_env(os.environ, job, assignment, rendezvous), reading, _open_log(folder.rank_log(assignment.rank))
+            )
+            for assignment, (reading, _) in zip(everyone, pipes, strict=True)
         ]
         self._request = RankRequest(str(folder.path), job.cwd, tuple(orders))
         self._known = False  # whether all ranks exist, and what they are is written down

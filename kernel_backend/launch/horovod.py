@@ -14,29 +14,29 @@ def installed() -> bool:
     return importlib.util.find_spec("horovod") is not None
 
 
-def env(seat: RankAssignment, meeting: RendezvousInfo) -> dict[str, str]:
+def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str]:
     """Return the variables that `horovod.torch.init()` reads; empty without a rendezvous server.
 
     Fusion is off since our buckets are the fusion, and Horovod's own depends on timing: with it, sums of four ranks
     differ in their last bits from run to run.
     """
-    if meeting.horovod_port is None:
+    if rendezvous.horovod_port is None:
         return {}
     return {
-        "HOROVOD_HOSTNAME": seat.node,
-        "HOROVOD_RANK": str(seat.rank),
-        "HOROVOD_SIZE": str(seat.size),
-        "HOROVOD_LOCAL_RANK": str(seat.local_rank),
-        "HOROVOD_LOCAL_SIZE": str(seat.local_size),
-        "HOROVOD_CROSS_RANK": str(seat.cross_rank),
-        "HOROVOD_CROSS_SIZE": str(seat.cross_size),
+        "HOROVOD_HOSTNAME": assignment.node,
+        "HOROVOD_RANK": str(assignment.rank),
+        "HOROVOD_SIZE": str(assignment.size),
+        "HOROVOD_LOCAL_RANK": str(assignment.local_rank),
+        "HOROVOD_LOCAL_SIZE": str(assignment.local_size),
+        "HOROVOD_CROSS_RANK": str(assignment.cross_rank),
+        "HOROVOD_CROSS_SIZE": str(assignment.cross_size),
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": meeting.address,
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(meeting.horovod_port),
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": rendezvous.address,
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(rendezvous.horovod_port),
         "HOROVOD_FUSION_THRESHOLD": "0",
         "HOROVOD_CYCLE_TIME": "1",
-        **({"HOROVOD_GLOO_IFACE": meeting.interface} if meeting.interface else {}),
+        **({"HOROVOD_GLOO_IFACE": rendezvous.interface} if rendezvous.interface else {}),
     }
 
 
@@ -46,14 +46,17 @@ class Rendezvous:
     It has no authentication, and its own `start()` listens on every interface; this one listens on `address` alone.
     """
 
-    def __init__(self, address: str, seats: Sequence[RankAssignment]) -> None:
+    def __init__(self, address: str, rank_assignments: Sequence[RankAssignment]) -> None:
         from horovod.runner.common.util.hosts import SlotInfo
         from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
         self._server = RendezvousHTTPServer((address, 0), RendezvousHandler, 0)
         self._server.daemon_threads = True
         self._server.init(
-            [SlotInfo(s.node, s.rank, s.local_rank, s.cross_rank, s.size, s.local_size, s.cross_size) for s in seats]
+            [
+                SlotInfo(s.node, s.rank, s.local_rank, s.cross_rank, s.size, s.local_size, s.cross_size)
+                for s in rank_assignments
+            ]
         )
         self.port: int = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, name="rendezvous", daemon=True).start()

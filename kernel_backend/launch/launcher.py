@@ -52,11 +52,11 @@ def launch(path: Path) -> None:
         _log.exception("the ranks could not be started")
         _write(folder, _never_started(error))
         return
-    courier = SpoolUploader(folder, job, gang.tell)
-    courier.start()
+    uploader = SpoolUploader(folder, job, gang.tell)
+    uploader.start()
     _write(folder, _whatever_happens(gang, folder, job, asked))
     gang.close()
-    courier.finish()
+    uploader.finish()
     os.close(lock)
 
 
@@ -77,8 +77,8 @@ def _until_the_end(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: th
     watch = Watch(folder, ranks, job.config.hang_timeout)
     logs = LogWatch(folder, ranks, job.config.on_log)
     hung = _watch(gang, folder, asked, watch, logs)
-    said, steps, through = folder.failures(), watch.steps(), watch.through()
-    result = gang_outcome(gang.codes(), said, gang.ended_by_us, time.time(), steps, hung, through)
+    failures, steps, through = folder.failures(), watch.steps(), watch.through()
+    result = gang_outcome(gang.codes(), failures, gang.ended_by_us, time.time(), steps, hung, through)
     if gang.lost and result.outcome == "failed":
         result = lost(result, gang.lost)
     preparing = result.failure is not None and watch.preparing(result.failure.rank)
@@ -125,9 +125,9 @@ def _over(codes: Sequence[int | None], folder: AttemptFolder, since: float) -> b
     broken = [rank for rank, code in enumerate(codes) if failed(code)]
     if not broken:
         return since > FAREWELL_S
-    said = folder.failures()
+    failures = folder.failures()
     # A rank that only lost its peer is no cause: wait for the record of the rank that is.
-    cause_known = any(rank not in said or not said[rank].consequence for rank in broken)
+    cause_known = any(rank not in failures or not failures[rank].consequence for rank in broken)
     return cause_known or since > SETTLE_S
 
 

@@ -32,7 +32,7 @@ class RendezvousInfo(NamedTuple):
     horovod_port: int | None  # None where Horovod is not installed
 
 
-def seats(placement: Placement) -> list[RankAssignment]:
+def rank_assignments(placement: Placement) -> list[RankAssignment]:
     """Return the assignments in order of rank: node by node, slot by slot."""
     size = sum(len(share.slots) for share in placement)
     found: list[RankAssignment] = []
@@ -60,6 +60,6 @@ def interface_of(address: str) -> str | None:
     return "lo" if address.startswith("127.") else None
 
 
-def process_env(base: Mapping[str, str], seat: RankAssignment, numerics: Mapping[str, str]) -> dict[str, str]:
+def process_env(base: Mapping[str, str], assignment: RankAssignment, numerics: Mapping[str, str]) -> dict[str, str]:
     """Return a rank's environment with numerics and visible devices, without variables of a backend."""
-    return {**base, "PYTHONUNBUFFERED": "1", **numerics, **devices.visible(seat.kind, (seat.slot,))}
+    return {**base, "PYTHONUNBUFFERED": "1", **numerics, **devices.visible(assignment.kind, (assignment.slot,))}

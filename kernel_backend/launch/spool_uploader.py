@@ -38,7 +38,7 @@ class SpoolUploader(threading.Thread):
     """
 
     def __init__(self, folder: AttemptFolder, job: LaunchSpec, instruct: Callable[[str], None]) -> None:
-        super().__init__(name="courier", daemon=True)
+        super().__init__(name="spool uploader", daemon=True)
         self._reader = SpoolReader(folder.spool)
         self._folder, self._job, self._instruct = folder, job, instruct
         self._ending = threading.Event()

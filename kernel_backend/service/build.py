@@ -22,10 +22,10 @@ from kernel_backend.service.state.requests import RequestBuilder
 def build(context: Context) -> Service:
     """Return the service with all of its parts; it is not started yet."""
     store, engine, wake = context.store, context.engine, context.wake
-    preparation = Preparation(context.archive, context.areas, wake)
-    checkpoint_copies = CheckpointCopies(context.places, wake)
+    preparation = Preparation(context.archive, context.workspaces, wake)
+    checkpoint_copies = CheckpointCopies(context.checkpoint_storage, wake)
     search_process = partial(
-        ExperimentSearchProcess, archive=context.archive, preparation=preparation, areas=context.areas
+        ExperimentSearchProcess, archive=context.archive, preparation=preparation, workspaces=context.workspaces
     )
     searches = Searches(store, search_process)
     request_builder = RequestBuilder(store, searches, preparation, checkpoint_copies)

@@ -24,8 +24,8 @@ class CheckpointCopies:
     Users' files are accessed only in daemon threads, which end with the service.
     """
 
-    def __init__(self, places: CheckpointStorage, wake: Callable[[], None]) -> None:
-        self._places = places
+    def __init__(self, storage: CheckpointStorage, wake: Callable[[], None]) -> None:
+        self._storage = storage
         self._failed: dict[_Trial, tuple[float, DaylightError | OSError]] = {}  # when, and by what
         self.lookups = Lookups(wake)
 
@@ -56,7 +56,7 @@ class CheckpointCopies:
         """Copy the checkpoint unless the trial has one already; return why it could not be copied, "" on success."""
         key = experiment, trial
         try:
-            if self._places.open(*key).committed():
+            if self._storage.open(*key).committed():
                 return ""
         except (PlaceUnavailable, CheckpointDamaged) as unknown:
             return unknown.message
@@ -70,7 +70,7 @@ class CheckpointCopies:
     def _copy(self, source: str, experiment: int, trial: int, or_newer: bool) -> DaylightError | OSError | None:
         key = experiment, trial
         try:
-            copy_checkpoint(self._places, source, self._places.open(*key), *key, or_newer=or_newer)
+            copy_checkpoint(self._storage, source, self._storage.open(*key), *key, or_newer=or_newer)
         except (DaylightError, OSError) as error:
             failed = error
             _log.warning("trial %d.%d: %s", *key, error)

@@ -29,8 +29,8 @@ class Context:
     store: Store
     archive: Archive
     engine: Engine
-    places: CheckpointStorage
-    areas: Workspaces
+    checkpoint_storage: CheckpointStorage
+    workspaces: Workspaces
     home: Path
     url: str | None = None
     rules: Rules = field(default_factory=Rules)

@@ -51,7 +51,7 @@ class Deletion:
     """Delete and undelete experiments, report their disk usage, and purge them from disk."""
 
     def __init__(self, context: Context) -> None:
-        self._store, self._places, self._areas = context.store, context.places, context.areas
+        self._store, self._storage, self._workspaces = context.store, context.checkpoint_storage, context.workspaces
         self._archive, self._bus = context.archive, context.bus
 
     async def usage(self, who: Person, number: int) -> DiskUsage:
@@ -114,7 +114,7 @@ class Deletion:
         shared = self._store.snapshot_users(experiment.snapshot, number)
         found = {
             "checkpoints": bytes_stored(manifests.values()) + aside,
-            **self._areas.of(experiment.owner).usage(number),
+            **self._workspaces.of(experiment.owner).usage(number),
         }
         found["snapshots"] = self._archive.bytes(experiment.snapshot)
         kept = bytes_stored([manifests[name] for name in needed.checkpoints if name in manifests])
@@ -139,7 +139,7 @@ class Deletion:
                 place.discard(each.name)
             place.sweep(trial.attempt + 1)  # it has ended: none of its attempts commits any more
             place.clear()
-        self._areas.of(experiment.owner).remove(number)
+        self._workspaces.of(experiment.owner).remove(number)
         if not self._store.snapshot_users(experiment.snapshot, number):
             self._archive.remove(experiment.snapshot, before=now - disk.UNDO_S)
         if not needed.checkpoints and not needed.results:
@@ -163,7 +163,7 @@ class Deletion:
     def _storages(self, experiment: Experiment) -> Iterator[tuple[Trial, Checkpoints]]:
         for trial in self._store.trials(experiment.number):
             if trial.attempt or trial.begins_from:  # else it has none
-                yield trial, self._places.open(experiment.number, trial.index)
+                yield trial, self._storage.open(experiment.number, trial.index)
 
 
 def _name(trial: Trial, manifest: Manifest) -> str:

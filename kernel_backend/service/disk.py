@@ -21,7 +21,7 @@ class DiskMeter:
     """Disk usage of users and experiments, measured anew by each call."""
 
     def __init__(self, context: Context) -> None:
-        self._store, self._areas = context.store, context.areas
+        self._store, self._workspaces = context.store, context.workspaces
         self._archive, self._home = context.archive, context.home
 
     async def report(self, who: Person, everyone: bool) -> DiskReport:
@@ -44,7 +44,7 @@ class DiskMeter:
         deleted = (each for each in self._store.deleted_experiments() if each.owner == owner)
         groups = {each.number: each.group for each in (*self._store.experiments(owner, limit=ALL), *deleted)}
         found: Counter[str] = Counter()
-        for number, sizes in self._areas.of(owner).disk().experiments.items():
+        for number, sizes in self._workspaces.of(owner).disk().experiments.items():
             if number in groups:
                 found[groups[number]] += sum(sizes.values())
         return found
@@ -79,7 +79,7 @@ class DiskMeter:
         done: dict[Workspace, WorkspaceUsage] = {}
         found = {}
         for owner in sorted(owners):
-            workspace = self._areas.of(owner)
+            workspace = self._workspaces.of(owner)
             try:
                 if workspace not in done:
                     done[workspace] = workspace.disk()

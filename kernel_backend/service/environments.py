@@ -28,8 +28,8 @@ _log = logging.getLogger(__name__)
 class Preparation:
     """Lock and build environments of experiments, in daemon threads that end with the service."""
 
-    def __init__(self, archive: Archive, areas: Workspaces, wake: Callable[[], None]) -> None:
-        self._areas = areas
+    def __init__(self, archive: Archive, workspaces: Workspaces, wake: Callable[[], None]) -> None:
+        self._workspaces = workspaces
         self.recorded: Callable[[str], Environment] = lru_cache(256)(lambda id: archive.snapshot(id).environment)
         self._guard = threading.Lock()
         self._building: dict[_Whose, float] = {}  # since when, by time.monotonic()
@@ -136,7 +136,7 @@ class Preparation:
         return f"not the packages of its snapshot: {_some([str(each) for each in found])}" if found else None
 
     def _kept(self, owner: str) -> EnvironmentStorage:
-        return self._areas.of(owner).environments
+        return self._workspaces.of(owner).environments
 
     def _keep(self, owner: str, environment: Environment, python: Path) -> None:
         try:

@@ -28,11 +28,11 @@ class TrialCheckpoints(NamedTuple):
     line: frozenset[str]
 
 
-def shelves(store: Store, places: CheckpointStorage, experiment: int) -> list[TrialCheckpoints]:
+def trial_checkpoints(store: Store, storage: CheckpointStorage, experiment: int) -> list[TrialCheckpoints]:
     """Return the trials of an experiment with their checkpoints."""
     found = []
     for trial in store.trials(experiment):
-        place = places.open(experiment, trial.index)
+        place = storage.open(experiment, trial.index)
         manifests = place.committed()
         line = lineage(store.attempts(experiment, trial.index), [each.id for each in manifests])
         found.append(TrialCheckpoints(trial, place, manifests, frozenset(line)))
@@ -47,20 +47,25 @@ def reasons(
     Damaged checkpoints, and those outside the lineage (the trial resumed from an older one), are not counted by the
     rules: a `latest:2` must retain two usable ones.
     """
-    bad = {shelf.trial.index: {each.id for each in shelf.manifests if damaged(shelf.place, each)} for shelf in found}
-    whole = {
-        shelf.trial.index: [each for each in shelf.manifests if each.id in shelf.line - bad[shelf.trial.index]]
-        for shelf in found
+    bad = {
+        checkpoints.trial.index: {each.id for each in checkpoints.manifests if damaged(checkpoints.place, each)}
+        for checkpoints in found
     }
-    may_run = {shelf.trial.index for shelf in found if shelf.trial.state not in TRIAL_ENDED}
+    whole = {
+        checkpoints.trial.index: [
+            each for each in checkpoints.manifests if each.id in checkpoints.line - bad[checkpoints.trial.index]
+        ]
+        for checkpoints in found
+    }
+    may_run = {checkpoints.trial.index for checkpoints in found if checkpoints.trial.state not in TRIAL_ENDED}
     config = experiment.config
     verdicts = retention.decide_retention(whole, config.keep, config.metric, may_run)
     said = {(verdict.manifest.trial, verdict.manifest.id): verdict.reasons for verdict in verdicts}
-    for shelf in found:
-        for each in shelf.manifests:
-            damage = _damage(each) if each.id in bad[shelf.trial.index] else ""
+    for checkpoints in found:
+        for each in checkpoints.manifests:
+            damage = _damage(each) if each.id in bad[checkpoints.trial.index] else ""
             beside = (damage,) if damage else ("pinned",) if each.pinned else ()
-            said.setdefault((shelf.trial.index, each.id), beside)
+            said.setdefault((checkpoints.trial.index, each.id), beside)
     return said
 
 
@@ -71,7 +76,7 @@ def _damage(manifest: Manifest) -> str:
 
 def collect(
     store: Store,
-    places: CheckpointStorage,
+    storage: CheckpointStorage,
     experiment: Experiment,
     now: float,
     *,
@@ -83,17 +88,21 @@ def collect(
     Also deletes damaged checkpoints that were quarantined a week ago, and saves that were never committed. Running
     trials are skipped: their ranks apply the rules themselves, and may be reading checkpoints.
     """
-    found = shelves(store, places, experiment.number)
+    found = trial_checkpoints(store, storage, experiment.number)
     why = reasons(experiment, found, damaged)
-    paused = [shelf for shelf in found if shelf.trial.state not in HOLDING_SLOTS]
-    retained = [(shelf, each, why[shelf.trial.index, each.id]) for shelf in paused for each in shelf.manifests]
-    goes = [(shelf, _decision(each, ("beyond the rules",))) for shelf, each, kept in retained if not kept]
-    goes += [(shelf, each) for shelf in paused for each in _set_aside(shelf, now)]
+    paused = [checkpoints for checkpoints in found if checkpoints.trial.state not in HOLDING_SLOTS]
+    retained = [
+        (checkpoints, each, why[checkpoints.trial.index, each.id])
+        for checkpoints in paused
+        for each in checkpoints.manifests
+    ]
+    goes = [(checkpoints, _decision(each, ("beyond the rules",))) for checkpoints, each, kept in retained if not kept]
+    goes += [(checkpoints, each) for checkpoints in paused for each in _set_aside(checkpoints, now)]
     problems = () if dry_run else _delete(goes, paused)
     return GarbageReport(
         goes=tuple(each for _, each in goes),
         stays=tuple(_decision(each, kept) for _, each, kept in retained if kept),
-        running=tuple(shelf.trial.id for shelf in found if shelf not in paused),
+        running=tuple(checkpoints.trial.id for checkpoints in found if checkpoints not in paused),
         problems=problems,
     )
 
@@ -102,13 +111,15 @@ def _delete(
     goes: Sequence[tuple[TrialCheckpoints, CheckpointDecision]], paused: Sequence[TrialCheckpoints]
 ) -> tuple[str, ...]:
     problems = []
-    for shelf, each in goes:
+    for checkpoints, each in goes:
         try:
-            shelf.place.discard(each.id)
+            checkpoints.place.discard(each.id)
         except OSError as error:
-            problems.append(f"checkpoint {each.id} of {shelf.trial.id} could not be deleted: {error}")
-    for shelf in paused:
-        shelf.place.sweep(shelf.trial.attempt + 1)  # a trial without slots has no attempt that could still commit
+            problems.append(f"checkpoint {each.id} of {checkpoints.trial.id} could not be deleted: {error}")
+    for checkpoints in paused:
+        checkpoints.place.sweep(
+            checkpoints.trial.attempt + 1
+        )  # a trial without slots has no attempt that could still commit
     return tuple(problems)
 
 
@@ -122,16 +133,16 @@ def _decision(manifest: Manifest, reasons: tuple[str, ...]) -> CheckpointDecisio
     )
 
 
-def _set_aside(shelf: TrialCheckpoints, now: float) -> list[CheckpointDecision]:
+def _set_aside(checkpoints: TrialCheckpoints, now: float) -> list[CheckpointDecision]:
     """Return damaged checkpoints that were quarantined more than a week ago."""
     return [
         CheckpointDecision(
-            experiment=shelf.trial.experiment,
-            trial=shelf.trial.index,
+            experiment=checkpoints.trial.experiment,
+            trial=checkpoints.trial.index,
             id=each.name,
             bytes=each.bytes,
             reasons=(f"damaged, set aside {(now - each.since) / 86400:.0f} days ago",),
         )
-        for each in shelf.place.aside()
+        for each in checkpoints.place.aside()
         if now - each.since > WEEK_S
     ]

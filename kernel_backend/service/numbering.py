@@ -23,8 +23,8 @@ class Numbering:
     than the folders of the service's home; "" if it is not.
     """
 
-    def __init__(self, store: Store, places: CheckpointStorage, areas: Workspaces, home: Path) -> None:
-        self._store, self._places, self._areas, self._home = store, places, areas, home
+    def __init__(self, store: Store, storage: CheckpointStorage, workspaces: Workspaces, home: Path) -> None:
+        self._store, self._storage, self._workspaces, self._home = store, storage, workspaces, home
         self._known: dict[str, int] = {}  # the largest number in an owner's folders
         self.note = ""
 
@@ -40,16 +40,16 @@ class Numbering:
         """Return the largest experiment number among the folders that this owner's experiments may write to."""
         known = self._known.get(owner)
         if known is None:  # without a lock: one owner's folders, or their agent, may be slow, and must not block others
-            known = max(largest_number(self._home), self._in_area(owner), self._in_places())
+            known = max(largest_number(self._home), self._in_workspace(owner), self._in_checkpoints())
             self._known[owner] = known
         return known
 
-    def _in_area(self, owner: str) -> int:
-        return self._areas.of(owner).largest_number()
+    def _in_workspace(self, owner: str) -> int:
+        return self._workspaces.of(owner).largest_number()
 
-    def _in_places(self) -> int:
+    def _in_checkpoints(self) -> int:
         try:
-            return self._places.largest_number()
+            return self._storage.largest_number()
         except (OSError, DaylightError) as error:  # the owner of a checkpoint folder is compared in any case
             _log.warning("the numbers of experiments among the checkpoints are not known: %s", error)
             return 0

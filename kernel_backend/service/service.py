@@ -75,7 +75,7 @@ class Service:
 
     def __init__(self, context: Context, loop: Loop, preparation: Preparation) -> None:
         store, archive, engine = context.store, context.archive, context.engine
-        places, areas = context.places, context.areas
+        storage, workspaces = context.checkpoint_storage, context.workspaces
         self._store, self._archive, self._engine, self._bus = store, archive, engine, context.bus
         self._loop, self._preparation, self.stored_quotas, self.notebooks = (
             loop,
@@ -86,10 +86,10 @@ class Service:
         self._curves = CurveReader(store)
         self._confined = Confined()
         self._duplicates, self._submitting = DuplicateFinder(store, archive, self._confined), asyncio.Lock()
-        self.checkpoints = CheckpointVerbs(store, places)
-        self.artifacts = ArtifactVerbs(store, areas)
-        self.compare = CompareVerbs(store, archive, places, self._confined)
-        self.numbering = Numbering(store, places, areas, context.home)
+        self.checkpoints = CheckpointVerbs(store, storage)
+        self.artifacts = ArtifactVerbs(store, workspaces)
+        self.compare = CompareVerbs(store, archive, storage, self._confined)
+        self.numbering = Numbering(store, storage, workspaces, context.home)
         self._feed = WatcherFeed(store, self._bus)
         self._overviews = Overviews(store, archive, loop.cluster_state, loop.searches.notice)
         self.search = SearchVerbs(store, loop, self._changed)

@@ -37,7 +37,7 @@ class SubmissionValidator:
         storage: StorageLimits,
     ) -> None:
         self._store, self._archive, self._engine = context.store, context.archive, context.engine
-        self._areas, self._stored_quotas = context.areas, context.stored_quotas
+        self._workspaces, self._stored_quotas = context.workspaces, context.stored_quotas
         self._cluster_state, self._preparation = cluster_state, preparation
         self._checkpoints, self._confined, self._storage = checkpoints, confined, storage
 
@@ -59,7 +59,7 @@ class SubmissionValidator:
         check_search(submission.config, space)
         if submission.config.search is not None:
             check_searcher(submission.config.search, space)
-        await asyncio.to_thread(self._areas.check, who.name)
+        await asyncio.to_thread(self._workspaces.check, who.name)
         await self._storage.check(who.name, group)
         if submission.config.env == "locked":
             await asyncio.to_thread(self._preparation.check, who.name, submission.snapshot)

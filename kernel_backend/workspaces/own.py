@@ -102,12 +102,12 @@ class OwnWorkspace:
 class SingleWorkspace:
     """One workspace shared by all owners, for a service of a single user, or of users who trust each other."""
 
-    def __init__(self, area: Workspace) -> None:
-        self._area = area
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
 
     def check(self, owner: str) -> None:
         """Accept every owner."""
 
     def of(self, owner: str) -> Workspace:
         """Return the single workspace."""
-        return self._area
+        return self._workspace

@@ -44,8 +44,8 @@ async def serve(home: Path, helper: Path, port: int) -> None:
             store=store,
             archive=Archive(home / "snapshots"),
             engine=UnixUserEngine(agents, owner, home / "gangs"),
-            places=UnixUserStorage(agents, owner, store.trial_uid),
-            areas=UnixUserWorkspaces(agents),
+            checkpoint_storage=UnixUserStorage(agents, owner, store.trial_uid),
+            workspaces=UnixUserWorkspaces(agents),
             home=home,
             url=f"http://127.0.0.1:{port}",
         )

@@ -199,12 +199,12 @@ def test_what_was_set_aside_or_never_committed_goes_in_time(served: Served, clie
     Directory(folder(four)).set_aside("20-1")
     Directory(folder(four)).write("50-1", "model", [b"never committed"])
     ended(served, client, KEY)
-    store, places = served.service._store, served.service.checkpoints._places
+    store, storage = served.service._store, served.service.checkpoints._storage
     experiment = store.experiment(1)
     until(lambda: names(four) == ["10-1", "20-1.bad", "40-1"], "the rules have been applied")
-    assert collect(store, places, experiment, time.time() + 6 * 86400).goes == ()
+    assert collect(store, storage, experiment, time.time() + 6 * 86400).goes == ()
     assert names(four) == ["10-1", "20-1.bad", "40-1"]
-    (old,) = collect(store, places, experiment, time.time() + 8 * 86400).goes
+    (old,) = collect(store, storage, experiment, time.time() + 8 * 86400).goes
     assert (old.id, old.reasons) == ("20-1.bad", ("damaged, set aside 8 days ago",))
     assert old.bytes > 0
     assert names(four) == ["10-1", "40-1"]

@@ -199,13 +199,13 @@ def test_a_stream_that_is_closed_before_it_began_never_begins(served, client):
 
 
 def test_a_stream_outlives_the_service(tmp_path):
-    places = [first := Served(tmp_path, StillEngine())]
+    storage = [first := Served(tmp_path, StillEngine())]
     submit(first.client())
     token_of(first, KEY)
-    messages = Client(lambda: discovery.Address(places[-1].url, TOKEN)).watch(after=0, experiment=1)
+    messages = Client(lambda: discovery.Address(storage[-1].url, TOKEN)).watch(after=0, experiment=1)
     before = [message.seq for message in islice(messages, 2)]
     first.stop()
-    places.append(second := Served(tmp_path, first.engine))
+    storage.append(second := Served(tmp_path, first.engine))
     second.client().stop(1)
     after = []
     for message in messages:
@@ -274,13 +274,13 @@ def test_a_home_without_a_service_is_unreachable_at_once(tmp_path):
 
 
 def test_a_service_that_moved_to_another_port_is_found_again(tmp_path):
-    places = []
-    client = Client(lambda: discovery.Address(places[-1].url, TOKEN), patience=20)
-    places.append(Served(tmp_path, StillEngine()))
+    storage = []
+    client = Client(lambda: discovery.Address(storage[-1].url, TOKEN), patience=20)
+    storage.append(Served(tmp_path, StillEngine()))
     submit(client)
-    places[-1].stop()
+    storage[-1].stop()
     moved = Served(tmp_path, StillEngine())
-    places.append(moved)
+    storage.append(moved)
     assert client.experiment(1).experiment.name == "digits"
     moved.stop()
 

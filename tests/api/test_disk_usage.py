@@ -65,7 +65,7 @@ def test_a_workspace_that_cannot_be_looked_at_is_named(
     served, client = people
     submit(client["dave"])
 
-    monkeypatch.setattr(served.service.disk, "_areas", SingleWorkspace(OwnWorkspace(served.home / "away")))
+    monkeypatch.setattr(served.service.disk, "_workspaces", SingleWorkspace(OwnWorkspace(served.home / "away")))
     report = client["dave"].disk()
     (warning,) = report.warnings
     assert re.match("the disk of dave could not be looked at: .*No such file or directory: .*away", warning)

@@ -33,7 +33,7 @@ def test_places_and_reservations_outlive_faults_and_restarts(tmp_path: Path, see
     client = served.client()
     for slots in (1, 2, 1, 2):
         submit(client, slots=slots)
-    places = [client.experiment(number).trials[0].queued_at for number in range(1, 5)]
+    storage = [client.experiment(number).trials[0].queued_at for number in range(1, 5)]
     until(lambda: AttemptId(1, 1, 1) in engine.jobs, "the first starts")
     until(lambda: 2 in kept(served), "something is kept for the second, which does not fit")
     reserved = kept(served)[2]
@@ -51,6 +51,6 @@ def test_places_and_reservations_outlive_faults_and_restarts(tmp_path: Path, see
         token_of(served, running._replace(number=number + 1))
         assert list(engine.jobs) == [AttemptId(1, 1, number + 1)]
         assert kept(served)[2] == reserved
-        assert [client.experiment(number).trials[0].queued_at for number in range(1, 5)] == places
+        assert [client.experiment(number).trials[0].queued_at for number in range(1, 5)] == storage
     client.close()
     served.stop()

@@ -117,13 +117,13 @@ def test_a_place_is_a_folder_or_a_url(tmp_path):
 
 @pytest.mark.parametrize("root", ["", "memory://numbered"])
 def test_places_know_the_largest_number_that_has_one(tmp_path, root):
-    places = CheckpointStorage(root or str(tmp_path), lambda experiment, trial: f"{experiment}.{trial}")
-    assert places.largest_number() == 0
+    storage = CheckpointStorage(root or str(tmp_path), lambda experiment, trial: f"{experiment}.{trial}")
+    assert storage.largest_number() == 0
     for number in (3, 12):
-        commit(places.open(number, 1), 10, uid=f"{number}.1")
+        commit(storage.open(number, 1), 10, uid=f"{number}.1")
     open_storage(f"{root or tmp_path}/notes").write("5-1", "model", [b"of no experiment"])
-    assert places.largest_number() == 12
-    assert ids(places.open(12, 1)) == ["10-1"]
+    assert storage.largest_number() == 12
+    assert ids(storage.open(12, 1)) == ["10-1"]
 
 
 def test_a_manifest_of_before_says_nothing_of_whose_it_is_and_stays_as_it_was_written():

@@ -26,11 +26,11 @@ def parent(tmp_path_factory: pytest.TempPathFactory) -> Trial:
 
 def begun_with(parent: Trial, folder: Path, **about: Any) -> Trial:
     """A trial whose beginning is the newest checkpoint of the parent, its weights alone."""
-    places = CheckpointStorage(str(folder / "checkpoints"))
+    storage = CheckpointStorage(str(folder / "checkpoints"))
     assert parent.checkpoints is not None
-    shutil.copytree(parent.checkpoints, places.where(1, 1))
-    child = Trial(folder / "child", checkpoints=Path(places.where(2, 1)), **about)
-    copy_checkpoint(places, f"1.1/{parent.newest().id}:weights", child.home, 2, 1)
+    shutil.copytree(parent.checkpoints, storage.where(1, 1))
+    child = Trial(folder / "child", checkpoints=Path(storage.where(2, 1)), **about)
+    copy_checkpoint(storage, f"1.1/{parent.newest().id}:weights", child.home, 2, 1)
     return child
 
 

@@ -12,7 +12,7 @@ from gang import DIGITS, Trial
 
 from kernel_backend.launch.forkserver import cache_key
 from kernel_backend.launch.gang import forkserver_env, rank_env
-from kernel_backend.launch.rendezvous import RendezvousInfo, seats
+from kernel_backend.launch.rendezvous import RendezvousInfo, rank_assignments
 
 pytestmark = pytest.mark.distributed
 
@@ -117,7 +117,7 @@ def test_a_forkserver_has_every_variable_that_its_ranks_need_before_torch_is_imp
     job = asked.job()
     job = job.model_copy(update={"config": job.config.model_copy(update={"reproducible": scope, "threads": 3})})
     common = forkserver_env({**os.environ, "DAYLIGHT_ATTEMPT": "/here"}, job)
-    rank = rank_env(os.environ, job, seats(job.placement)[0], RendezvousInfo("127.0.0.1", "lo", 1, 2))
+    rank = rank_env(os.environ, job, rank_assignments(job.placement)[0], RendezvousInfo("127.0.0.1", "lo", 1, 2))
     assert cache_key.variables(common) == cache_key.variables(rank)
     assert "DAYLIGHT_ATTEMPT" not in common
     assert common["OMP_NUM_THREADS"] == "3"

@@ -67,9 +67,9 @@ def test_a_killed_training_shares_its_base_and_ends_with_the_same_bits(tmp_path:
     sizes = {part.name: part.size for part in killed.newest().parts}
     assert sizes.pop("model.frozen") == sizes.pop("ema.frozen") > 10 * sum(sizes.values())
 
-    places = CheckpointStorage(str(tmp_path / "killed" / "checkpoints"))
-    child = Trial(tmp_path / "child", ADAPTED, slots=1, epochs=1, checkpoints=Path(places.where(1, 2)))
-    copy_checkpoint(places, f"1.1/{killed.newest().id}:weights", child.home, 1, 2)
+    storage = CheckpointStorage(str(tmp_path / "killed" / "checkpoints"))
+    child = Trial(tmp_path / "child", ADAPTED, slots=1, epochs=1, checkpoints=Path(storage.where(1, 2)))
+    copy_checkpoint(storage, f"1.1/{killed.newest().id}:weights", child.home, 1, 2)
     assert child.run(resume_from="0-0").codes == [0]
     for name, value in killed.model().items():
         assert name.partition(".")[0] in ("down", "up", "base")

@@ -253,7 +253,7 @@ def test_ranks_that_are_ended_before_they_exist_never_do(ranks):
 
 def test_a_forkserver_that_cannot_start_says_its_last_words(home, ranks):
     broken = Forkserver("/bin/false", home, "/", dict(os.environ))
-    broken.door.log.write_text("ImportError: no torch here\n")
+    broken.endpoint.log.write_text("ImportError: no torch here\n")
     found = ranks({}, of=broken)
     with pytest.raises(NoForkserver, match="ended with code 1: ImportError: no torch here"):
         until(lambda: found.warm.codes() and False, "never")
@@ -307,13 +307,13 @@ def test_an_environment_that_starts_threads_has_no_forkserver_and_says_why(home,
 def test_nonsense_at_the_door_harms_nobody(server, ranks):
     others = ranks({"SECONDS": "60"}).exist()
     for message in (b"start", b"{}", b"x" * 60_000):
-        stranger = server().door.connect()
+        stranger = server().endpoint.connect()
         assert stranger is not None
         stranger.send(message)
         assert line.receive_messages(_waiting(stranger)) is None  # hung up on
     assert others.warm.codes() == (None,)
     others.warm.end()
-    assert "this is no request" in server().door.log.read_text()
+    assert "this is no request" in server().endpoint.log.read_text()
 
 
 def _waiting(stranger: socket.socket) -> socket.socket:
@@ -358,16 +358,16 @@ def test_a_forkserver_whose_home_is_gone_ends_when_its_last_rank_has(server, ran
 def test_a_deep_home_has_a_forkserver_too(server, ranks, tmp_path):
     deep = tmp_path.joinpath(*["a-rather-long-name-of-a-folder"] * 8)
     found = ranks({"EXIT": "9"}, of=server(at=deep, idle_s=0.3)).exist()
-    assert len(os.fsencode(server(at=deep).door.address)) > 108
+    assert len(os.fsencode(server(at=deep).endpoint.address)) > 108
     assert found.ended() == (9,)
     until(lambda: not list((deep / "forkservers").iterdir()), "it ends")
 
 
 def test_its_folder_and_socket_are_its_users_alone(server, ranks, home):
     found = ranks({"SECONDS": "60"}).exist()
-    door = server().door
-    assert stat.S_IMODE(door.folder.stat().st_mode) == 0o700
-    assert stat.S_IMODE(door.address.stat().st_mode) == 0o600
+    endpoint = server().endpoint
+    assert stat.S_IMODE(endpoint.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(endpoint.address.stat().st_mode) == 0o600
     found.warm.end()
 
 
@@ -375,21 +375,21 @@ def test_its_folder_and_socket_are_its_users_alone(server, ranks, home):
 def test_another_user_is_turned_away_even_where_every_file_is_open():
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        door = ForkserverEndpoint.at(Path(folder), "key")
-        listener = door.listen()
-        door.folder.chmod(0o755)
-        door.address.chmod(0o666)
+        endpoint = ForkserverEndpoint.at(Path(folder), "key")
+        listener = endpoint.listen()
+        endpoint.folder.chmod(0o755)
+        endpoint.address.chmod(0o666)
         code = "import os, socket, sys; os.setuid(65534); s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); "
         code += "s.connect(sys.argv[1]); print(s.recv(1))"
-        stranger = subprocess.Popen([sys.executable, "-c", code, str(door.address)], stdout=subprocess.PIPE)
+        stranger = subprocess.Popen([sys.executable, "-c", code, str(endpoint.address)], stdout=subprocess.PIPE)
         assert accept(listener) is None
         assert stranger.communicate(timeout=120)[0] == b"b''\n"
 
 
 def test_one_process_at_a_door(tmp_path: Path):
-    door = ForkserverEndpoint.at(tmp_path, "key")
-    lock = door.lock()
+    endpoint = ForkserverEndpoint.at(tmp_path, "key")
+    lock = endpoint.lock()
     assert lock is not None
-    assert door.lock() is None
-    door.remove()
-    assert door.lock() is not None  # the next one's lock is another file
+    assert endpoint.lock() is None
+    endpoint.remove()
+    assert endpoint.lock() is not None  # the next one's lock is another file

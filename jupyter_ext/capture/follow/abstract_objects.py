@@ -126,8 +126,8 @@ def reach(value: Iterable[AbstractObject]) -> set[AbstractObject]:
     found = {each for each in value if each.package is None}
     queue = list(found)
     while queue:
-        thing = queue.pop()
-        for part in [*thing.fields.values(), thing.bound]:
+        obj = queue.pop()
+        for part in [*obj.fields.values(), obj.bound]:
             new = [each for each in part - found if each.package is None]
             found.update(new)
             queue += new
@@ -145,9 +145,9 @@ def holders_of(changed: Iterable[AbstractObject]) -> set[AbstractObject]:
     return found
 
 
-def names_of(things: Iterable[AbstractObject]) -> set[str]:
+def names_of(objects: Iterable[AbstractObject]) -> set[str]:
     """Return the notebook names that may refer to any of these objects."""
-    return set[str]().union(*(each.names for each in things))
+    return set[str]().union(*(each.names for each in objects))
 
 
 def parts_of(value: Iterable[AbstractObject]) -> Value:

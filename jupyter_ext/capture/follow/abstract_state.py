@@ -66,7 +66,7 @@ class AbstractState:
         self.summarised: dict[AbstractObject, Value] = {}  # what each function was given that was summarised
         self.stack = 0
         self.steps = 0
-        self.kept: ast.AST | None = None  # a call whose value is shown: it may have been made for that alone
+        self.shown: ast.AST | None = None  # a call whose value is shown: it may have been made for that alone
 
     def lookup(self, name: str) -> Value:
         """Return the possible values of a name in the current scope."""
@@ -121,7 +121,7 @@ class AbstractState:
         for each in value - before:
             each.names.add(name)
         if self.code and value != before and any(each.function for each in value | before):
-            self.code = {thing: code for thing, code in self.code.items() if name not in code.names}
+            self.code = {obj: code for obj, code in self.code.items() if name not in code.names}
         self.globals[name] = value
 
     def bind_weakly(self, name: str, value: Value) -> None:
@@ -145,12 +145,12 @@ class AbstractState:
         """Detach objects that this statement made and that no name or older object reaches, to free memory."""
         made = {*self.made.values(), *self._boxes}
         queue = [each for each in made if each.names or not each.holders <= made]
-        kept = set(queue)
+        retained = set(queue)
         while queue:
-            for part in queue.pop().linked() & made - kept:
-                kept.add(part)
+            for part in queue.pop().linked() & made - retained:
+                retained.add(part)
                 queue.append(part)
-        for each in made - kept:
+        for each in made - retained:
             for part in each.linked():
                 part.holders.discard(each)
 
@@ -163,18 +163,18 @@ class AbstractState:
 
     def holding(self, node: object, value: Iterable[AbstractObject], **more: Any) -> Value:
         """Return the object of this allocation site, after adding these values to its possible parts."""
-        thing = self.make(node, **more)
-        thing.hold(value)
-        return frozenset([thing])
+        obj = self.make(node, **more)
+        obj.hold(value)
+        return frozenset([obj])
 
     def package(self, package: str, path: str = "") -> Value:
         """Return the abstract object of a package, or of the member at a dotted path in it."""
         key = f"{package}:{path}"
         if key not in self._packages:
-            thing = self._packages[key] = AbstractObject(package=package, path=path, opaque=True)
+            obj = self._packages[key] = AbstractObject(package=package, path=path, opaque=True)
             if path:
                 (top,) = self.package(package)
-                top.holders.add(thing)
+                top.holders.add(obj)
         return frozenset([self._packages[key]])
 
     def visit(self, node: ast.AST) -> Value:

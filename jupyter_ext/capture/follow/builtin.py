@@ -11,43 +11,43 @@ from jupyter_ext.capture.follow.objects import attribute, attribute_value
 from jupyter_ext.capture.names import root, scan
 
 
-def call_builtin(world: AbstractState, name: str, arguments: list[Value], node: ast.Call) -> set[AbstractObject]:
+def call_builtin(state: AbstractState, name: str, arguments: list[Value], node: ast.Call) -> set[AbstractObject]:
     """Apply the effects that are specific to this builtin, such as `setattr`, and return the call's possible values."""
     if name in ("setattr", "delattr") and arguments:
         key = node.args[1] if len(node.args) > 1 else None
         under = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ELEMENTS
-        change(world, arguments[0])
+        change(state, arguments[0])
         for each in arguments[0]:
             each.hold(arguments[-1] if name == "setattr" else NOTHING, under)
         first, path = root(node.args[0])
-        if first is not None and world.owner(first) is None:
-            change_root(world, first, path)
+        if first is not None and state.owner(first) is None:
+            change_root(state, first, path)
     elif name == "getattr" and len(node.args) > 1:
         key = node.args[1]
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            return set(attribute_value(world, arguments[0], key.value, node))
+            return set(attribute_value(state, arguments[0], key.value, node))
         return set(parts_of(arguments[0]))
     elif name in ("exec", "eval") and node.args:
         text = node.args[0]
         if isinstance(text, ast.Constant) and len(node.args) == 1:
-            return set(_run_text(world, str(text.value)))
-        world.out.unseen = True
+            return set(_run_text(state, str(text.value)))
+        state.out.unseen = True
     elif name == "hasattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
-        attribute(world, arguments[0], str(node.args[1].value), node)
-    elif name == "input" and "input" not in world.globals:
-        world.out.prompts = True
+        attribute(state, arguments[0], str(node.args[1].value), node)
+    elif name == "input" and "input" not in state.globals:
+        state.out.prompts = True
     elif name == "type" and len(node.args) == 1:
         return {cls for each in arguments[0] for cls in each.classes}
     elif name == "type" and len(node.args) == 3:
-        made = world.make(node, is_class=True, opaque=True)
+        made = state.make(node, is_class=True, opaque=True)
         made.classes += [each for each in parts_of(arguments[1]) if each.is_class]
         made.hold(parts_of(arguments[2]))
         if isinstance(node.args[2], ast.Dict):
             for key, value in zip(node.args[2].keys, node.args[2].values, strict=True):
-                made.hold(world.visit(value), str(getattr(key, "value", ELEMENTS)))
+                made.hold(state.visit(value), str(getattr(key, "value", ELEMENTS)))
         return {made}
     elif name == "super":
-        frame = world.frame
+        frame = state.frame
         while frame is not None and not frame.local & {"self", "cls"}:
             frame = frame.outer
         if frame is not None:
@@ -55,18 +55,18 @@ def call_builtin(world: AbstractState, name: str, arguments: list[Value], node: 
     return set()
 
 
-def _run_text(world: AbstractState, text: str) -> Value:
+def _run_text(state: AbstractState, text: str) -> Value:
     """Interpret a constant string: `exec("x = 1")`."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return NOTHING
-    world.out.bound |= scan(tree.body).names
-    world.out.read |= {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
-    world.trees.append(tree)  # whose nodes are identified by their ids
-    world.branches += 1
+    state.out.bound |= scan(tree.body).names
+    state.out.read |= {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
+    state.trees.append(tree)  # whose nodes are identified by their ids
+    state.branches += 1
     value = NOTHING
     for node in tree.body:
-        value = world.visit(node.value if isinstance(node, ast.Expr) else node)
-    world.branches -= 1
+        value = state.visit(node.value if isinstance(node, ast.Expr) else node)
+    state.branches -= 1
     return value

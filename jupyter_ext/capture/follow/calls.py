@@ -17,7 +17,7 @@ from jupyter_ext.capture.follow.targets import bind_globals
 _SPREAD = 8  # arguments that `*xs` may be
 
 
-def call(world: AbstractState, node: ast.expr, *, dropped: bool) -> Value:
+def call(state: AbstractState, node: ast.expr, *, dropped: bool) -> Value:
     """Interpret an expression, most often a call, and return its possible values.
 
     `dropped`: the expression's value is discarded, so that it was evaluated for its effect.
@@ -25,43 +25,43 @@ def call(world: AbstractState, node: ast.expr, *, dropped: bool) -> Value:
     if isinstance(node, ast.Await):
         node = node.value
     if not isinstance(node, ast.Call):
-        return world.visit(node)
+        return state.visit(node)
     func = node.func
-    receiver = world.visit(func.value) if isinstance(func, ast.Attribute) else NOTHING
+    receiver = state.visit(func.value) if isinstance(func, ast.Attribute) else NOTHING
     if isinstance(func, ast.Attribute):
-        callee = attribute(world, receiver, func.attr, func)
+        callee = attribute(state, receiver, func.attr, func)
         if is_super(func.value):
-            callee |= methods_of_bases(world, receiver, func.attr, func)
+            callee |= methods_of_bases(state, receiver, func.attr, func)
     else:
-        callee = world.visit(func)
+        callee = state.visit(func)
     if isinstance(func, ast.Attribute) and func.attr == "update" and is_globals(func.value):
-        bind_globals(world, node)
+        bind_globals(state, node)
     arguments: list[Value] = []
     for argument in node.args:  # what is spread may go anywhere
-        arguments += [world.visit(argument)] * (_SPREAD if isinstance(argument, ast.Starred) else 1)
-    keywords = {each.arg: world.visit(each.value) for each in node.keywords}
+        arguments += [state.visit(argument)] * (_SPREAD if isinstance(argument, ast.Starred) else 1)
+    keywords = {each.arg: state.visit(each.value) for each in node.keywords}
     found: set[AbstractObject] = set()
     if dropped and isinstance(func, ast.Attribute) and func.attr in libraries.CHANGING:
-        change(world, receiver)
+        change(state, receiver)
     unknown = not callee
     for each in callee:
         if each in receiver:  # a method whose source is not analysed
             unknown = True
         elif each.path and each.bound:  # `xs.append` under another name
-            contain(world, each.path, each.bound, arguments)
+            contain(state, each.path, each.bound, arguments)
         elif each.package is None and (each.function or each.is_class or each.is_callable()):
-            found |= apply(world, each, arguments, {k or "**": v for k, v in keywords.items()}, node)
+            found |= apply(state, each, arguments, {k or "**": v for k, v in keywords.items()}, node)
         else:
             unknown = True
-    if isinstance(func, ast.Name) and world.owner(func.id) is None:
-        found |= call_builtin(world, func.id, arguments, node)
+    if isinstance(func, ast.Name) and state.owner(func.id) is None:
+        found |= call_builtin(state, func.id, arguments, node)
     if unknown:
-        found |= call_external(world, node, receiver, callee, arguments, keywords, dropped=dropped)
+        found |= call_external(state, node, receiver, callee, arguments, keywords, dropped=dropped)
     return frozenset(found)
 
 
-def _call(world: AbstractState, node: ast.Call) -> Value:
-    return call(world, node, dropped=False)
+def _call(state: AbstractState, node: ast.Call) -> Value:
+    return call(state, node, dropped=False)
 
 
 VISITS: Visits = {ast.Call: _call}

@@ -20,18 +20,18 @@ class Follower:
 
         `counts_subclasses`: some code reads `__subclasses__`, so that each class changes its bases.
         """
-        self._world = AbstractState(_VISITS, counts_subclasses=counts_subclasses)
+        self._state = AbstractState(_VISITS, counts_subclasses=counts_subclasses)
 
     def run(self, statement: Statement, *, displayed: bool) -> StatementEffect:
         """Return the possible effects of a statement. `displayed`: the notebook showed its value."""
-        world = self._world
-        world.begin(statement)
+        state = self._state
+        state.begin(statement)
         if displayed and isinstance(statement.nodes[-1], ast.Expr):
-            world.kept = statement.nodes[-1].value
-        world.visit_all(statement.nodes)
-        world.left -= world.steps
-        everything = holders_of(world.changed)
-        world.out.changed |= names_of(everything)
-        world.out.packages = {each.package for each in everything if each.package}
-        world.forget()
-        return world.out
+            state.shown = statement.nodes[-1].value
+        state.visit_all(statement.nodes)
+        state.left -= state.steps
+        everything = holders_of(state.changed)
+        state.out.changed |= names_of(everything)
+        state.out.packages = {each.package for each in everything if each.package}
+        state.forget()
+        return state.out

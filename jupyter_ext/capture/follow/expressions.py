@@ -9,7 +9,7 @@ from jupyter_ext.capture.follow.abstract_state import AbstractState, Visits
 from jupyter_ext.capture.follow.functions import function
 from jupyter_ext.capture.follow.iteration import iterate
 from jupyter_ext.capture.follow.mutations import change, use
-from jupyter_ext.capture.follow.objects import TRUTH, ask_truth, attribute_value, call_methods
+from jupyter_ext.capture.follow.objects import TRUTH, attribute_value, branch_on, call_methods
 from jupyter_ext.capture.follow.syntax import as_function
 from jupyter_ext.capture.follow.targets import store
 
@@ -38,162 +38,162 @@ _ORDER = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 _SHOWN = ("__format__", "__str__", "__repr__")
 
 
-def _constant(world: AbstractState, node: ast.Constant) -> Value:
+def _constant(state: AbstractState, node: ast.Constant) -> Value:
     return NOTHING
 
 
-def _name(world: AbstractState, node: ast.Name) -> Value:
-    return world.lookup(node.id) if isinstance(node.ctx, ast.Load) else NOTHING
+def _name(state: AbstractState, node: ast.Name) -> Value:
+    return state.lookup(node.id) if isinstance(node.ctx, ast.Load) else NOTHING
 
 
-def _attribute(world: AbstractState, node: ast.Attribute) -> Value:
-    return attribute_value(world, world.visit(node.value), node.attr, node)
+def _attribute(state: AbstractState, node: ast.Attribute) -> Value:
+    return attribute_value(state, state.visit(node.value), node.attr, node)
 
 
-def _subscript(world: AbstractState, node: ast.Subscript) -> Value:
-    holder = world.visit(node.value)
-    call_methods(world, world.visit(node.slice), ("__index__", "__hash__", "__eq__"), [NOTHING], node)
-    change(world, [each for each in holder if each.grows])
-    found = call_methods(world, holder, ("__getitem__", "__class_getitem__", "__missing__"), [NOTHING], node)
+def _subscript(state: AbstractState, node: ast.Subscript) -> Value:
+    holder = state.visit(node.value)
+    call_methods(state, state.visit(node.slice), ("__index__", "__hash__", "__eq__"), [NOTHING], node)
+    change(state, [each for each in holder if each.grows])
+    found = call_methods(state, holder, ("__getitem__", "__class_getitem__", "__missing__"), [NOTHING], node)
     parts = holder if isinstance(node.slice, ast.Slice) else NOTHING  # of an array it is a view
     return frozenset(found | parts_of(holder) | parts)
 
 
-def _starred(world: AbstractState, node: ast.Starred) -> Value:
-    return iterate(world, world.visit(node.value))
+def _starred(state: AbstractState, node: ast.Starred) -> Value:
+    return iterate(state, state.visit(node.value))
 
 
-def _dict(world: AbstractState, node: ast.Dict) -> Value:
+def _dict(state: AbstractState, node: ast.Dict) -> Value:
     inside: set[AbstractObject] = set()
     for key, value in zip(node.keys, node.values, strict=True):
-        found = world.visit(value)
+        found = state.visit(value)
         inside |= found if key is not None else parts_of(found)
         if key is not None:
-            keys = world.visit(key)
-            call_methods(world, keys, ("__hash__", "__eq__"), [keys], node)
+            keys = state.visit(key)
+            call_methods(state, keys, ("__hash__", "__eq__"), [keys], node)
             inside |= keys
-    return world.holding(node, inside)
+    return state.holding(node, inside)
 
 
-def _display(world: AbstractState, node: ast.List | ast.Set | ast.Tuple) -> Value:
+def _display(state: AbstractState, node: ast.List | ast.Set | ast.Tuple) -> Value:
     inside: set[AbstractObject] = set()
     for each in node.elts:
-        inside |= world.visit(each)
+        inside |= state.visit(each)
     if not inside and isinstance(node, ast.Tuple):
         return NOTHING
     if isinstance(node, ast.Set):
-        call_methods(world, frozenset(inside), ("__hash__", "__eq__"), [frozenset(inside)], node)
-    return world.holding(node, inside, unordered=isinstance(node, ast.Set))
+        call_methods(state, frozenset(inside), ("__hash__", "__eq__"), [frozenset(inside)], node)
+    return state.holding(node, inside, unordered=isinstance(node, ast.Set))
 
 
-def _text(world: AbstractState, node: ast.AST) -> Value:
-    world.visit_parts(node)
+def _text(state: AbstractState, node: ast.AST) -> Value:
+    state.visit_parts(node)
     return NOTHING
 
 
-def _formatted(world: AbstractState, node: ast.FormattedValue) -> Value:
-    call_methods(world, world.visit(node.value), _SHOWN, [NOTHING], node)
+def _formatted(state: AbstractState, node: ast.FormattedValue) -> Value:
+    call_methods(state, state.visit(node.value), _SHOWN, [NOTHING], node)
     if node.format_spec is not None:
-        world.visit(node.format_spec)
+        state.visit(node.format_spec)
     return NOTHING
 
 
-def _compare(world: AbstractState, node: ast.Compare) -> Value:
-    left = world.visit(node.left)
+def _compare(state: AbstractState, node: ast.Compare) -> Value:
+    left = state.visit(node.left)
     inside: set[AbstractObject] = set(left)
     found: set[AbstractObject] = set()
     for operator, comparator in zip(node.ops, node.comparators, strict=True):
-        right = world.visit(comparator)
+        right = state.visit(comparator)
         if isinstance(operator, ast.In | ast.NotIn):
-            use(world, right)  # an iterator
-            found |= call_methods(world, right, ("__contains__", "__iter__"), [left], node)
-            call_methods(world, left | parts_of(right), ("__eq__", "__hash__"), [NOTHING], node)
+            use(state, right)  # an iterator
+            found |= call_methods(state, right, ("__contains__", "__iter__"), [left], node)
+            call_methods(state, left | parts_of(right), ("__eq__", "__hash__"), [NOTHING], node)
         elif not isinstance(operator, ast.Is | ast.IsNot):
-            found |= call_methods(world, left, _ORDER, [right], node) | call_methods(world, right, _ORDER, [left], node)
+            found |= call_methods(state, left, _ORDER, [right], node) | call_methods(state, right, _ORDER, [left], node)
         inside |= right
         left = right
-    return frozenset(found | world.holding(node, inside)) if inside else frozenset(found)
+    return frozenset(found | state.holding(node, inside)) if inside else frozenset(found)
 
 
-def _choice(world: AbstractState, node: ast.IfExp) -> Value:
-    ask_truth(world, node.test)
-    return world.visit(node.body) | world.visit(node.orelse)
+def _choice(state: AbstractState, node: ast.IfExp) -> Value:
+    branch_on(state, node.test)
+    return state.visit(node.body) | state.visit(node.orelse)
 
 
-def _either(world: AbstractState, node: ast.BoolOp) -> Value:
-    return NOTHING.union(*[ask_truth(world, each) for each in node.values])
+def _either(state: AbstractState, node: ast.BoolOp) -> Value:
+    return NOTHING.union(*[branch_on(state, each) for each in node.values])
 
 
-def _unary(world: AbstractState, node: ast.UnaryOp) -> Value:
-    value = world.visit(node.operand)
-    found = call_methods(world, value, _UNARY[type(node.op)], [], node)
-    return NOTHING if isinstance(node.op, ast.Not) else frozenset(found | world.holding(node, value, opaque=True))
+def _unary(state: AbstractState, node: ast.UnaryOp) -> Value:
+    value = state.visit(node.operand)
+    found = call_methods(state, value, _UNARY[type(node.op)], [], node)
+    return NOTHING if isinstance(node.op, ast.Not) else frozenset(found | state.holding(node, value, opaque=True))
 
 
-def _await(world: AbstractState, node: ast.Await) -> Value:
-    return world.visit(node.value)
+def _await(state: AbstractState, node: ast.Await) -> Value:
+    return state.visit(node.value)
 
 
-def _operator(world: AbstractState, node: ast.BinOp) -> Value:
-    left, right = world.visit(node.left), world.visit(node.right)
+def _operator(state: AbstractState, node: ast.BinOp) -> Value:
+    left, right = state.visit(node.left), state.visit(node.right)
     if not left and not right:
         return NOTHING
     names = _OPERATORS.get(type(node.op), ())
-    found = call_methods(world, left, names, [right], node) | call_methods(world, right, names, [left], node)
+    found = call_methods(state, left, names, [right], node) | call_methods(state, right, names, [left], node)
     if isinstance(node.op, ast.Mod) and not left:  # of a text
-        call_methods(world, right | parts_of(right), _SHOWN, [NOTHING], node)
+        call_methods(state, right | parts_of(right), _SHOWN, [NOTHING], node)
     unordered = any(each.unordered for each in left | right)
-    return frozenset(found | world.holding(node, parts_of(left) | parts_of(right), opaque=True, unordered=unordered))
+    return frozenset(found | state.holding(node, parts_of(left) | parts_of(right), opaque=True, unordered=unordered))
 
 
-def _walrus(world: AbstractState, node: ast.NamedExpr) -> Value:
-    value = world.visit(node.value)
-    store(world, node.target, value)
+def _walrus(state: AbstractState, node: ast.NamedExpr) -> Value:
+    value = state.visit(node.value)
+    store(state, node.target, value)
     return value
 
 
-def _lambda(world: AbstractState, node: ast.Lambda) -> Value:
-    return frozenset([function(world, node)])
+def _lambda(state: AbstractState, node: ast.Lambda) -> Value:
+    return frozenset([function(state, node)])
 
 
-def _comprehension(world: AbstractState, node: ast.ListComp | ast.SetComp | ast.DictComp) -> Value:
+def _comprehension(state: AbstractState, node: ast.ListComp | ast.SetComp | ast.DictComp) -> Value:
     targets = [each for generator in node.generators for each in ast.walk(generator.target)]
-    before = world.frame
-    inner = world.open(frozenset(each.id for each in targets if isinstance(each, ast.Name)), before)
+    before = state.frame
+    inner = state.open(frozenset(each.id for each in targets if isinstance(each, ast.Name)), before)
     inside: set[AbstractObject] = set()
-    by_hash = world.out.by_hash
+    by_hash = state.out.by_hash
     for generator in node.generators:
-        found = iterate(world, world.visit(generator.iter))
-        world.frame = inner
-        store(world, generator.target, found)
+        found = iterate(state, state.visit(generator.iter))
+        state.frame = inner
+        store(state, generator.target, found)
         for condition in generator.ifs:
-            ask_truth(world, condition)
-    world.frame = inner
+            branch_on(state, condition)
+    state.frame = inner
     for each in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
-        inside |= world.visit(each)
-    world.frame = before
+        inside |= state.visit(each)
+    state.frame = before
     if isinstance(node, ast.SetComp):  # has no order itself
-        world.out.by_hash = by_hash
-    return world.holding(node, inside, unordered=isinstance(node, ast.SetComp))
+        state.out.by_hash = by_hash
+    return state.holding(node, inside, unordered=isinstance(node, ast.SetComp))
 
 
-def _generator(world: AbstractState, node: ast.GeneratorExp) -> Value:
+def _generator(state: AbstractState, node: ast.GeneratorExp) -> Value:
     """Return an iterator for a generator expression, whose parts run when it is iterated."""
-    iterator = world.make(node, stateful=True)
-    iterator.hold(world.visit(node.generators[0].iter))
-    iterator.call = (function(world, as_function(node)), [], {})
+    iterator = state.make(node, stateful=True)
+    iterator.hold(state.visit(node.generators[0].iter))
+    iterator.call = (function(state, as_function(node)), [], {})
     return frozenset([iterator])
 
 
-def _yield(world: AbstractState, node: ast.Yield) -> Value:
-    if node.value is not None and world.frame is not None:
-        world.frame.results |= world.visit(node.value)
+def _yield(state: AbstractState, node: ast.Yield) -> Value:
+    if node.value is not None and state.frame is not None:
+        state.frame.results |= state.visit(node.value)
     return NOTHING
 
 
-def _yield_from(world: AbstractState, node: ast.YieldFrom) -> Value:
-    if world.frame is not None:
-        world.frame.results |= iterate(world, world.visit(node.value))
+def _yield_from(state: AbstractState, node: ast.YieldFrom) -> Value:
+    if state.frame is not None:
+        state.frame.results |= iterate(state, state.visit(node.value))
     return NOTHING
 
 

@@ -32,7 +32,7 @@ _MAKING = {"__init__", "__new__", "__init_subclass__", ELEMENTS}
 
 
 def call_external(
-    world: AbstractState,
+    state: AbstractState,
     node: ast.Call,
     receiver: Value,
     callee: Value,
@@ -56,67 +56,67 @@ def call_external(
         scalar = scalar and libraries.is_scalar(each.package, name or "")
         given_one = libraries.seeded(node) or any(value.stateful for value in every)
         if (own := random_use(each.package or "", full)) is not None and full:
-            use_random(world, own)
+            use_random(state, own)
         elif not given_one or libraries.seeds(name or ""):
-            draw(world, each.package or "", full, surely=True)
-        world.out.by_chance = world.out.by_chance or libraries.by_chance(each.package or "", full, node)
+            draw(state, each.package or "", full, surely=True)
+        state.out.by_chance = state.out.by_chance or libraries.by_chance(each.package or "", full, node)
         if isinstance(node.func, ast.Attribute) and libraries.sets(path) and each in receiver:
-            change_package(world, each.package or "", path)
+            change_package(state, each.package or "", path)
         elif not isinstance(node.func, ast.Attribute) and libraries.sets(inner):
-            change_package(world, each.package or "", inner)
+            change_package(state, each.package or "", inner)
     for each in parts_of(callee) - callee:  # of a `partial`
         if each.package and each.path:
-            draw(world, each.package, tuple(each.path.split(".")))
+            draw(state, each.package, tuple(each.path.split(".")))
     name = name or ""
     for each in receiver:
         if each.package is None and each.origin is not None:
-            use_random(world, random_use_of_method(each.origin, name))
+            use_random(state, random_use_of_method(each.origin, name))
     if not packages and (drawn_from := libraries.draws_by_method(name, node)) is not None:
-        draw(world, drawn_from, ("random", "rand"), surely=True)
+        draw(state, drawn_from, ("random", "rand"), surely=True)
     if name in libraries.ORDERING:
-        in_order(world, every | receiver if name == "pop" else every)
+        in_order(state, every | receiver if name == "pop" else every)
     if name == "reload":
         for each in every:
             if each.package is not None:
-                change_package(world, each.package, (name,))
+                change_package(state, each.package, (name,))
     drawing = package in libraries.DRAWING
-    use(world, every)
+    use(state, every)
     for each in every | parts_of(every):
         if each.function is not None or each.is_class or each.is_callable():
             others = frozenset(every - {each})
-            apply(world, each, [others | parts_of(others)] * 2, {}, node)
+            apply(state, each, [others | parts_of(others)] * 2, {}, node)
         elif each.path and each.bound:
-            contain(world, each.path, each.bound, given)
+            contain(state, each.path, each.bound, given)
     for each in every:
         if each.stateful or (each.opaque and name in libraries.ORDERING):
-            iterate(world, frozenset([each]))
-    _convert(world, every | parts_of(receiver) if name in libraries.COMPARING else every, node)
-    _called_back(world, receiver | callee, every, node, anything=dropped)
+            iterate(state, frozenset([each]))
+    _convert(state, every | parts_of(receiver) if name in libraries.COMPARING else every, node)
+    _called_back(state, receiver | callee, every, node, anything=dropped)
     if keywords.get("out"):
-        change(world, keywords["out"])
+        change(state, keywords["out"])
     objects = frozenset(each for each in receiver if each.package is None)
-    _run_layers(world, callee - receiver)
+    _run_layers(state, callee - receiver)
     if (packages and not objects) or (isinstance(node.func, ast.Attribute) and is_type(node.func.value, receiver)):
-        found = _of_module(world, node, name, arguments, every, dropped=dropped and not drawing, path=path)
+        found = _of_module(state, node, name, arguments, every, dropped=dropped and not drawing, path=path)
         for each in found:
             each.origin = each.origin or _origin(package, name, node, first=arguments[0] if arguments else NOTHING)
             each.learns = each.learns or "BatchNorm" in name
             each.draws = each.draws or (name == "DataLoader" and not libraries.seeded(node))
         if name in libraries.SHARED and package is not None:
             for each in found:
-                each.holders |= world.package(package)
+                each.holders |= state.package(package)
         return NOTHING if scalar else found
     if isinstance(node.func, ast.Attribute):
-        return _of_object(world, node, name, objects, arguments, every, dropped=dropped, path=path)
-    return _of_module(world, node, name, arguments, every | callee, dropped=dropped, path=path)
+        return _of_object(state, node, name, objects, arguments, every, dropped=dropped, path=path)
+    return _of_module(state, node, name, arguments, every | callee, dropped=dropped, path=path)
 
 
-def _run_layers(world: AbstractState, called: Value) -> None:
+def _run_layers(state: AbstractState, called: Value) -> None:
     """Draw for called torch modules (dropout), and change those that update state when called (BatchNorm)."""
     layers = [each for each in reach(called) if each.opaque and each.function is None]
     if any(each.origin == "torch" for each in layers):
-        draw(world, "torch", ("dropout",))
-    change(world, [each for each in layers if each.learns])
+        draw(state, "torch", ("dropout",))
+    change(state, [each for each in layers if each.learns])
 
 
 def _origin(package: str | None, name: str, node: ast.Call, first: Value) -> str | None:
@@ -129,28 +129,28 @@ def _origin(package: str | None, name: str, node: ast.Call, first: Value) -> str
     return package
 
 
-def _called_back(world: AbstractState, value: Value, given: Value, node: ast.AST, *, anything: bool) -> None:
+def _called_back(state: AbstractState, value: Value, given: Value, node: ast.AST, *, anything: bool) -> None:
     """Call the functions that a library object holds, and methods of notebook subclasses: it may call them back."""
-    known = frozenset(thing for thing in value if thing.opaque and thing.package is None)
+    known = frozenset(obj for obj in value if obj.opaque and obj.package is None)
     given |= parts_of(known) - known
     for each in reach(known):
         if each.function is not None:
-            apply(world, each, [given, given], {}, node)
+            apply(state, each, [given, given], {}, node)
         elif each.path and each.bound:
-            contain(world, each.path, each.bound, [given])
+            contain(state, each.path, each.bound, [given])
         elif each.classes and not each.is_class:
             names = set().union(*[cls.all_fields() for cls in each.classes]) - _MAKING if anything else {"forward"}
-            call_methods(world, frozenset([each]), sorted(names), [given, given], node)
+            call_methods(state, frozenset([each]), sorted(names), [given, given], node)
 
 
-def _convert(world: AbstractState, value: Value, node: ast.AST) -> None:
+def _convert(state: AbstractState, value: Value, node: ast.AST) -> None:
     for each in value | parts_of(value):
         if each.classes and not each.is_class:
-            call_methods(world, frozenset([each]), _ASKED, [NOTHING], node)
+            call_methods(state, frozenset([each]), _ASKED, [NOTHING], node)
 
 
 def _of_module(
-    world: AbstractState,
+    state: AbstractState,
     node: ast.Call,
     name: str,
     arguments: list[Value],
@@ -163,14 +163,14 @@ def _of_module(
     held = NOTHING.union(*arguments[1:]) if arguments else NOTHING
     unbound = isinstance(node.func, ast.Attribute) and name in libraries.STORING and len(arguments) > 0
     if name in libraries.CHANGING_FUNCTIONS or libraries.changes(name) or unbound:
-        change(world, first, deep=name not in libraries.CHANGING_FUNCTIONS and not unbound)
+        change(state, first, deep=name not in libraries.CHANGING_FUNCTIONS and not unbound)
         for each in first:
             each.hold(held)
-        mark_unknown(world, node.args[:1])
+        mark_unknown(state, node.args[:1])
     elif dropped and not libraries.only_looks(name, path):
-        change(world, every, deep=True)
-        mark_unknown(world, [*node.args, *(each.value for each in node.keywords)])
-    found = _result(world, node, name, every)
+        change(state, every, deep=True)
+        mark_unknown(state, [*node.args, *(each.value for each in node.keywords)])
+    found = _result(state, node, name, every)
     if name == "SubElement":
         for each in first:
             each.hold(found)
@@ -178,7 +178,7 @@ def _of_module(
 
 
 def _of_object(
-    world: AbstractState,
+    state: AbstractState,
     node: ast.Call,
     name: str,
     objects: Value,
@@ -192,60 +192,60 @@ def _of_object(
     assert isinstance(func, ast.Attribute)
     for each in objects:
         if each.stateful:
-            iterate(world, frozenset([each]))
+            iterate(state, frozenset([each]))
     if name in libraries.ENTERING:
         for each in objects | every:
             if each.origin is not None:
-                change_package(world, each.origin, (name,))
+                change_package(state, each.origin, (name,))
     inplace = any(each.arg == "inplace" for each in node.keywords)
     if name in libraries.STORING:
-        contain(world, name, objects, arguments)
-        mark_unknown(world, [func.value])
+        contain(state, name, objects, arguments)
+        mark_unknown(state, [func.value])
     elif libraries.changes(name) or inplace:
-        change(world, objects, deep=True)
+        change(state, objects, deep=True)
         for each in objects:
             each.hold(every)
-        mark_unknown(world, [func.value])
+        mark_unknown(state, [func.value])
         if name.endswith("_") or dropped:
-            change(world, every, deep=True)
+            change(state, every, deep=True)
     elif not dropped and libraries.keeps(name):
-        change(world, objects)
+        change(state, objects)
         for each in objects:
             each.hold(every)
-        mark_unknown(world, [func.value])
+        mark_unknown(state, [func.value])
     elif dropped and not libraries.only_looks(name, path):
-        change(world, objects | every, deep=True)
-        mark_unknown(world, [func.value, *node.args, *(each.value for each in node.keywords)])
+        change(state, objects | every, deep=True)
+        mark_unknown(state, [func.value, *node.args, *(each.value for each in node.keywords)])
         for each in objects:
             each.hold(every)
     for each in objects:
         if each.stateful:
             every |= objects
     if name in libraries.FRESH:
-        return world.holding(node, NOTHING, opaque=True)
+        return state.holding(node, NOTHING, opaque=True)
     unordered = any(each.unordered for each in objects) and name in libraries.OF_SETS
     if name in libraries.COPYING:
-        return world.holding(node, parts_of(objects), unordered=unordered)
+        return state.holding(node, parts_of(objects), unordered=unordered)
     if not node.args or name in libraries.SAME:
         found = frozenset(objects | parts_of(objects) | every)
-        return found | world.holding(node, found, opaque=True)
+        return found | state.holding(node, found, opaque=True)
     used = frozenset(each for each in objects if each.stateful)
-    return used | world.holding(node, objects | every, opaque=True, unordered=unordered)
+    return used | state.holding(node, objects | every, opaque=True, unordered=unordered)
 
 
-def _result(world: AbstractState, node: ast.Call, name: str, every: Value) -> Value:
+def _result(state: AbstractState, node: ast.Call, name: str, every: Value) -> Value:
     if name in libraries.SCALAR and isinstance(node.func, ast.Name):
         return NOTHING
     if name in libraries.STATEFUL:
-        return world.holding(node, every | parts_of(every), stateful=True)
+        return state.holding(node, every | parts_of(every), stateful=True)
     if name in libraries.FRESH:
-        return world.holding(node, NOTHING, opaque=True)
+        return state.holding(node, NOTHING, opaque=True)
     if name in libraries.COPYING:
         if name == "defaultdict":
-            return world.holding(node, parts_of(every), grows=True)
-        named = NOTHING.union(*[every & world.visit(each.value) for each in node.keywords])
+            return state.holding(node, parts_of(every), grows=True)
+        named = NOTHING.union(*[every & state.visit(each.value) for each in node.keywords])
         inside = parts_of(every) | named | {each for each in every if each.function or each.is_class}
-        return world.holding(node, inside, unordered=name in ("set", "frozenset"))
+        return state.holding(node, inside, unordered=name in ("set", "frozenset"))
     if name in libraries.SAME:
         return every | parts_of(every)
-    return world.holding(node, every, opaque=True)
+    return state.holding(node, every, opaque=True)

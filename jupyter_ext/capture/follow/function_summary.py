@@ -16,47 +16,47 @@ from jupyter_ext.capture.follow.syntax import Code, text_of
 _ANY_CLASS = {"cls", "type", "setattr"}
 
 
-def summarise(world: AbstractState, thing: AbstractObject, given: Value) -> Value:
+def summarise(state: AbstractState, obj: AbstractObject, given: Value) -> Value:
     """Apply a call without interpreting the body: if the function writes at all, all objects in its reach change.
 
     Apply it again in the same statement only for objects that it was not given before.
     """
-    assert thing.function is not None
-    value = world.holding(thing.function.node, given, opaque=True)
-    before = world.summarised.get(thing)
+    assert obj.function is not None
+    value = state.holding(obj.function.node, given, opaque=True)
+    before = state.summarised.get(obj)
     if before is not None and given <= before:
         return value
-    world.summarised[thing] = given | (before or NOTHING)
-    code, reached = _reached(world, thing, given)
-    world.out.read |= code.names
+    state.summarised[obj] = given | (before or NOTHING)
+    code, reached = _reached(state, obj, given)
+    state.out.read |= code.names
     for name in code.declared:
-        world.bind_weakly(name, value)
+        state.bind_weakly(name, value)
     for each in reached:
         if each.package:
-            world.out.drawn |= libraries.random_states(each.package)
+            state.out.drawn |= libraries.random_states(each.package)
             for method in code.sets:
-                change_package(world, each.package, (*filter(None, each.path.split(".")), method))
+                change_package(state, each.package, (*filter(None, each.path.split(".")), method))
         elif code.writes and each.function is None:
             if not each.is_class or (each.names | _ANY_CLASS) & code.stored:
-                world.changed.add(each)
+                state.changed.add(each)
             each.opaque = each.opaque or not each.is_class
     return value
 
 
-def _reached(world: AbstractState, thing: AbstractObject, given: Value) -> tuple[Code, set[AbstractObject]]:
+def _reached(state: AbstractState, obj: AbstractObject, given: Value) -> tuple[Code, set[AbstractObject]]:
     """Return the merged names of all functions that a call can reach, and all objects reachable by name or argument."""
-    code = _by_name(world, thing)
-    seen = {thing, *given, *_named(world, code)}
+    code = _by_name(state, obj)
+    seen = {obj, *given, *_named(state, code)}
     queue = list(seen)
     while queue:
         each = queue.pop()
         if each.package:
             continue
         found = each.linked()
-        if each.function is not None and each is not thing:
-            more = _by_name(world, each)
+        if each.function is not None and each is not obj:
+            more = _by_name(state, each)
             if not more.names <= code.names:
-                found.update(_named(world, more))
+                found.update(_named(state, more))
             code |= more
         found -= seen
         seen |= found
@@ -64,29 +64,29 @@ def _reached(world: AbstractState, thing: AbstractObject, given: Value) -> tuple
     return code, seen
 
 
-def _named(world: AbstractState, code: Code) -> Iterator[AbstractObject]:
+def _named(state: AbstractState, code: Code) -> Iterator[AbstractObject]:
     """Yield the objects that the names in `code` may refer to, except plain functions: `code` includes their text."""
     for name in code.names:
-        for each in world.globals.get(name, ()):
+        for each in state.globals.get(name, ()):
             if each.function is None or each.fields or each.bound:
                 yield each
 
 
-def _by_name(world: AbstractState, thing: AbstractObject) -> Code:
+def _by_name(state: AbstractState, obj: AbstractObject) -> Code:
     """Return the names used by a function and all functions that it names; cached until one of the names is rebound."""
-    if thing in world.code:
-        return world.code[thing]
-    assert thing.function is not None
-    code, seen, queue = text_of(thing.function.node), {thing}, [thing]
+    if obj in state.code:
+        return state.code[obj]
+    assert obj.function is not None
+    code, seen, queue = text_of(obj.function.node), {obj}, [obj]
     while queue:
         each = queue.pop()
-        if each in world.code:
-            code |= world.code[each]
+        if each in state.code:
+            code |= state.code[each]
         elif each.function is not None:
             own = text_of(each.function.node)
             code |= own
-            named = [other for name in own.names for other in world.globals.get(name, ()) if other.function]
+            named = [other for name in own.names for other in state.globals.get(name, ()) if other.function]
             queue += [other for other in named if other not in seen]
             seen.update(named)
-    world.code[thing] = code
+    state.code[obj] = code
     return code

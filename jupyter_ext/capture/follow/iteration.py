@@ -14,31 +14,31 @@ from jupyter_ext.capture.names import body
 _NOWHERE = ast.Pass()  # in the code: the loop itself calls these
 
 
-def iterate(world: AbstractState, value: Value) -> Value:
+def iterate(state: AbstractState, value: Value) -> Value:
     """Exhaust an iterable and return the possible values of its elements."""
-    use(world, value)
-    in_order(world, value)
+    use(state, value)
+    in_order(state, value)
     if any(each.draws for each in reach(value)):
-        draw(world, "torch", ("randperm",))
+        draw(state, "torch", ("randperm",))
     found = set(parts_of(value))
     for each in value:
         if each.call is not None:
-            results = enter(world, *each.call)
+            results = enter(state, *each.call)
             found |= results if body(each.call[0].function.node).yields else parts_of(results)  # type: ignore[union-attr]
             each.hold(found)
         elif each.stateful:  # `map(f, xs)`
             for part in reach([each]) - {each}:
-                use(world, [part])
+                use(state, [part])
                 if part.function is not None:
-                    found |= apply(world, part, [parts_of([each])], {}, _NOWHERE)
+                    found |= apply(state, part, [parts_of([each])], {}, _NOWHERE)
                 if part.path and part.bound:
-                    contain(world, part.path, part.bound, [parts_of([each])])
+                    contain(state, part.path, part.bound, [parts_of([each])])
         elif each.opaque and each.package is None:  # a DataLoader draws from the generator that it was given
-            use(world, reach([each]))
-    found |= _by_methods(world, value)
+            use(state, reach([each]))
+    found |= _by_methods(state, value)
     return frozenset(found)
 
 
-def _by_methods(world: AbstractState, value: Value) -> set[AbstractObject]:
-    found = call_methods(world, value, ("__iter__", "__aiter__"), [], _NOWHERE)
-    return found | call_methods(world, value | found, ("__next__", "__anext__", "__getitem__"), [NOTHING], _NOWHERE)
+def _by_methods(state: AbstractState, value: Value) -> set[AbstractObject]:
+    found = call_methods(state, value, ("__iter__", "__aiter__"), [], _NOWHERE)
+    return found | call_methods(state, value | found, ("__next__", "__anext__", "__getitem__"), [NOTHING], _NOWHERE)

@@ -14,76 +14,76 @@ from jupyter_ext.capture.names import root
 _SPREADING = {"extend", "extendleft", "update", "__iadd__"}
 
 
-def change(world: AbstractState, value: Iterable[AbstractObject], *, deep: bool = False) -> None:
+def change(state: AbstractState, value: Iterable[AbstractObject], *, deep: bool = False) -> None:
     """Mark objects as changed; `deep`: with all that they hold, by code that is not analysed."""
     found = reach(value) if deep else value
     for each in found:
         if each.package is None:
-            world.changed.add(each)
+            state.changed.add(each)
             if deep:
                 each.opaque = True
 
 
-def use(world: AbstractState, value: Iterable[AbstractObject]) -> None:
+def use(state: AbstractState, value: Iterable[AbstractObject]) -> None:
     """Mark stateful objects as changed: iterators advance, generators draw."""
     for each in value:
         if each.stateful:
-            world.changed.add(each)
+            state.changed.add(each)
 
 
-def change_package(world: AbstractState, package: str, path: tuple[str, ...]) -> None:
+def change_package(state: AbstractState, package: str, path: tuple[str, ...]) -> None:
     """Mark `path` in a package as set, except where secrets are set: those stay out of snapshots."""
-    if world.sets_secret:
+    if state.sets_secret:
         return
     if path and ((package, path[0]) in libraries.AMBIENT or package == "builtins"):
-        world.out.ambient = True
+        state.out.ambient = True
     if path and package == "builtins":
-        world.out.bound.add(path[0])
-    world.changed |= world.package(package)
+        state.out.bound.add(path[0])
+    state.changed |= state.package(package)
 
 
-def draw(world: AbstractState, package: str, path: tuple[str, ...], *, surely: bool = False) -> None:
+def draw(state: AbstractState, package: str, path: tuple[str, ...], *, surely: bool = False) -> None:
     """Record a call in a package that may draw random numbers or seed a generator."""
     seeded, drawn = libraries.random_effect(package, path)
-    world.out.seeded |= seeded
-    world.out.drawn |= drawn
-    world.out.surely_drawn |= drawn if surely else set()
+    state.out.seeded |= seeded
+    state.out.drawn |= drawn
+    state.out.surely_drawn |= drawn if surely else set()
 
 
-def use_random(world: AbstractState, use: RandomUse) -> None:
+def use_random(state: AbstractState, use: RandomUse) -> None:
     """Record that a call of the project's own code seeds random generators or draws from them."""
-    world.out.seeded |= use.seeded
-    world.out.perhaps_seeded |= use.perhaps
-    world.out.drawn |= use.drawn
-    world.out.surely_drawn |= use.drawn - use.seeded - use.perhaps
+    state.out.seeded |= use.seeded
+    state.out.perhaps_seeded |= use.perhaps
+    state.out.drawn |= use.drawn
+    state.out.surely_drawn |= use.drawn - use.seeded - use.perhaps
 
 
-def in_order(world: AbstractState, value: Iterable[AbstractObject]) -> None:
+def in_order(state: AbstractState, value: Iterable[AbstractObject]) -> None:
     """Record a dependence on the iteration order of these objects."""
     if any(each.unordered for each in value):
-        world.out.by_hash = True
+        state.out.by_hash = True
 
 
-def contain(world: AbstractState, name: str, receiver: Value, arguments: list[Value]) -> None:
+def contain(state: AbstractState, name: str, receiver: Value, arguments: list[Value]) -> None:
     """Apply a container method such as `xs.append(x)`: the receiver changes and holds the arguments."""
-    change(world, receiver)
+    change(state, receiver)
     for value in arguments:
         for each in receiver:
             each.hold(value | parts_of(value) if name in _SPREADING else value)
 
 
-def change_root(world: AbstractState, name: str, path: tuple[str, ...]) -> None:
+def change_root(state: AbstractState, name: str, path: tuple[str, ...]) -> None:
     """Mark the package at the root of a store as changed (`decimal.getcontext().prec = 5`), or an unknown name."""
-    packages = [each for each in world.globals.get(name, NOTHING) if each.package]
+    packages = [each for each in state.globals.get(name, NOTHING) if each.package]
     for each in packages:
-        change_package(world, each.package or "", (*filter(None, each.path.split(".")), *path))
-    if not packages and not world.globals.get(name):
-        world.out.changed.add(name)
+        change_package(state, each.package or "", (*filter(None, each.path.split(".")), *path))
+    if not packages and not state.globals.get(name):
+        state.out.changed.add(name)
 
 
-def mark_unknown(world: AbstractState, nodes: Iterable[ast.expr]) -> None:
+def mark_unknown(state: AbstractState, nodes: Iterable[ast.expr]) -> None:
     """Mark names without known objects as changed, since their value may still be mutable."""
     for each in nodes:
         name, _ = root(each)
-        if name is not None and world.owner(name) is None and not world.globals.get(name):
-            world.out.changed.add(name)
+        if name is not None and state.owner(name) is None and not state.globals.get(name):
+            state.out.changed.add(name)

@@ -14,14 +14,14 @@ from jupyter_ext.capture.follow.mutations import draw
 TRUTH = ("__bool__", "__len__")
 
 
-def ask_truth(world: AbstractState, node: ast.expr) -> Value:
+def branch_on(state: AbstractState, node: ast.expr) -> Value:
     """Interpret an expression in a boolean context, where `__bool__` or `__len__` may run."""
-    value = world.visit(node)
-    call_methods(world, value, TRUTH, [], node)
+    value = state.visit(node)
+    call_methods(state, value, TRUTH, [], node)
     return value
 
 
-def attribute(world: AbstractState, holder: Value, name: str, node: ast.AST) -> Value:
+def attribute(state: AbstractState, holder: Value, name: str, node: ast.AST) -> Value:
     """Return the possible values of `holder.name`. Properties and descriptors run."""
     found: set[AbstractObject] = set()
     for each in holder:
@@ -29,51 +29,51 @@ def attribute(world: AbstractState, holder: Value, name: str, node: ast.AST) -> 
         for part in known:
             if part.function is None:
                 found.add(part)
-                found |= call_methods(world, frozenset([part]), ("__get__",), [holder], node)
+                found |= call_methods(state, frozenset([part]), ("__get__",), [holder], node)
             elif each.is_class:
                 of_class = "classmethod" in part.function.decorators
-                found.add(_method_of(world, part, each, node) if of_class else part)
+                found.add(_method_of(state, part, each, node) if of_class else part)
             elif part.function.decorators & {"property", "cached_property"}:
-                found |= invoke(world, part, [frozenset([each])], {}, node)
+                found |= invoke(state, part, [frozenset([each])], {}, node)
                 if "cached_property" in part.function.decorators:
-                    world.changed.add(each)
+                    state.changed.add(each)
             elif part.bound or part in each.fields.get(name, ()) or "staticmethod" in part.function.decorators:
                 found.add(part)  # a bound method is not bound again
             else:
-                found.add(_method_of(world, part, each, node))
+                found.add(_method_of(state, part, each, node))
         if known and not each.names_field(name):
             found.add(each)  # it may be anything that was stored without a name, and what is not seen
         if name in libraries.STORING and not each.names_field(name) and each.package is None:
-            found.add(_method_of(world, each, each, (name, id(node))))
+            found.add(_method_of(state, each, each, (name, id(node))))
         elif each.opaque or each.package:
             found.add(each)
             found |= each.parts()
         elif name in ("__dict__", "__class__", "__wrapped__"):
             found |= {each, *(each.classes if name == "__class__" else ())}
         elif not known and each.classes:
-            found |= call_methods(world, frozenset([each]), ("__getattr__", "__getattribute__"), [NOTHING], node)
+            found |= call_methods(state, frozenset([each]), ("__getattr__", "__getattribute__"), [NOTHING], node)
             found |= each.parts()
     return frozenset(found)
 
 
-def attribute_value(world: AbstractState, holder: Value, name: str, node: ast.AST) -> Value:
+def attribute_value(state: AbstractState, holder: Value, name: str, node: ast.AST) -> Value:
     """Return the value of `holder.name` for storing: of a package, only that member, as `torch.manual_seed`."""
-    found = attribute(world, holder, name, node)
-    inner = [world.package(each.package, f"{each.path}.{name}".lstrip(".")) for each in found if each.package]
+    found = attribute(state, holder, name, node)
+    inner = [state.package(each.package, f"{each.path}.{name}".lstrip(".")) for each in found if each.package]
     return NOTHING.union({each for each in found if each.package is None}, *inner)
 
 
-def _method_of(world: AbstractState, method: AbstractObject, holder: AbstractObject, node: object) -> AbstractObject:
+def _method_of(state: AbstractState, method: AbstractObject, holder: AbstractObject, node: object) -> AbstractObject:
     key = ("bound", id(method), id(holder), node if isinstance(node, tuple) else None)
-    if key not in world.made:
-        thing = world.made[key] = AbstractObject(function=method.function, bound=frozenset([holder]))
-        thing.path = str(node[0]) if isinstance(node, tuple) and method.function is None else ""
-        thing.holders.add(holder)
-        holder.holders.add(thing)
-    return world.made[key]
+    if key not in state.made:
+        obj = state.made[key] = AbstractObject(function=method.function, bound=frozenset([holder]))
+        obj.path = str(node[0]) if isinstance(node, tuple) and method.function is None else ""
+        obj.holders.add(holder)
+        holder.holders.add(obj)
+    return state.made[key]
 
 
-def methods_of_bases(world: AbstractState, value: Value, name: str, node: ast.AST) -> Value:
+def methods_of_bases(state: AbstractState, value: Value, name: str, node: ast.AST) -> Value:
     """Return all methods of that name in the classes of `value` and in their bases."""
     found: set[AbstractObject] = set()
     for each in value:
@@ -82,12 +82,12 @@ def methods_of_bases(world: AbstractState, value: Value, name: str, node: ast.AS
             cls = queue.pop()
             queue += cls.classes
             methods = [method for method in cls.fields.get(name, ()) if method.function]
-            found |= {_method_of(world, method, each, (name, id(node))) for method in methods}
+            found |= {_method_of(state, method, each, (name, id(node))) for method in methods}
     return frozenset(found)
 
 
 def call_methods(
-    world: AbstractState, value: Value, names: Iterable[str], arguments: list[Value], node: ast.AST
+    state: AbstractState, value: Value, names: Iterable[str], arguments: list[Value], node: ast.AST
 ) -> set[AbstractObject]:
     """Call the methods with these names on each instance in `value` whose class defines them; return their results."""
     found: set[AbstractObject] = set()
@@ -97,51 +97,51 @@ def call_methods(
                 for cls in each.classes:
                     for method in cls.find(name):
                         if method.function is not None and name in cls.all_fields():
-                            found |= invoke(world, method, [frozenset([each]), *arguments], {}, node)
+                            found |= invoke(state, method, [frozenset([each]), *arguments], {}, node)
     return found
 
 
 def apply(
-    world: AbstractState, thing: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
+    state: AbstractState, obj: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     """Interpret a call of a notebook object: a function, a method, a class, or an instance by its `__call__`."""
-    if thing.function is not None:
-        if thing.function.decorators & {"lru_cache", "cache"}:  # it keeps what it returns
-            world.changed.add(thing)
-        return invoke(world, thing, [*([thing.bound] if thing.bound else []), *arguments], keywords, node)
-    if thing.is_class:
-        return _instance(world, thing, arguments, keywords, node)
+    if obj.function is not None:
+        if obj.function.decorators & {"lru_cache", "cache"}:  # it keeps what it returns
+            state.changed.add(obj)
+        return invoke(state, obj, [*([obj.bound] if obj.bound else []), *arguments], keywords, node)
+    if obj.is_class:
+        return _instance(state, obj, arguments, keywords, node)
     found: set[AbstractObject] = set()
-    for cls in thing.classes:
+    for cls in obj.classes:
         for method in cls.find("__call__"):
-            found |= invoke(world, method, [frozenset([thing]), *arguments], keywords, node)
+            found |= invoke(state, method, [frozenset([obj]), *arguments], keywords, node)
     return frozenset(found)
 
 
 def _instance(
-    world: AbstractState, cls: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
+    state: AbstractState, cls: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
     """Instantiate a class: methods in its own body run, inherited ones are assumed to retain their arguments."""
     key = ("instance", id(cls), id(node))
-    if key not in world.made:
-        world.made[key] = AbstractObject(classes=[cls], opaque=cls.is_unseen())
-        cls.holders.add(world.made[key])
-    thing = world.made[key]
-    itself: Value = frozenset([thing])
+    if key not in state.made:
+        state.made[key] = AbstractObject(classes=[cls], opaque=cls.is_unseen())
+        cls.holders.add(state.made[key])
+    obj = state.made[key]
+    itself: Value = frozenset([obj])
     made = set(itself)
     methods = [*cls.own_methods("__new__"), *cls.own_methods("__init__"), *cls.own_methods("__post_init__")]
     for method in cls.own_methods("__new__"):
-        made |= invoke(world, method, [frozenset([cls]), *arguments], keywords, node)
+        made |= invoke(state, method, [frozenset([cls]), *arguments], keywords, node)
     for name in ("__init__", "__post_init__"):
         for method in cls.own_methods(name):
-            invoke(world, method, [itself, *(arguments if name == "__init__" else [])], keywords, node)
+            invoke(state, method, [itself, *(arguments if name == "__init__" else [])], keywords, node)
     for meta in cls.classes:
         for method in meta.own_methods("__call__"):
-            made |= invoke(world, method, [frozenset([cls]), *arguments], keywords, node)
-    if not methods or thing.opaque:
-        thing.hold(NOTHING.union(*arguments))
+            made |= invoke(state, method, [frozenset([cls]), *arguments], keywords, node)
+    if not methods or obj.opaque:
+        obj.hold(NOTHING.union(*arguments))
         for name, value in keywords.items():
-            thing.hold(value, name)
-    if thing.opaque:
-        draw(world, "torch", ("Linear",))
+            obj.hold(value, name)
+    if obj.opaque:
+        draw(state, "torch", ("Linear",))
     return frozenset(made)

@@ -9,174 +9,174 @@ from jupyter_ext.capture.follow.abstract_state import AbstractState, Visits
 from jupyter_ext.capture.follow.calls import call
 from jupyter_ext.capture.follow.iteration import iterate
 from jupyter_ext.capture.follow.mutations import change, use_random
-from jupyter_ext.capture.follow.objects import ask_truth, call_methods
+from jupyter_ext.capture.follow.objects import branch_on, call_methods
 from jupyter_ext.capture.follow.sources import module_imported_by, random_use
 from jupyter_ext.capture.follow.syntax import loaded
 from jupyter_ext.capture.follow.targets import rebind, store
 from jupyter_ext.capture.loaded import star_names
 
 
-def _branch(world: AbstractState, node: ast.If | ast.Try | ast.TryStar) -> Value:
-    world.branches += 1
+def _branch(state: AbstractState, node: ast.If | ast.Try | ast.TryStar) -> Value:
+    state.branches += 1
     if isinstance(node, ast.If):
-        ask_truth(world, node.test)
-        world.visit_all([*node.body, *node.orelse])
+        branch_on(state, node.test)
+        state.visit_all([*node.body, *node.orelse])
     else:
-        world.visit_parts(node)
-    world.branches -= 1
+        state.visit_parts(node)
+    state.branches -= 1
     return NOTHING
 
 
-def _loop(world: AbstractState, node: ast.For | ast.AsyncFor | ast.While) -> Value:
-    world.branches += 1
+def _loop(state: AbstractState, node: ast.For | ast.AsyncFor | ast.While) -> Value:
+    state.branches += 1
     for _ in range(2):
         if isinstance(node, ast.While):
-            ask_truth(world, node.test)
+            branch_on(state, node.test)
         else:
-            store(world, node.target, iterate(world, world.visit(node.iter)))
-        world.visit_all(node.body)
-    world.visit_all(node.orelse)
-    world.branches -= 1
+            store(state, node.target, iterate(state, state.visit(node.iter)))
+        state.visit_all(node.body)
+    state.visit_all(node.orelse)
+    state.branches -= 1
     return NOTHING
 
 
-def _with(world: AbstractState, node: ast.With | ast.AsyncWith) -> Value:
+def _with(state: AbstractState, node: ast.With | ast.AsyncWith) -> Value:
     for item in node.items:
-        manager = world.visit(item.context_expr)
-        given = call_methods(world, manager, ("__enter__", "__aenter__"), [], item)
-        call_methods(world, manager, ("__exit__", "__aexit__"), [], item)
-        given |= iterate(world, manager)  # @contextmanager
+        manager = state.visit(item.context_expr)
+        given = call_methods(state, manager, ("__enter__", "__aenter__"), [], item)
+        call_methods(state, manager, ("__exit__", "__aexit__"), [], item)
+        given |= iterate(state, manager)  # @contextmanager
         if item.optional_vars is not None:
-            store(world, item.optional_vars, frozenset(given | manager))
-    world.visit_all(node.body)
+            store(state, item.optional_vars, frozenset(given | manager))
+    state.visit_all(node.body)
     return NOTHING
 
 
-def _handler(world: AbstractState, node: ast.ExceptHandler) -> Value:
+def _handler(state: AbstractState, node: ast.ExceptHandler) -> Value:
     if node.type:
-        world.visit(node.type)
+        state.visit(node.type)
     if node.name:
-        world.bind(node.name, NOTHING)
-    world.visit_all(node.body)
+        state.bind(node.name, NOTHING)
+    state.visit_all(node.body)
     return NOTHING
 
 
-def _bind_pattern(world: AbstractState, pattern: ast.pattern, value: Value) -> None:
+def _bind_pattern(state: AbstractState, pattern: ast.pattern, value: Value) -> None:
     for each in ast.walk(pattern):
         name = getattr(each, "rest" if isinstance(each, ast.MatchMapping) else "name", None)
         if isinstance(name, str):
-            world.bind(name, value)
+            state.bind(name, value)
 
 
-def _match(world: AbstractState, node: ast.Match) -> Value:
-    subject = world.visit(node.subject)
-    world.branches += 1
+def _match(state: AbstractState, node: ast.Match) -> Value:
+    subject = state.visit(node.subject)
+    state.branches += 1
     for case in node.cases:
-        _bind_pattern(world, case.pattern, subject | parts_of(subject))
+        _bind_pattern(state, case.pattern, subject | parts_of(subject))
         if case.guard:
-            ask_truth(world, case.guard)
-        world.visit_all(case.body)
-    world.branches -= 1
+            branch_on(state, case.guard)
+        state.visit_all(case.body)
+    state.branches -= 1
     return NOTHING
 
 
-def _import(world: AbstractState, node: ast.Import) -> Value:
+def _import(state: AbstractState, node: ast.Import) -> Value:
     for each in node.names:
         package, _, path = each.name.partition(".")
-        _run_module(world, each.name)
-        world.bind(each.asname or package, world.package(package, path if each.asname else ""))
+        _run_module(state, each.name)
+        state.bind(each.asname or package, state.package(package, path if each.asname else ""))
     return NOTHING
 
 
-def _import_from(world: AbstractState, node: ast.ImportFrom) -> Value:
+def _import_from(state: AbstractState, node: ast.ImportFrom) -> Value:
     package, _, path = (node.module or ".").partition(".")
-    _run_module(world, node.module or "")
+    _run_module(state, node.module or "")
     names = {each.asname or each.name: each.name for each in node.names if each.name != "*"}
     for own, name in (names or {name: name for name in star_names([node])}).items():
         other = module_imported_by(node.module or ".", name)
-        world.bind(own, world.package(*other) if other else world.package(package, f"{path}.{name}".lstrip(".")))
+        state.bind(own, state.package(*other) if other else state.package(package, f"{path}.{name}".lstrip(".")))
     return NOTHING
 
 
-def _run_module(world: AbstractState, name: str) -> None:
+def _run_module(state: AbstractState, name: str) -> None:
     """Record the random states that importing a project module uses; only its first import runs the module."""
     package, *path = name.split(".")
-    if name not in world.imported and (use := random_use(package, path)) is not None:
-        use_random(world, use)
-    world.imported.add(name)
+    if name not in state.imported and (use := random_use(package, path)) is not None:
+        use_random(state, use)
+    state.imported.add(name)
 
 
-def _assign(world: AbstractState, node: ast.Assign) -> Value:
+def _assign(state: AbstractState, node: ast.Assign) -> Value:
     only = all(isinstance(each, ast.Name) and each.id == "_" for each in node.targets)
-    value = call(world, node.value, dropped=True) if only else world.visit(node.value)
+    value = call(state, node.value, dropped=True) if only else state.visit(node.value)
     for target in node.targets:
         if isinstance(target, ast.Tuple | ast.List) and isinstance(node.value, ast.Tuple | ast.List):
-            _unpack(world, target, node.value)
+            _unpack(state, target, node.value)
         else:
-            store(world, target, value)
+            store(state, target, value)
     return NOTHING
 
 
-def _unpack(world: AbstractState, target: ast.Tuple | ast.List, value: ast.Tuple | ast.List) -> None:
+def _unpack(state: AbstractState, target: ast.Tuple | ast.List, value: ast.Tuple | ast.List) -> None:
     """Assign `a, b = b, a` element by element, with the right side evaluated first."""
     starred = any(isinstance(each, ast.Starred) for each in [*target.elts, *value.elts])
     if starred or len(target.elts) != len(value.elts):
-        store(world, target, world.visit(value))
+        store(state, target, state.visit(value))
         return
-    values = [world.visit(each) for each in value.elts]
+    values = [state.visit(each) for each in value.elts]
     for each, found in zip(target.elts, values, strict=True):
-        store(world, each, found)
+        store(state, each, found)
 
 
-def _annotated(world: AbstractState, node: ast.AnnAssign) -> Value:
+def _annotated(state: AbstractState, node: ast.AnnAssign) -> Value:
     if node.value is not None:
-        store(world, node.target, world.visit(node.value))
+        store(state, node.target, state.visit(node.value))
     return NOTHING
 
 
-def _augmented(world: AbstractState, node: ast.AugAssign) -> Value:
-    value = world.visit(node.value)
+def _augmented(state: AbstractState, node: ast.AugAssign) -> Value:
+    value = state.visit(node.value)
     target = node.target
     if isinstance(target, ast.Name):
-        before = world.lookup(target.id)
-        change(world, before)
-        call_methods(world, before, ("__iadd__", "__imul__", "__ior__", "__isub__", "__iand__"), [value], node)
+        before = state.lookup(target.id)
+        change(state, before)
+        call_methods(state, before, ("__iadd__", "__imul__", "__ior__", "__isub__", "__iand__"), [value], node)
         for each in before:
             each.hold(parts_of(value) | value)
-        world.bind(target.id, before | (world.holding(node, value) if value else NOTHING))
+        state.bind(target.id, before | (state.holding(node, value) if value else NOTHING))
         return NOTHING
-    before = world.visit(loaded(target))
-    change(world, before)
-    store(world, target, before | value)
+    before = state.visit(loaded(target))
+    change(state, before)
+    store(state, target, before | value)
     return NOTHING
 
 
-def _delete(world: AbstractState, node: ast.Delete) -> Value:
+def _delete(state: AbstractState, node: ast.Delete) -> Value:
     for target in node.targets:
         if isinstance(target, ast.Name):
-            if world.frame is None:
-                rebind(world, target.id, NOTHING, node)
+            if state.frame is None:
+                rebind(state, target.id, NOTHING, node)
         else:
-            store(world, target, NOTHING)
+            store(state, target, NOTHING)
     return NOTHING
 
 
-def _expression(world: AbstractState, node: ast.Expr) -> Value:
-    return call(world, node.value, dropped=node.value is not world.kept)
+def _expression(state: AbstractState, node: ast.Expr) -> Value:
+    return call(state, node.value, dropped=node.value is not state.shown)
 
 
-def _return(world: AbstractState, node: ast.Return) -> Value:
-    if node.value is not None and world.frame is not None:
-        world.frame.results |= world.visit(node.value)
+def _return(state: AbstractState, node: ast.Return) -> Value:
+    if node.value is not None and state.frame is not None:
+        state.frame.results |= state.visit(node.value)
     return NOTHING
 
 
-def _assert(world: AbstractState, node: ast.Assert) -> Value:
-    ask_truth(world, node.test)
+def _assert(state: AbstractState, node: ast.Assert) -> Value:
+    branch_on(state, node.test)
     return NOTHING
 
 
-def _nothing(world: AbstractState, node: ast.stmt) -> Value:
+def _nothing(state: AbstractState, node: ast.stmt) -> Value:
     return NOTHING
 
 

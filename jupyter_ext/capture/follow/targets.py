@@ -14,67 +14,67 @@ from jupyter_ext.capture.follow.syntax import is_globals
 from jupyter_ext.capture.names import root
 
 
-def store(world: AbstractState, target: ast.expr, value: Value) -> None:
+def store(state: AbstractState, target: ast.expr, value: Value) -> None:
     """Store a value in a target: a name, an attribute, an element, or several of them."""
     if isinstance(target, ast.Name):
-        if world.frame is None:
-            rebind(world, target.id, value, target)
+        if state.frame is None:
+            rebind(state, target.id, value, target)
         else:
-            world.bind(target.id, value)
+            state.bind(target.id, value)
     elif isinstance(target, ast.Tuple | ast.List):
-        parts = iterate(world, value)
+        parts = iterate(state, value)
         for each in target.elts:
-            store(world, each, parts)
+            store(state, each, parts)
     elif isinstance(target, ast.Starred):
-        store(world, target.value, world.holding(target, value))
+        store(state, target.value, state.holding(target, value))
     elif isinstance(target, ast.Attribute | ast.Subscript):
-        _store_part(world, target, value)
+        _store_part(state, target, value)
 
 
-def rebind(world: AbstractState, name: str, value: Value, node: ast.AST) -> None:
+def rebind(state: AbstractState, name: str, value: Value, node: ast.AST) -> None:
     """Rebind a name of the notebook, and run `__del__` of the objects that nothing refers to any more."""
-    before = world.globals.get(name, NOTHING)
-    world.bind_global(name, value)
+    before = state.globals.get(name, NOTHING)
+    state.bind_global(name, value)
     gone = frozenset(each for each in before - value if not each.names and not each.holders - set(each.classes))
     if any("__del__" in cls.all_fields() for each in gone for cls in each.classes):
-        world.out.read.add(name)
-        call_methods(world, gone, ("__del__",), [], node)
+        state.out.read.add(name)
+        call_methods(state, gone, ("__del__",), [], node)
 
 
-def _store_part(world: AbstractState, target: ast.Attribute | ast.Subscript, value: Value) -> None:
-    holder = world.visit(target.value)
+def _store_part(state: AbstractState, target: ast.Attribute | ast.Subscript, value: Value) -> None:
+    holder = state.visit(target.value)
     under = target.attr if isinstance(target, ast.Attribute) else ELEMENTS
     if isinstance(target, ast.Subscript):
-        world.visit(target.slice)
-        call_methods(world, holder, ("__setitem__", "__delitem__"), [NOTHING, value], target)
-        _store_by_name(world, target, value)
+        state.visit(target.slice)
+        call_methods(state, holder, ("__setitem__", "__delitem__"), [NOTHING, value], target)
+        _store_by_name(state, target, value)
     else:
-        call_methods(world, holder, ("__setattr__",), [NOTHING, value], target)
+        call_methods(state, holder, ("__setattr__",), [NOTHING, value], target)
         for each in holder:
             for found in each.find(under):
-                call_methods(world, frozenset([found]), ("__set__",), [holder, value], target)
+                call_methods(state, frozenset([found]), ("__set__",), [holder, value], target)
                 if found.function and found.function.decorators - {"staticmethod", "classmethod"}:
-                    invoke(world, found, [holder, value], {}, target)
-    change(world, holder)
+                    invoke(state, found, [holder, value], {}, target)
+    change(state, holder)
     for each in holder:
         each.hold(value, under)
         if each.package is not None:  # `vars(math)["x"] = 1`
-            change_package(world, each.package, (*filter(None, each.path.split(".")), under))
+            change_package(state, each.package, (*filter(None, each.path.split(".")), under))
         if each.package == "builtins":
-            world.bind_weakly(under, value)
+            state.bind_weakly(under, value)
     name, path = root(target)
-    if name is not None and world.owner(name) is None:
-        change_root(world, name, path)
+    if name is not None and state.owner(name) is None:
+        change_root(state, name, path)
 
 
-def _store_by_name(world: AbstractState, target: ast.Subscript, value: Value) -> None:
+def _store_by_name(state: AbstractState, target: ast.Subscript, value: Value) -> None:
     """Bind the name that `globals()["x"] = 1` assigns."""
     key = target.slice
     if is_globals(target.value) and isinstance(key, ast.Constant) and isinstance(key.value, str):
-        world.bind_weakly(key.value, value)
+        state.bind_weakly(key.value, value)
 
 
-def bind_globals(world: AbstractState, node: ast.Call) -> None:
+def bind_globals(state: AbstractState, node: ast.Call) -> None:
     """Bind the names that `globals().update(x=1)` assigns."""
     pairs = [(each.arg, each.value) for each in node.keywords]
     for literal in node.args:
@@ -83,4 +83,4 @@ def bind_globals(world: AbstractState, node: ast.Call) -> None:
             pairs += zip(keys, literal.values, strict=True)
     for name, value in pairs:
         if isinstance(name, str):
-            world.bind_weakly(name, world.visit(value))
+            state.bind_weakly(name, state.visit(value))

@@ -27,18 +27,18 @@ PRELOADED_IF_THERE = ("horovod.torch",)  # a rank that needs it reports the prob
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # querying CUDA or ROCm for the number of devices opens them
 
 
-def serve(door: ForkserverEndpoint, idle_s: float, frameworks: Sequence[str] = ()) -> None:
+def serve(endpoint: ForkserverEndpoint, idle_s: float, frameworks: Sequence[str] = ()) -> None:
     """Serve this endpoint until idle; return at once if another forkserver does. In a fork, become the rank."""
-    lock = door.lock()
+    lock = endpoint.lock()
     if lock is None:
         return
-    server, listener = os.getpid(), door.listen()  # launchers may connect while torch is being imported
+    server, listener = os.getpid(), endpoint.listen()  # launchers may connect while torch is being imported
     origin = cache_key.installed()
     imported = preload(frameworks)
-    nursery = ForkserverLoop(listener, idle_s)
-    mine = nursery.serve(lambda: door.address.exists() and cache_key.installed() == origin)
+    loop = ForkserverLoop(listener, idle_s)
+    mine = loop.serve(lambda: endpoint.address.exists() and cache_key.installed() == origin)
     if mine is None:
-        door.remove()
+        endpoint.remove()
         return
     os.close(lock)
     become(*mine, server, imported)

@@ -46,15 +46,15 @@ class Forkserver:
         idle_s: float = IDLE_S,
         frameworks: Sequence[str] = (),
     ) -> None:
-        self.door = ForkserverEndpoint.at(home, cache_key.key(env, frameworks))
-        words = [str(home), self.door.key, str(idle_s), *frameworks]
-        self._command = [python, "-P", "-m", "kernel_backend.launch.forkserver", *words]
+        self.endpoint = ForkserverEndpoint.at(home, cache_key.key(env, frameworks))
+        arguments = [str(home), self.endpoint.key, str(idle_s), *frameworks]
+        self._command = [python, "-P", "-m", "kernel_backend.launch.forkserver", *arguments]
         self._cwd, self._env = cwd, env
         self._started: subprocess.Popen[bytes] | None = None
 
     def connect(self) -> socket.socket | None:
         """Return a connection; None while the forkserver starts. Raises OSError if it does not start."""
-        if found := self.door.connect():
+        if found := self.endpoint.connect():
             return found
         code = self._started.poll() if self._started else 0
         if code:
@@ -65,11 +65,11 @@ class Forkserver:
 
     def last_words(self) -> str:
         """Return the last line of the forkserver's log, usually an error; a normal exit leaves no log."""
-        lines = self.door.log.read_text(errors="replace").splitlines() if self.door.log.exists() else []
+        lines = self.endpoint.log.read_text(errors="replace").splitlines() if self.endpoint.log.exists() else []
         return lines[-1] if lines else "it said nothing"
 
     def _start(self) -> None:
-        with open(os.open(self.door.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
+        with open(os.open(self.endpoint.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
             self._started = subprocess.Popen(
                 self._command,
                 cwd=self._cwd,
@@ -88,7 +88,7 @@ class WarmRanks:
         self.lost: str | None = None
         self._forkserver, self._request = forkserver, request
         self._deadline = time.monotonic() + START_S
-        self._line: socket.socket | None = None
+        self._connection: socket.socket | None = None
         self._over = False  # no more messages will come
         self._pids: tuple[int, ...] = ()
         self._handles: dict[int, int] = {}  # of the ranks that live, as far as reported
@@ -118,11 +118,11 @@ class WarmRanks:
     def end(self) -> Sequence[int]:
         """Kill living ranks, wait until they are gone, and return their numbers."""
         alive = [rank for rank, code in enumerate(self._codes) if code is None]
-        if self._line is None:
+        if self._connection is None:
             self._over = True
         elif not self._over:
             with contextlib.suppress(OSError):
-                self._line.shutdown(socket.SHUT_WR)  # what the forkserver has not forked by now, it never will
+                self._connection.shutdown(socket.SHUT_WR)  # what the forkserver has not forked by now, it never will
         self._deadline = time.monotonic() + ANSWER_S
         try:
             while None in self.codes():
@@ -134,7 +134,7 @@ class WarmRanks:
 
     def _listen(self) -> None:
         try:
-            self._hear()
+            self._receive()
         except (OSError, ValueError, LookupError, TypeError) as error:
             self._hang_up()
             if not self._pids:
@@ -147,22 +147,22 @@ class WarmRanks:
             self._hang_up()
             raise NoForkserver(f"the forkserver gave no ranks within {START_S:g} s")
 
-    def _hear(self) -> None:
-        if self._line is None and not self._over:
-            self._line = self._forkserver.connect()
-            if self._line is not None:
-                protocol.send_request(self._line, self._request)
+    def _receive(self) -> None:
+        if self._connection is None and not self._over:
+            self._connection = self._forkserver.connect()
+            if self._connection is not None:
+                protocol.send_request(self._connection, self._request)
         with contextlib.suppress(BlockingIOError):
-            while self._line is not None and not self._over:
-                self._take(protocol.receive_messages(self._line))
+            while self._connection is not None and not self._over:
+                self._take(protocol.receive_messages(self._connection))
 
-    def _take(self, said: protocol.Forked | protocol.Ended | None) -> None:
-        if said is None:
+    def _take(self, message: protocol.Forked | protocol.Ended | None) -> None:
+        if message is None:
             self._hang_up()
-        elif isinstance(said, protocol.Forked):
-            self._pids, self._handles = said.pids, dict(enumerate(said.handles))
+        elif isinstance(message, protocol.Forked):
+            self._pids, self._handles = message.pids, dict(enumerate(message.handles))
         else:
-            self._note(said.rank, said.code)
+            self._note(message.rank, message.code)
 
     def _miss(self) -> None:
         """Record the exits of ranks that a dead or stuck forkserver does not report; the gang then counts as lost."""
@@ -185,8 +185,8 @@ class WarmRanks:
 
     def _hang_up(self) -> None:
         self._over = True
-        if self._line is not None:
-            self._line.close()
+        if self._connection is not None:
+            self._connection.close()
 
 
 def _ended(handle: int) -> bool:

@@ -41,18 +41,18 @@ class ForkserverEndpoint(NamedTuple):
 
     def connect(self) -> socket.socket | None:
         """Connect to the forkserver; None if none listens. Raises OSError if another user's does."""
-        line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with _short(self.address) as name:
-                line.connect(name)
-            _must_be_mine(line)
+                connection.connect(name)
+            _must_be_mine(connection)
         except (FileNotFoundError, ConnectionRefusedError):
-            line.close()
+            connection.close()
             return None
         except BaseException:
-            line.close()
+            connection.close()
             raise
-        return line
+        return connection
 
     def lock(self) -> int | None:
         """Become this endpoint's only forkserver: return a descriptor to keep open, or None if another is."""
@@ -86,18 +86,18 @@ class ForkserverEndpoint(NamedTuple):
 
 def accept(listener: socket.socket) -> socket.socket | None:
     """Accept the next launcher's connection; None if it is of another user."""
-    line, _ = listener.accept()
+    connection, _ = listener.accept()
     try:
-        _must_be_mine(line)
+        _must_be_mine(connection)
     except PermissionError:
-        line.close()
+        connection.close()
         return None
-    return line
+    return connection
 
 
-def _must_be_mine(line: socket.socket) -> None:
+def _must_be_mine(connection: socket.socket) -> None:
     """Raise PermissionError unless the process at the other end is of the same user."""
-    raw = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, uid, _ = _CREDENTIALS.unpack(raw)
     if uid != os.getuid():
         raise PermissionError(f"the forkserver's other end belongs to user {uid}")

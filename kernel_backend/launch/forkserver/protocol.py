@@ -30,20 +30,20 @@ class Ended(NamedTuple):
     code: int
 
 
-def send_request(line: socket.socket, request: RankRequest) -> None:
+def send_request(connection: socket.socket, request: RankRequest) -> None:
     """Send a request with its open files."""
     environments = [dict(order.env) for order in request.orders]
     text = {"folder": request.folder, "cwd": request.cwd, "environments": environments}
     with os.fdopen(os.memfd_create("request"), "wb", buffering=0) as file:
         file.write(json.dumps(text).encode())
         files = [each for order in request.orders for each in (order.stdin, order.output)]
-        _send(line, b"start", [file.fileno(), *files])
+        _send(connection, b"start", [file.fileno(), *files])
 
 
-def receive_request(line: socket.socket) -> RankRequest | None:
+def receive_request(connection: socket.socket) -> RankRequest | None:
     """Return the next request with its files open here; None if the launcher is gone. Raises ValueError otherwise."""
     try:
-        message, files = _receive(line)
+        message, files = _receive(connection)
     except ConnectionError:
         return None
     if not message:
@@ -59,18 +59,18 @@ def receive_request(line: socket.socket) -> RankRequest | None:
         raise ValueError(f"this is no request: {error!r}") from None
 
 
-def send_message(line: socket.socket, said: Forked | Ended) -> None:
+def send_message(connection: socket.socket, message: Forked | Ended) -> None:
     """Send a message to a launcher; it is dropped if the launcher is gone."""
-    handles = said.handles if isinstance(said, Forked) else ()
-    text = {"pids": said.pids} if isinstance(said, Forked) else said._asdict()
+    handles = message.handles if isinstance(message, Forked) else ()
+    text = {"pids": message.pids} if isinstance(message, Forked) else message._asdict()
     with contextlib.suppress(OSError):
-        _send(line, json.dumps(text).encode(), handles, socket.MSG_DONTWAIT)
+        _send(connection, json.dumps(text).encode(), handles, socket.MSG_DONTWAIT)
 
 
-def receive_messages(line: socket.socket) -> Forked | Ended | None:
+def receive_messages(connection: socket.socket) -> Forked | Ended | None:
     """Return the forkserver's next message; None if it is gone. Raises BlockingIOError if there is none yet."""
     try:
-        message, handles = _receive(line, socket.MSG_DONTWAIT)
+        message, handles = _receive(connection, socket.MSG_DONTWAIT)
     except ConnectionError:
         return None
     if not message:
@@ -79,10 +79,10 @@ def receive_messages(line: socket.socket) -> Forked | Ended | None:
     return Forked(tuple(text["pids"]), tuple(handles)) if "pids" in text else Ended(**text)
 
 
-def hung_up(line: socket.socket) -> bool:
+def hung_up(connection: socket.socket) -> bool:
     """Return True if the other end is closed and all its messages are read."""
     try:
-        return not line.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
         return False
     except ConnectionError:
@@ -95,14 +95,14 @@ def _content(file: int) -> bytes:
         return opened.read()
 
 
-def _send(line: socket.socket, message: bytes, files: Sequence[int], flags: int = 0) -> None:
+def _send(connection: socket.socket, message: bytes, files: Sequence[int], flags: int = 0) -> None:
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
-    line.sendmsg([message], rights, flags)
+    connection.sendmsg([message], rights, flags)
 
 
-def _receive(line: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
+def _receive(connection: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
     room = socket.CMSG_SPACE(_MAX_FILES * array.array("i").itemsize)
-    message, rights, _, _ = line.recvmsg(_MAX, room, flags | socket.MSG_CMSG_CLOEXEC)
+    message, rights, _, _ = connection.recvmsg(_MAX, room, flags | socket.MSG_CMSG_CLOEXEC)
     files = array.array("i")
     for _, _, data in rights:
         files.frombytes(data[: len(data) - len(data) % files.itemsize])

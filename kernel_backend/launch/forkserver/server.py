@@ -59,9 +59,9 @@ class ForkserverLoop:
         launcher = accept(listener)
         if launcher is not None:
             self._launchers.add(launcher)
-            self._selector.register(launcher, selectors.EVENT_READ, self._hear)
+            self._selector.register(launcher, selectors.EVENT_READ, self._receive)
 
-    def _hear(self, launcher: socket.socket) -> ForkedRank | None:
+    def _receive(self, launcher: socket.socket) -> ForkedRank | None:
         try:
             request = protocol.receive_request(launcher)
         except ValueError as error:

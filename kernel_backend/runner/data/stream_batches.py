@@ -137,10 +137,10 @@ class _Pass:
         if known and _keeps_place(dataset):
             dataset.load_state_dict(copy.deepcopy(state))
         self._samples: Any = iter(dataset)
-        self._keeper = next((each for each in (dataset, self._samples) if _keeps_place(each)), None)
-        if known and self._keeper is not None and self._keeper is not dataset:
-            self._keeper.load_state_dict(copy.deepcopy(state))
-        found = place.taken == 0 or (known and self._keeper is not None)
+        self._resumable = next((each for each in (dataset, self._samples) if _keeps_place(each)), None)
+        if known and self._resumable is not None and self._resumable is not dataset:
+            self._resumable.load_state_dict(copy.deepcopy(state))
+        found = place.taken == 0 or (known and self._resumable is not None)
         self._taken = place.taken if found else 0
         self._within = place  # the newest one after which more samples came
         self.again = 0 if found else self._read_to(place.taken)
@@ -195,14 +195,14 @@ class _Pass:
 
     def _place(self, step: int) -> StreamPosition:
         # A copy: reading on may change what it was given.
-        state = copy.deepcopy(self._keeper.state_dict()) if self._keeper is not None else None
+        state = copy.deepcopy(self._resumable.state_dict()) if self._resumable is not None else None
         return self._begin._replace(step=step, taken=self._taken, dataset=state, rest=0)
 
     def _end(self, step: int) -> StreamPosition:
         begin = self._begin
         length = self._taken if begin.length is None else begin.length
         end = StreamPosition(step, begin.epoch + 1, begin.before + self._taken, 0, length)
-        if self._keeper is not self._source.dataset:
+        if self._resumable is not self._source.dataset:
             return end  # an iterator and its state end with their pass
         return end._replace(dataset=self._within.dataset, rest=self._taken - self._within.taken)
 

@@ -36,7 +36,8 @@ class AttemptEnder:
     """End attempts: the one part of the service that kills gangs and records their end."""
 
     def __init__(self, context: Context, searches: Searches, spools: SpoolIntake) -> None:
-        self._store, self._engine, self._places, self._spools = context.store, context.engine, context.places, spools
+        self._store, self._engine = context.store, context.engine
+        self._storage, self._spools = context.checkpoint_storage, spools
         self._searches, self._bus, self._wake = searches, context.bus, context.wake
         self._grace = context.rules.grace  # what a gang gets to leave when its trial continues later
         self._settling: dict[AttemptId, asyncio.Task[None]] = {}
@@ -180,7 +181,7 @@ class AttemptEnder:
 
     def newest_attempt(self, experiment: int, trial: int) -> int:
         """Return the number of the newest attempt that has left files next to the trial's checkpoints; 0 for none."""
-        return newest_attempt(self._places.open(experiment, trial).names())
+        return newest_attempt(self._storage.open(experiment, trial).names())
 
     def history(self, experiment: int, trial: int) -> tuple[list[Attempt], list[str]]:
         """Return a trial's attempts and the ids of its committed checkpoints in storage.
@@ -188,6 +189,6 @@ class AttemptEnder:
         For a search, checkpoints of unrecorded attempts are left out (see `resume.remembered`).
         """
         attempts = self._store.attempts(experiment, trial)
-        committed = [manifest.id for manifest in self._places.open(experiment, trial).committed()]
+        committed = [manifest.id for manifest in self._storage.open(experiment, trial).committed()]
         searches = self._store.experiment(experiment).config.search is not None
         return attempts, remembered(attempts, committed) if searches else committed

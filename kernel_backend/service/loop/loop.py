@@ -54,7 +54,7 @@ class Loop:
         starts: AttemptStarter,
         ends: AttemptEnder,
     ) -> None:
-        self._store, self._engine, self._places = context.store, context.engine, context.places
+        self._store, self._engine, self._storage = context.store, context.engine, context.checkpoint_storage
         self._bus, self._wake, self.wake = context.bus, context.next_round, context.wake
         self.cluster_state, self.searches, self.notebooks = cluster_state, searches, notebooks
         self._checkpoint_copies, self._starts, self._ends = checkpoint_copies, starts, ends
@@ -225,7 +225,7 @@ class Loop:
             await self._isolated.patiently(ended.number, f"the checkpoints of experiment #{ended.number}", tidy)
 
     async def _tidy(self, ended: Experiment) -> None:
-        await asyncio.to_thread(collect, self._store, self._places, ended, time.time())
+        await asyncio.to_thread(collect, self._store, self._storage, ended, time.time())
 
     async def _search_over(self, experiment: Experiment) -> bool | None:
         """Process the reports of a search and return whether it is over; None if the experiment is no search.

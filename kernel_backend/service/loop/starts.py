@@ -61,9 +61,9 @@ class AttemptStarter:
     ) -> None:
         """Create a starter; `ends` ends the attempts that fail to start."""
         self._store, self._engine = context.store, context.engine
-        self._archive, self._areas = context.archive, context.areas
+        self._archive, self._workspaces = context.archive, context.workspaces
         self._bus, self._wake, self._cluster_state = context.bus, context.wake, cluster_state
-        self._job = partial(job_of, places=context.places, home=context.home, url=context.url)
+        self._job = partial(job_of, storage=context.checkpoint_storage, home=context.home, url=context.url)
         self._request_builder, self._searches, self._preparation, self._checkpoint_copies = (
             request_builder,
             searches,
@@ -186,9 +186,9 @@ class AttemptStarter:
 
     def _last_attempt(self, experiment: Experiment, index: int) -> int:
         """Return the last number of an attempt that has left files: a restored database may have lost some."""
-        number, area = experiment.number, self._areas.of(experiment.owner)
+        number, workspace = experiment.number, self._workspaces.of(experiment.owner)
         newest = max(self._store.trial(number, index).attempt, self._ends.newest_attempt(number, index))
-        return area.last_attempt(number, index, newest)
+        return workspace.last_attempt(number, index, newest)
 
     async def _launch(self, experiment: Experiment, attempt: Attempt, python: str, token: str) -> None:
         """Unpack the code of an attempt, and submit its gang."""
@@ -200,7 +200,7 @@ class AttemptStarter:
                 await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
                 self._bus.ring()
             archive = await asyncio.to_thread(self._archive.get, experiment.snapshot)
-            working = await asyncio.to_thread(self._areas.of(experiment.owner).unpack, job, archive)
+            working = await asyncio.to_thread(self._workspaces.of(experiment.owner).unpack, job, archive)
             job = job.model_copy(update={"cwd": working.cwd})
             if working.note:
                 await asyncio.to_thread(self._store.note, attempt.id, working.note, time.time())

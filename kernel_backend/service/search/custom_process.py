@@ -24,8 +24,11 @@ class ClosableProcess(SearchProcess, Protocol):
 class ExperimentSearchProcess:
     """Process of one experiment's search class; its code is unpacked and the process started at the first call."""
 
-    def __init__(self, experiment: Experiment, archive: Archive, preparation: Preparation, areas: Workspaces) -> None:
-        self._experiment, self._archive, self._preparation, self._areas = experiment, archive, preparation, areas
+    def __init__(
+        self, experiment: Experiment, archive: Archive, preparation: Preparation, workspaces: Workspaces
+    ) -> None:
+        self._experiment, self._archive = experiment, archive
+        self._preparation, self._workspaces = preparation, workspaces
         self._child: SearchClassProcess | None = None
 
     def interval(self) -> Any:
@@ -60,7 +63,7 @@ class ExperimentSearchProcess:
             settings=settings_of(experiment.config),
             space=experiment.space,
         )
-        return self._areas.of(experiment.owner).asker(asked, self._archive.get(experiment.snapshot))
+        return self._workspaces.of(experiment.owner).asker(asked, self._archive.get(experiment.snapshot))
 
 
 class FailedSearchProcess:

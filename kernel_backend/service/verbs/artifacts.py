@@ -28,8 +28,8 @@ class Opened(NamedTuple):
 class ArtifactVerbs:
     """Operations on artifacts. The store has their records, the owner's workspace their bytes."""
 
-    def __init__(self, store: Store, areas: Workspaces) -> None:
-        self._store, self._areas = store, areas
+    def __init__(self, store: Store, workspaces: Workspaces) -> None:
+        self._store, self._workspaces = store, workspaces
 
     async def listed(self, who: Person, number: int) -> list[Artifact]:
         """Return the artifacts of an experiment's trials, by trial and name; raises NotFound."""
@@ -40,16 +40,16 @@ class ArtifactVerbs:
         """Return a trial's artifact with its content; raises NotFound, also if the file does not match its record."""
         experiment = await visible(self._store, who, number)
         artifact = await asyncio.to_thread(self._store.artifact, number, trial, name)
-        area = self._areas.of(experiment.owner)
-        contents = await asyncio.to_thread(self._contents, area, artifact, number)
+        workspace = self._workspaces.of(experiment.owner)
+        contents = await asyncio.to_thread(self._contents, workspace, artifact, number)
         return Opened(artifact, contents.size, _passed(contents.pieces))
 
-    def _contents(self, area: Workspace, artifact: Artifact, number: int) -> Contents:
+    def _contents(self, workspace: Workspace, artifact: Artifact, number: int) -> Contents:
         """Return the content of an artifact's file; raises NotFound if its size and digest do not match the record.
 
         A restored database may record another file of the same name. Artifacts of running trials are not compared.
         """
-        read = partial(area.artifact, number, artifact.trial, artifact.name)
+        read = partial(workspace.artifact, number, artifact.trial, artifact.name)
         if self._store.trial(number, artifact.trial).state in HOLDING_SLOTS:
             return read()  # it may just have been saved again, and not been reported yet
         seen = Digesting()

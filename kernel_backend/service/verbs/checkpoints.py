@@ -16,7 +16,7 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.views.overview import CheckpointInfo
 from kernel_backend.service.access import changeable, visible
 from kernel_backend.service.audit import audit_entry, keep_audit_entry
-from kernel_backend.service.garbage import collect, reasons, shelves
+from kernel_backend.service.garbage import collect, reasons, trial_checkpoints
 from kernel_backend.service.verification import VerificationCache
 from kernel_backend.store.base import Store
 
@@ -31,8 +31,8 @@ T = TypeVar("T")
 class CheckpointVerbs:
     """Operations on checkpoints. Each reads the storage first, since storage alone knows which checkpoints exist."""
 
-    def __init__(self, store: Store, places: CheckpointStorage) -> None:
-        self._store, self._places = store, places
+    def __init__(self, store: Store, storage: CheckpointStorage) -> None:
+        self._store, self._storage = store, storage
         self._verified = VerificationCache()
         # Bytes of an owner are verified by one request at a time: the disks have other work.
         self._reading: dict[str, asyncio.Lock] = {}
@@ -120,12 +120,12 @@ class CheckpointVerbs:
         await keep_audit_entry(self._store, audit_entry(who, experiment, act, on=about))
 
     def _listed(self, experiment: Experiment) -> list[CheckpointInfo]:
-        found = shelves(self._store, self._places, experiment.number)
+        found = trial_checkpoints(self._store, self._storage, experiment.number)
         why = reasons(experiment, found, self._damaged)
         return [
-            self._described(shelf.place, manifest, why[shelf.trial.index, manifest.id])
-            for shelf in found
-            for manifest in shelf.manifests
+            self._described(checkpoints.place, manifest, why[checkpoints.trial.index, manifest.id])
+            for checkpoints in found
+            for manifest in checkpoints.manifests
         ]
 
     def _described(self, place: Checkpoints, manifest: Manifest, kept: tuple[str, ...]) -> CheckpointInfo:
@@ -147,13 +147,13 @@ class CheckpointVerbs:
 
     def _best(self, experiment: Experiment, trial: int) -> str:
         self._store.trial(experiment.number, trial)  # raises NotFound
-        committed = self._places.open(experiment.number, trial).committed()
+        committed = self._storage.open(experiment.number, trial).committed()
         found = [manifest.info.model_copy(update={"metrics": manifest.metrics}) for manifest in committed]
         return choose(found, experiment.config.metric, CheckpointSelector(best=True)).id
 
     def _find(self, number: int, trial: int, checkpoint: str) -> tuple[Checkpoints, Manifest]:
         self._store.trial(number, trial)  # raises NotFound
-        place = self._places.open(number, trial)
+        place = self._storage.open(number, trial)
         for manifest in place.committed():
             if manifest.id == checkpoint:
                 return place, manifest
@@ -179,7 +179,7 @@ class CheckpointVerbs:
         return any(each.resume_from == checkpoint for each in attempts)
 
     def _collect(self, experiment: Experiment, dry_run: bool) -> GarbageReport:
-        return collect(self._store, self._places, experiment, time.time(), dry_run=dry_run, damaged=self._damaged)
+        return collect(self._store, self._storage, experiment, time.time(), dry_run=dry_run, damaged=self._damaged)
 
     def _damaged(self, place: Checkpoints, manifest: Manifest) -> bool:
         return bool(self._verified.known(place, manifest))

@@ -32,8 +32,8 @@ REMEMBERED = 16  # snapshots: an archive never changes
 class CompareVerbs:
     """Operations that compare experiments. They change nothing."""
 
-    def __init__(self, store: Store, archive: Archive, places: CheckpointStorage, confined: Confined) -> None:
-        self._store, self._archive, self._places, self._confined = store, archive, places, confined
+    def __init__(self, store: Store, archive: Archive, storage: CheckpointStorage, confined: Confined) -> None:
+        self._store, self._archive, self._storage, self._confined = store, archive, storage, confined
         self._submitted = lru_cache(REMEMBERED)(self._read)
 
     async def diff(self, who: Person, a: int, b: int) -> Diff:
@@ -115,7 +115,7 @@ class CompareVerbs:
 
     def _committed(self, number: int) -> Iterator[tuple[Checkpoints, Manifest]]:
         try:
-            place = self._places.open(number, 1)
+            place = self._storage.open(number, 1)
             # Not what was copied from another: that would be compared with itself.
             yield from ((place, manifest) for manifest in place.committed() if manifest.attempt != BEFORE)
         except (OSError, PlaceUnavailable):  # storage is unavailable: the rest is still worth reporting

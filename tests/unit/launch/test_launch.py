@@ -14,7 +14,7 @@ from kernel_backend.launch.folder import AttemptFolder, LauncherRecord
 from kernel_backend.launch.forkserver import cache_key
 from kernel_backend.launch.gang import reserved_port
 from kernel_backend.launch.gang_outcome import gang_outcome, lost
-from kernel_backend.launch.rendezvous import RendezvousInfo, interface_of, process_env, seats
+from kernel_backend.launch.rendezvous import RendezvousInfo, interface_of, process_env, rank_assignments
 from kernel_backend.launch.spool import SpoolReader
 from kernel_backend.model.launch.launch_spec import OF_RANKS
 from kernel_backend.model.launch.numerics import numerics_env
@@ -29,7 +29,7 @@ LOST_PEER = {"type": "HorovodInternalError", "message": "connection closed by pe
 
 
 def test_ranks_are_counted_node_by_node():
-    found = seats(UNEVEN)
+    found = rank_assignments(UNEVEN)
     assert [(s.rank, s.node, s.local_rank, s.local_size, s.slot) for s in found] == [
         (0, "a", 0, 3, 0),
         (1, "a", 1, 3, 1),
@@ -43,20 +43,20 @@ def test_horovods_own_assignment_agrees_with_ours():
     hosts = pytest.importorskip("horovod.runner.common.util.hosts")
     gloo_run = pytest.importorskip("horovod.runner.gloo_run")
     theirs = hosts.get_host_assignments(hosts.parse_hosts("a:3,b:1"), 4)
-    for slot, seat in zip(theirs, seats(UNEVEN), strict=True):
-        assert gloo_run.create_slot_env_vars(slot).items() <= horovod.env(seat, MEETING).items()
+    for slot, assignment in zip(theirs, rank_assignments(UNEVEN), strict=True):
+        assert gloo_run.create_slot_env_vars(slot).items() <= horovod.env(assignment, MEETING).items()
 
 
 def test_horovods_fusion_is_off_since_it_depends_on_timing():
-    assert horovod.env(seats(UNEVEN)[0], MEETING)["HOROVOD_FUSION_THRESHOLD"] == "0"
+    assert horovod.env(rank_assignments(UNEVEN)[0], MEETING)["HOROVOD_FUSION_THRESHOLD"] == "0"
 
 
 def test_without_a_rendezvous_there_is_nothing_for_horovod():
-    assert horovod.env(seats(UNEVEN)[0], MEETING._replace(horovod_port=None)) == {}
+    assert horovod.env(rank_assignments(UNEVEN)[0], MEETING._replace(horovod_port=None)) == {}
 
 
 def test_torch_finds_its_peers_by_the_usual_variables():
-    assert torch.env(seats(UNEVEN)[3], MEETING) == {
+    assert torch.env(rank_assignments(UNEVEN)[3], MEETING) == {
         "RANK": "3",
         "WORLD_SIZE": "4",
         "LOCAL_RANK": "0",
@@ -69,18 +69,18 @@ def test_torch_finds_its_peers_by_the_usual_variables():
 
 def test_a_rank_sees_only_its_own_device(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    gpu = seats((share((2, 3), kind="cuda"),))[1]
+    gpu = rank_assignments((share((2, 3), kind="cuda"),))[1]
     assert process_env({}, gpu, {})["CUDA_VISIBLE_DEVICES"] == "3"
-    assert "CUDA_VISIBLE_DEVICES" not in process_env({}, seats(UNEVEN)[0], {})
+    assert "CUDA_VISIBLE_DEVICES" not in process_env({}, rank_assignments(UNEVEN)[0], {})
 
 
 def test_slots_are_those_devices_that_the_service_was_limited_to(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert process_env({}, seats((share((0, 1), kind="cuda"),))[1], {})["CUDA_VISIBLE_DEVICES"] == "7"
+    assert process_env({}, rank_assignments((share((0, 1), kind="cuda"),))[1], {})["CUDA_VISIBLE_DEVICES"] == "7"
 
 
 def test_hash_seed_and_threads_are_the_same_for_every_rank():
-    env = process_env({"OMP_NUM_THREADS": "64", "KEEP": "me"}, seats(UNEVEN)[0], numerics_env("host", 2))
+    env = process_env({"OMP_NUM_THREADS": "64", "KEEP": "me"}, rank_assignments(UNEVEN)[0], numerics_env("host", 2))
     assert (env["PYTHONHASHSEED"], env["OMP_NUM_THREADS"], env["KEEP"]) == ("0", "2", "me")
 
 
@@ -251,7 +251,7 @@ def test_a_launcher_is_known_by_pid_and_start_time():
 
 
 def test_all_that_ranks_are_told_is_known_as_theirs():
-    meeting = MEETING._replace(interface="lo")
-    told = torch.env(seats(UNEVEN)[1], meeting) | horovod.env(seats(UNEVEN)[1], meeting)
+    rendezvous = MEETING._replace(interface="lo")
+    told = torch.env(rank_assignments(UNEVEN)[1], rendezvous) | horovod.env(rank_assignments(UNEVEN)[1], rendezvous)
     assert [name for name in told if not OF_RANKS.fullmatch(name)] == []
     assert not any(map(OF_RANKS.fullmatch, ["HOME", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "LOCAL_DATA"]))

@@ -60,17 +60,20 @@ class World:
         self.draw, self.at, self.home = random.Random(seed), 1_000_000.0, home
         self.store: Store = SqlStore(home / "daylight.db")
         self.engine, self.roster = Machines(), Named()
-        self.area = OwnWorkspace(home)
+        self.workspace = OwnWorkspace(home)
         self.pictures = self.afresh()
         self.promised: dict[RequestKey, Reservation] = {}  # to those that hold slots
-        self.places: dict[RequestKey, float] = {}  # when each has asked first
+        self.first_requested: dict[RequestKey, float] = {}  # when each has asked first
 
     def afresh(self) -> ClusterStateManager:
         """Those of a service that was just started."""
-        archive, places = Archive(self.home / "snapshots"), CheckpointStorage(str(self.home / "checkpoints"))
-        preparation = Preparation(archive, SingleWorkspace(self.area), lambda: None)
+        archive, storage = (
+            Archive(self.home / "snapshots"),
+            CheckpointStorage(str(self.home / "checkpoints")),
+        )
+        preparation = Preparation(archive, SingleWorkspace(self.workspace), lambda: None)
         searches = Searches(self.store, lambda experiment: pytest.fail("nobody searches"))
-        asking = RequestBuilder(self.store, searches, preparation, CheckpointCopies(places, lambda: None))
+        asking = RequestBuilder(self.store, searches, preparation, CheckpointCopies(storage, lambda: None))
         rules = Rules(min_run=60.0)
         return ClusterStateManager(self.store, self.engine, self.roster, asking, rules, lambda: self.at)  # type: ignore[arg-type]
 
@@ -138,7 +141,7 @@ class World:
                 config = {"slots": draw.choice((1, 2, 3, 8)), "preemptible": draw.random() < 0.5}
                 max_time = draw.choice((None, 3600.0))
                 number = self.submit(draw.choice(sorted(OWNERS)), **config, max_time=max_time)
-                self.places[RequestKey(number, 1)] = self.at
+                self.first_requested[RequestKey(number, 1)] = self.at
             case "commit" if running:
                 self.commits(draw.choice(running))
             case "crash" if running:
@@ -232,7 +235,7 @@ def test_the_picture_is_the_one_that_a_restart_gives_and_nobody_loses_his_place(
             same(kept, await world.afresh().now())
             reserved = {each.key: each for each in kept.reservations}
             for key, request in kept.queue.requests.items():
-                assert request.queued_at == world.places[key]
+                assert request.queued_at == world.first_requested[key]
                 if key in world.promised:  # it came back, and has what it was started by
                     assert reserved[key].since == world.promised[key].since
                     del world.promised[key]

@@ -29,12 +29,12 @@ def service(home: Path, slots: list[int]) -> tuple[Service, SqlStore]:
     store = SqlStore(home / "daylight.db")
     for count in slots:
         store.add_experiment(draft(config=Config(slots=count)), at=1.0)
-    archive, places, area = (
+    archive, storage, workspace = (
         Archive(home / "snapshots"),
         CheckpointStorage(str(home / "checkpoints")),
         OwnWorkspace(home),
     )
-    made = build(Context(store, archive, StillEngine([AWAY]), places, SingleWorkspace(area), home))
+    made = build(Context(store, archive, StillEngine([AWAY]), storage, SingleWorkspace(workspace), home))
     return made, store
 
 
