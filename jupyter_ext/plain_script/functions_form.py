@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from jupyter_ext.plain_script import pieces
@@ -41,6 +42,7 @@ class FunctionsForm:
         used = main + evaluate
         parts = [
             pieces.SAMPLES,
+            pieces.BY_ROWS if "columns" in self._flags else "",
             filled(pieces.BATCHES, self._flags, self._batch_texts()),
             pieces.MOVE if "move(" in used else "",
             (pieces.SPLIT_WHOLE if whole else pieces.SPLIT) if "split(" in used else "",
@@ -48,6 +50,7 @@ class FunctionsForm:
             pieces.ALONE if "several" in self._flags else "",
             pieces.MEANS,
             pieces.METRICS if evaluate and "whole" in self._flags else "",
+            pieces.METRIC_OBJECTS if evaluate and "held" in self._flags else "",
             evaluate,
             pieces.REPORT,
             main,
@@ -72,10 +75,14 @@ class FunctionsForm:
             "autocast": config.amp is not None,
             "clip": config.clip is not None,
             "clip_scaled": config.clip is not None and config.amp == "fp16",
+            "columns": "Dataset" not in self._source,
             "compile": config.compile,
             "counts_steps": config.steps is not None,
             "ema": config.ema is not None,
             "fp16": config.amp == "fp16",
+            "held": metrics
+            and not objects
+            and re.search(r"\btorchmetrics\b|\bdef compute\b", self._source) is not None,
             "judged": judged,
             "loader": "DataLoader" in self._source,
             "loss": self._has("loss"),
@@ -193,6 +200,9 @@ class FunctionsForm:
             "loss_value": loss,
             "evaluated_steps": "\n".join(steps),
             "kept": ", ".join(f'"{name}": {values[name]}' for name in taken),
+            "metrics_function": f"{THEIRS}{self._definition.functions['metrics'].attribute}"
+            if self._has("metrics")
+            else "",
             "metrics_call": self._call("metrics", values | {"batch": batch}) if self._has("metrics") else "",
             "metrics_once": self._call("metrics", values | kept) if self._has("metrics") else "",
         }

@@ -166,6 +166,30 @@ def trained_alone(net, own):
             each.requires_grad_(True)
 '''
 
+METRIC_OBJECTS = '''
+def metric_objects(function, known=()):
+    """Return the objects with update, compute and reset that a function uses, which keep earlier samples."""
+    values = [function.__globals__.get(name) for name in function.__code__.co_names]
+    values += [each.cell_contents for each in function.__closure__ or ()]
+    held = []
+    for value in values:
+        of_value = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else [value]
+        held += [each for each in of_value if callable(getattr(each, "compute", None)) and hasattr(each, "reset")]
+        if inspect.isfunction(value) and value not in known:
+            held += metric_objects(value, [*known, function, value])
+    return held
+'''
+
+BY_ROWS = '''
+def by_rows(data):
+    """Return tensors or arrays (x, y), or a dict of them, as a list of samples; other data as it is."""
+    columns = list(data.values()) if isinstance(data, dict) else data
+    if not isinstance(data, (dict, tuple)) or len(columns) > 4 or not all(hasattr(each, "ndim") for each in columns):
+        return data
+    samples = zip(*map(torch.as_tensor, columns))
+    return [dict(zip(data, each)) for each in samples] if isinstance(data, dict) else list(samples)
+'''
+
 REPORT = '''
 def report(kind, step, epoch, values):
     """Print values, and write them into the file of --log."""
@@ -185,6 +209,7 @@ def opened(data):
     ?loader     if data.batch_size is None or sampler not in ("RandomSampler", "SequentialSampler"):
     ?loader         raise SystemExit(f"this script has an order of its own, and no {sampler}")
     ?loader     return data.dataset, data.batch_size, <collate_of_loader>, data.drop_last
+    ?columns data = by_rows(data)
     if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")) or len(data) > 10**7:
         raise SystemExit("this script reads datasets of up to 10 million samples, and no streams")
     return data, args.batch_size, <collate>, False
@@ -233,6 +258,8 @@ def evaluate(net, data, tag, global_step, epoch<passed>):
     """Return the mean loss and the metrics over all samples of a dataset."""
     means, modes = Means(), [(module, module.training) for module in net.modules()]
     ?whole whole, kept, found = None, [], {}
+    ?held for each in metric_objects(<metrics_function>):
+    ?held     each.reset()
     ?objects objects = <metrics_call>
     ?objects for each in objects.values():
     ?objects     each.reset()
@@ -268,6 +295,8 @@ def evaluate(net, data, tag, global_step, epoch<passed>):
         ?whole found = {}
         ?whole if whole:  # a number, such as an F1, is one of all samples
         ?whole     values = join(kept)
+        ?held     for each in metric_objects(<metrics_function>):
+        ?held         each.reset()
         ?whole     found = <metrics_once>
         ?whole     found = {name: float(torch.as_tensor(each).double().mean()) for name, each in found.items()}
         ?objects found = {}

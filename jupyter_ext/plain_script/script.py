@@ -17,6 +17,7 @@ from kernel_backend.model.record import Value
 # Names in our parts of a script, which give way to the same name in the user's code.
 _NAMES = """
     args device parser splitmix64 chain seed_all reseed scatter SampleSeeds move split scalar Means per_sample join
+    by_rows metric_objects
     report trained_alone opened steps_per_epoch batches evaluate main net opt opts train validation test steps
     average average_by lr_schedule lr_schedules global_step best best_weights stale scalers losses logged weights
     keys own pairs over ends result trained value values given inputs named found parts part size groups improved

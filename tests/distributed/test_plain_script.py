@@ -115,8 +115,33 @@ optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
 """
 
+# Tensors as data, and a metric object that metrics itself calls by way of a helper.
+INSIDE = """
+import torch
+from torch import nn
+class Recall:
+    def __init__(self): self.reset()
+    def reset(self): self.found, self.count = 0, 0
+    def update(self, output, target):
+        self.found += int(((output.argmax(1) == 1) & (target == 1)).sum())
+        self.count += int((target == 1).sum())
+    def compute(self): return self.found / max(1, self.count)
+recalls = {"recall": Recall()}
+def updated(output, target):
+    recalls["recall"].update(output, target)
+    return recalls["recall"].compute()
+x = torch.linspace(-1, 1, 90).reshape(45, 2)
+def train_data(): return x, (x[:, 0] > 0.1).long()
+def validation_data(): return x[::2], (x[::2, 0] > 0.1).long()
+def model(): return nn.Linear(2, 2)
+def optimizer(params, lr=0.3): return torch.optim.SGD(params, lr=lr)
+def loss(output, target): return nn.functional.cross_entropy(output, target)
+def metrics(output, target): return {"recall": updated(output, target)}
+"""
+
 CASES = {
     "objects": (OBJECTS, {"epochs": 2}),
+    "columns and metric objects": (INSIDE, {"epochs": 3}),
     "schedule and augment": (SCHEDULED, {"epochs": 2, "clip": 0.5, "ema": 0.9}),
     "parts of a batch": (DIGITS, {"epochs": 2, "accumulate": 5, "amp": "bf16", "validate_every": {"steps": 4}}),
     "samples that draw": (DRAWING, {"epochs": 4, "patience": 2, "validate_first": True, "seed": 3}),

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset, TensorDataset, default_collate
 
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.data.columns import Columns, by_rows, has_rows
 from kernel_backend.runner.data.user_sampler import own_sampler
 
 AUTO_WORKERS = min(2, os.cpu_count() or 1)
@@ -66,11 +67,14 @@ def source(value: Any, role: str) -> Source:
     """
     if isinstance(value, DataLoader):
         return _of_loader(value, role)
+    value = by_rows(value)
     indexed = hasattr(value, "__len__") and hasattr(value, "__getitem__") and not isinstance(value, IterableDataset)
-    if isinstance(value, dict | str | bytes | Tensor) or not (indexed or isinstance(value, Iterable)):
+    single = isinstance(value, Tensor) and not has_rows(value)
+    if isinstance(value, dict | str | bytes) or single or not (indexed or isinstance(value, Iterable)):
         raise InvalidDefinition(
             f"{role}() returned a {type(value).__name__}: return a dataset of samples, such as "
-            "torch.utils.data.TensorDataset(x, y), a list of (input, target), or an iterable of them"
+            "torch.utils.data.TensorDataset(x, y), tensors (x, y) of as many rows, a list of (input, target), or an "
+            "iterable of them"
         )
     found = Source(value, default_collate, role, stream=not indexed)
     if found.length == 0:
@@ -84,7 +88,7 @@ def draws_nothing(dataset: Any) -> bool:
         return draws_nothing(dataset.dataset)
     if type(dataset) is ConcatDataset:
         return all(draws_nothing(each) for each in dataset.datasets)
-    return type(dataset) in (TensorDataset, list, tuple)
+    return has_rows(dataset) or type(dataset) in (TensorDataset, Columns, list, tuple)
 
 
 def _of_loader(loader: DataLoader[Any], role: str) -> Source:

@@ -154,13 +154,35 @@ def test_of_a_users_loader_dataset_collate_and_batch_size_are_kept():
         (DataLoader(Flow(), batch_size=None), "batch_size=None"),
         ([], "without a single sample"),
         ({"a": 1}, "returned a dict"),
-        (torch.ones(3), "TensorDataset"),
+        (torch.tensor(1.0), "TensorDataset"),
+        ({"x": torch.ones(3), "y": torch.ones(4)}, "returned a dict"),
         (None, "returned a NoneType"),
     ],
 )
 def test_what_is_no_data_is_told_apart_with_the_way_out(value, says):
     with pytest.raises(InvalidDefinition, match=says):
         source(value, "train_data")
+
+
+@pytest.mark.parametrize(
+    ("value", "first"),
+    [
+        (torch.arange(5.0), torch.arange(5.0)),
+        (DataLoader(torch.arange(5.0), batch_size=5), torch.arange(5.0)),
+        ((torch.arange(5.0), np.arange(5)), [torch.arange(5.0), torch.arange(5)]),
+        ({"x": torch.arange(5.0), "y": np.arange(5)}, {"x": torch.arange(5.0), "y": torch.arange(5)}),
+    ],
+    ids=["a tensor", "a tensor in a loader", "columns", "named columns"],
+)
+def test_tensors_and_arrays_are_samples_by_row(value, first):
+    (step,) = batches(value).in_order()
+    assert step[0].samples == 5
+    torch.testing.assert_close(step[0].data, first, rtol=0, atol=0)
+    assert source(value, "train_data").workers(None) == 0
+
+
+def test_a_long_tuple_of_tensors_is_a_tuple_of_samples():
+    assert source(tuple(torch.ones(3) for _ in range(5)), "train_data").length == 5
 
 
 def test_the_last_batch_is_kept_though_it_is_small():
