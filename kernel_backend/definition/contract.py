@@ -17,7 +17,8 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.values import coerce, nearest
 
-Form = Literal["functions", "keras", "lightning", "loop", "plain", "trainer"]  # in which a definition is written
+# In which a definition is written.
+Form = Literal["functions", "keras", "lightning", "loop", "plain", "script", "trainer"]
 # fmt: off
 ROLES = (
     "model", "train_data", "validation_data", "test_data", "optimizer", "loss", "step", "metrics",

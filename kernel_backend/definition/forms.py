@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from kernel_backend.definition.contract import Form
+from kernel_backend.definition.contract import REQUIRED, Form
 from kernel_backend.definition.keras.cell import is_keras
 from kernel_backend.definition.lightning.cell import is_lightning
 from kernel_backend.definition.plain import is_plain
+from kernel_backend.definition.script.loops import training_loops
 from kernel_backend.definition.trainer.cell import is_trainer
 from kernel_backend.model.syntax import FunctionNode
 
@@ -18,8 +19,8 @@ RUN = "run"  # its first parameter, the object through which it restores, iterat
 def form_of(tree: ast.Module, roles_from: int) -> Form:
     """Return the form of the definition whose submitted cell begins at line `roles_from`.
 
-    Forms are tried in this order: plain, loop, trainer, lightning, keras, functions. A cell with functions `model` and
-    `loss` trains a LightningModule in their way.
+    Forms are tried in this order: plain, loop, trainer, lightning, keras, functions with their roles, script.
+    A cell with functions `model` and `loss` trains a LightningModule in their way.
     """
     own = [node for node in tree.body if node.lineno >= roles_from]
     if is_plain(tree):
@@ -33,6 +34,8 @@ def form_of(tree: ast.Module, roles_from: int) -> Form:
         return "lightning"
     if is_keras(tree, roles_from):
         return "keras"
+    if not names >= set(REQUIRED) and any(each.line >= roles_from for each in training_loops(tree)):
+        return "script"
     return "functions"
 
 

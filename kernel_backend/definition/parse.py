@@ -27,6 +27,7 @@ from kernel_backend.definition.keras.definition import ROLES as KERAS_ROLES
 from kernel_backend.definition.keras.definition import keras_definition
 from kernel_backend.definition.lightning.definition import lightning_definition
 from kernel_backend.definition.merge import merged, with_default
+from kernel_backend.definition.script.definition import script_definition
 from kernel_backend.definition.trainer.definition import trainer_definition
 from kernel_backend.definition.unused import bound, hints, names_used, understood_as, unused
 from kernel_backend.definition.value_roles import (
@@ -95,6 +96,8 @@ def _parsed(tree: ast.Module, roles_from: int, contract: int) -> Definition:
         return lightning_definition(tree, roles_from, _called(tree, roles_from, ("train_data", "validation_data")))
     if form == "keras":
         return _keras(tree, roles_from)
+    if form == "script":
+        return script_definition(tree)
     return _functions(tree, roles_from, contract)
 
 

@@ -28,6 +28,7 @@ from kernel_backend.runner.first_epoch import code_of, watch_files
 from kernel_backend.runner.forms.functions import FunctionsTraining
 from kernel_backend.runner.forms.loop import LoopTraining
 from kernel_backend.runner.forms.plain import PlainTraining
+from kernel_backend.runner.forms.script.training import ScriptTraining
 from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import choose, connect
@@ -58,6 +59,7 @@ TRAININGS: Mapping[Form, Callable[[RankContext], FormTraining]] = {
     "lightning": _lightning,
     "loop": LoopTraining,
     "plain": PlainTraining,
+    "script": ScriptTraining,
     "trainer": _trainer,
 }
 
@@ -83,7 +85,7 @@ def work(
     with protected_rank_variables(lambda text: spool.say(Note(text=text)), also=() if spool.speaks else SILENT):
         process = process_check(Path(job.code)) if spool.speaks else ProcessCheck(None, "")
         loaded = load(Path(job.code), Path(job.cwd), process.cell_begins, job.params)
-    if spool.speaks:
+    if spool.speaks and loaded.definition.form != "script":  # whose values do not exist yet
         check_state(
             loaded,
             Path(job.code),

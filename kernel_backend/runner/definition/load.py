@@ -35,7 +35,7 @@ class Loaded(NamedTuple):
     module: ModuleType
     definition: Definition
     snapshot: Snapshot | None = None
-    cell: ast.Module | None = None  # statements that a plain cell runs as its training
+    cell: ast.Module | None = None  # what a plain cell, or a program with a loop of its own, runs as its training
 
 
 def read_snapshot(code: Path) -> Snapshot | None:
@@ -76,13 +76,17 @@ def load(
         rewrite = partial(trainer.importable, roles_from=cell, values=values)
     if definition.form == "keras":  # which reads it when it is imported
         os.environ["KERAS_BACKEND"] = "torch"
-    plain = split(ast.parse(source, str(path)), cell) if definition.form == "plain" else None
+    later: ast.Module | None = None
+    if definition.form == "plain":
+        later = split(ast.parse(source, str(path)), cell)
+    if definition.form == "script":  # it runs from its top, with earlier cells
+        cell, later = 1, ast.parse(source, str(path))
     # A Trainer asks for its device where it is made, and would connect to the other ranks itself.
     with hidden_rank_variables() if definition.form == "trainer" else nullcontext():
-        module = executed(path, source, cell, before_cell or _nothing, rewrite, above_only=plain is not None)
+        module = executed(path, source, cell, before_cell or _nothing, rewrite, above_only=later is not None)
     # Processes that are spawned later are given the path as it is now, whatever the definition put in front of it.
     _put_first(ours)
-    return Loaded(module, definition, snapshot, plain)
+    return Loaded(module, definition, snapshot, later)
 
 
 def executed(

@@ -120,7 +120,6 @@ def test_an_optimizer_value_belongs_to_a_model_value():
 @pytest.mark.parametrize(
     "statement",
     [
-        "for epoch in range(5):\n    for x, y in train_loader:\n        criterion(net(x), y).backward()\n",
         "net.fit(x, y)\n",
         "def run():\n    loss.backward()\nrun()\n",
         "class Trainer:\n    def go(self): loss.backward()\nTrainer().go()\n",

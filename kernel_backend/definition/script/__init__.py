@@ -1,0 +1,1 @@
+"""Read programs that train in a loop of their own, as they stand."""

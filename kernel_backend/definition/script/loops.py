@@ -1,0 +1,182 @@
+"""Find the loops of a program that train: those whose bodies reach a call of `backward` through the user's code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from kernel_backend.definition.script.scopes import Loop, Scope, names_of, own_nodes, scopes
+
+_BACKWARD = frozenset({"backward", "manual_backward"})
+
+
+@dataclass(frozen=True)
+class TrainingLoop:
+    """A loop whose body reaches `backward`, directly or through functions, methods and modules of the user's."""
+
+    module: str  # of the project; "" for the program itself
+    line: int
+    depth: int  # how many training loops are around it, those of callers included
+    function: str  # its qualified name; "" at top level
+    saved: bool = True  # False in the body of a class and in a coroutine, which run without checkpoints
+
+
+def training_loops(
+    tree: ast.Module, modules: Mapping[str, ast.Module] = MappingProxyType({})
+) -> tuple[TrainingLoop, ...]:
+    """Return the training loops that running the program can come to, in the order of the source.
+
+    Parameters
+    ----------
+    tree : ast.Module
+        The program.
+    modules : mapping of str to ast.Module
+        Modules of the user's project that it may import, by name.
+
+    Examples
+    --------
+    >>> program = ast.parse('''for epoch in range(3):
+    ...     for x, y in loader:
+    ...         criterion(model(x), y).backward()
+    ... ''')
+    >>> [(each.line, each.depth) for each in training_loops(program)]
+    [(1, 0), (2, 1)]
+    """
+    graph = _Graph(scopes(tree, modules))
+    found = [
+        TrainingLoop(
+            scope.module,
+            loop.lineno,
+            graph.depth(scope) + depth,
+            scope.qualified,
+            not isinstance(scope.node, ast.ClassDef | ast.AsyncFunctionDef),
+        )
+        for scope in graph.entered()
+        for loop, depth in graph.loops(scope)
+    ]
+    return tuple(sorted(found, key=lambda each: (each.module, each.line)))
+
+
+def summary(loops: Sequence[TrainingLoop]) -> str:
+    """Return where the loops are, outermost first, on one line.
+
+    Examples
+    --------
+    >>> summary([TrainingLoop("", 14, 0, ""), TrainingLoop("", 16, 1, "")])
+    'epochs in line 14, batches in line 16'
+    """
+    deepest = max((each.depth for each in loops), default=0)
+    return ", ".join(
+        f"{_word(depth, deepest)} in {_places([each for each in loops if each.depth == depth])}"
+        for depth in sorted({each.depth for each in loops})
+    )
+
+
+def _word(depth: int, deepest: int) -> str:
+    if deepest == 0:
+        return "steps"
+    return ("batches", "epochs")[deepest - depth] if deepest - depth < 2 else "rounds"
+
+
+def _places(loops: Sequence[TrainingLoop]) -> str:
+    by_module: dict[str, list[str]] = {}
+    for each in loops:
+        by_module.setdefault(each.module, []).append(str(each.line))
+    return " and ".join(
+        f"line{'s' * (len(lines) > 1)} {' and '.join(lines)}{f' of {module}' if module else ''}"
+        for module, lines in by_module.items()
+    )
+
+
+class _Graph:
+    """Which scopes refer to which by name, and which of them reach `backward`."""
+
+    def __init__(self, found: list[Scope]) -> None:
+        self._scopes = found
+        self._by_name: dict[str, list[Scope]] = {}
+        for each in found:
+            if each.name:
+                self._by_name.setdefault(each.name, []).append(each)
+        self._names = {each: each.names & self._by_name.keys() for each in found}
+        self._reaching = self._reach()
+        self._depths: dict[Scope, int] = {}
+
+    def trains(self, node: ast.AST) -> bool:
+        """Return whether what runs in this node reaches `backward`."""
+        nodes = [node, *own_nodes(node)]
+        return any(map(_is_backward, nodes)) or self._refers(names_of(nodes))
+
+    def loops(self, scope: Scope) -> Iterator[tuple[Loop, int]]:
+        """Return the training loops of a scope, with the number of those around each within the scope."""
+        yield from self._nested(scope.node, 0) if scope in self._reaching else ()
+
+    def entered(self) -> list[Scope]:
+        """Return the scopes that running the program can come to: its top level, and what that refers to."""
+        found = [each for each in self._scopes if each.qualified == ""]
+        for scope in found:
+            inner = [other for name in sorted(self._names[scope]) for other in self._by_name[name]]
+            found += [each for each in inner if each not in found]
+        return found
+
+    def depth(self, scope: Scope) -> int:
+        """Return how many training loops are around the calls of a scope, at most."""
+        if scope.qualified == "":
+            return 0
+        if scope not in self._depths:
+            self._depths[scope] = 0  # of a scope that calls itself
+            self._depths[scope] = max(
+                (
+                    self.depth(other) + around
+                    for other in self.entered()
+                    if other is not scope and scope.name in self._names[other]
+                    for around in self._around(other, scope.name)
+                ),
+                default=0,
+            )
+        return self._depths[scope]
+
+    def _around(self, scope: Scope, name: str) -> Iterator[int]:
+        """Return, for each reference to a name, the number of training loops of the scope around it."""
+        inside = list(self.loops(scope))
+        yield 0
+        for loop, depth in inside:
+            if name in names_of(_body(loop)):
+                yield depth + 1
+
+    def _nested(self, node: ast.AST, depth: int) -> Iterator[tuple[Loop, int]]:
+        body = node.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else None
+        for child in body if body is not None else ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr):
+                continue
+            trains = isinstance(child, Loop) and any(map(self.trains, _repeated(child)))
+            if trains and isinstance(child, Loop):
+                yield child, depth
+            yield from self._nested(child, depth + trains)
+
+    def _reach(self) -> set[Scope]:
+        reaching = {each for each in self._scopes if any(map(_is_backward, each.nodes))}
+        grown = True
+        while grown:
+            names = {each.name for each in reaching if each.name}
+            more = {each for each in self._scopes if each not in reaching and self._names[each] & names}
+            reaching |= more
+            grown = bool(more)
+        return reaching
+
+    def _refers(self, names: frozenset[str]) -> bool:
+        return any(each in self._reaching for name in names & self._by_name.keys() for each in self._by_name[name])
+
+
+def _repeated(loop: Loop) -> list[ast.AST]:
+    """Return what a loop runs in each iteration: its body, and the test of a `while`."""
+    return [*loop.body, loop.test] if isinstance(loop, ast.While) else list(loop.body)
+
+
+def _body(loop: Loop) -> list[ast.AST]:
+    return [inner for each in _repeated(loop) for inner in (each, *own_nodes(each))]
+
+
+def _is_backward(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _BACKWARD

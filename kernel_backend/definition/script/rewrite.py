@@ -1,0 +1,156 @@
+"""Rewrite the training loops of a program on its syntax tree, so that its runner hears of each head and end.
+
+    if _daylight_begin(SITE):                     # the loop was finished before the checkpoint
+        if _daylight_returns(SITE):               # only where a `return` lies within
+            return _daylight_returned(SITE)
+    else:
+        for T in _daylight_loop(SITE, IT): ...
+        # or: while _daylight_head(SITE) and TEST and _daylight_enter(SITE): ...
+    _daylight_leave(SITE)
+
+and `return VALUE` within becomes `return _daylight_return(SITE, VALUE)`. Nothing else is touched, and lines keep their
+numbers.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from kernel_backend.definition.script.loops import TrainingLoop
+
+BEGIN, LEAVE, LOOP = "_daylight_begin", "_daylight_leave", "_daylight_loop"
+HEAD, ENTER = "_daylight_head", "_daylight_enter"
+RETURNS, RETURNED, RETURN = "_daylight_returns", "_daylight_returned", "_daylight_return"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A rewritten loop: its place, and the rewritten loop around it in the same function."""
+
+    key: str
+    loop: TrainingLoop
+    parent: str | None = None
+
+    @property
+    def place(self) -> str:
+        """Return `line 14`, for messages."""
+        return f"line {self.loop.line}" + (f" of {self.loop.module}" if self.loop.module else "")
+
+
+def rewritten(tree: ast.Module, module: str, loops: Sequence[TrainingLoop]) -> tuple[ast.Module, tuple[Site, ...]]:
+    """Rewrite the training loops of one module in place; return the tree and the rewritten loops.
+
+    Examples
+    --------
+    >>> from kernel_backend.definition.script.loops import training_loops
+    >>> program = ast.parse("for x in data: loss(x).backward()")
+    >>> tree, sites = rewritten(program, "", training_loops(program))
+    >>> [each.key for each in sites]
+    [':1:0']
+    """
+    own = {each.line: each for each in loops if each.module == module and each.saved}
+    change = _Rewriting(module, own)
+    change.visit(tree)
+    return ast.fix_missing_locations(tree), tuple(change.sites)
+
+
+class _Rewriting(ast.NodeTransformer):
+    def __init__(self, module: str, loops: dict[int, TrainingLoop]) -> None:
+        self._module, self._loops = module, loops
+        self._around: list[str] = []  # sites of the function that is visited, outermost first
+        self.sites: list[Site] = []
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        around, self._around = self._around, []
+        self.generic_visit(node)
+        self._around = around
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        around, self._around = self._around, []
+        self.generic_visit(node)
+        self._around = around
+        return node
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return node
+
+    def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
+        site = self._site(node)
+        if site is None:
+            return self.generic_visit(node)
+        node.iter = _at(_call(LOOP, site.key, self.visit(node.iter)), node.iter)
+        return self._around_loop(node, site)
+
+    def visit_While(self, node: ast.While) -> ast.AST | list[ast.stmt]:
+        site = self._site(node)
+        if site is None:
+            return self.generic_visit(node)
+        head = _at(_call(HEAD, site.key), node.test)
+        enter = _at(_call(ENTER, site.key), node.test)
+        node.test = _at(ast.BoolOp(ast.And(), [head, self.visit(node.test), enter]), node.test)
+        return self._around_loop(node, site)
+
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        self.generic_visit(node)
+        if self._around:
+            value = node.value or _at(ast.Constant(None), node)
+            node.value = _at(_call(RETURN, self._around[-1], value), node)
+        return node
+
+    def _site(self, node: ast.For | ast.While) -> Site | None:
+        loop = self._loops.get(node.lineno)
+        if loop is None:
+            return None
+        key = f"{self._module}:{node.lineno}:{node.col_offset}"
+        return Site(key, loop, self._around[-1] if self._around else None)
+
+    def _around_loop(self, node: ast.For | ast.While, site: Site) -> list[ast.stmt]:
+        self.sites.append(site)
+        returns = has_return([*node.body, *node.orelse])
+        self._around.append(site.key)
+        node.body = self._visited(node.body)
+        node.orelse = self._visited(node.orelse)
+        self._around.pop()
+        returned: list[ast.stmt] = [ast.Pass()]
+        if returns:
+            returned = [ast.If(_call(RETURNS, site.key), [ast.Return(_call(RETURNED, site.key))], [])]
+        choice = ast.If(_call(BEGIN, site.key), returned, [node])
+        leave = ast.Expr(_call(LEAVE, site.key))
+        for each in (*returned, choice, leave):
+            _place(each, node)
+        return [choice, leave]
+
+    def _visited(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        found: list[ast.stmt] = []
+        for each in body:
+            changed = self.visit(each)
+            found += changed if isinstance(changed, list) else [changed]
+        return found
+
+
+def has_return(body: Collection[ast.AST]) -> bool:
+    """Return whether statements return from their function."""
+    inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+    return any(
+        isinstance(each, ast.Return) or (not isinstance(each, inner) and has_return(list(ast.iter_child_nodes(each))))
+        for each in body
+    )
+
+
+def _call(name: str, site: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), [ast.Constant(site), *arguments], [])
+
+
+def _at(new: ast.expr, old: ast.AST) -> ast.expr:
+    return ast.copy_location(new, old)
+
+
+def _place(new: ast.stmt, loop: ast.stmt) -> None:
+    """Give a new statement the loop's first line; nodes that have a place keep it."""
+    for each in ast.walk(new):
+        if isinstance(each, ast.stmt | ast.expr) and not hasattr(each, "lineno"):
+            each.lineno = each.end_lineno = loop.lineno
+            each.col_offset, each.end_col_offset = loop.col_offset, loop.col_offset + 1

@@ -1,0 +1,78 @@
+"""Split a program into scopes, the modules and functions whose frames run, and find which call which by name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kernel_backend.model.syntax import FunctionNode
+
+Loop = ast.For | ast.While
+_INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_MADE_BY_CALL = ("__init__", "__new__", "__post_init__", "__call__", "__enter__", "__iter__", "__next__")
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module, a function or the body of a class, without the functions and classes within it."""
+
+    module: str
+    name: str  # by which others refer to it; of `__init__` and the like, the class
+    qualified: str
+    node: ast.Module | FunctionNode | ast.ClassDef
+    nodes: list[ast.AST] = field(default_factory=list)  # in the order of the source
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return all names and attributes that the scope refers to."""
+        return names_of(self.nodes)
+
+
+def names_of(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """Return the names and attributes among these nodes, and names that they import."""
+    found = {each.id for each in nodes if isinstance(each, ast.Name)}
+    found |= {each.attr for each in nodes if isinstance(each, ast.Attribute)}
+    return frozenset(found)
+
+
+def scopes(tree: ast.Module, modules: Mapping[str, ast.Module]) -> list[Scope]:
+    """Return the scopes of a program, whose module has the name "", and of the project's modules."""
+    return [each for name, one in {"": tree, **modules}.items() for each in _scopes(name, one)]
+
+
+def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Return the nodes below one that run in its scope, in the order of the source: not the bodies of functions."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, _INNER):
+            yield from own_nodes(child)
+        else:  # decorators, defaults and bases are evaluated outside
+            outside: list[ast.AST] = list(child.decorator_list)
+            if isinstance(child, ast.ClassDef):
+                outside += [*child.bases, *child.keywords]
+            else:
+                outside.append(child.args)
+            for each in outside:
+                yield each
+                yield from own_nodes(each)
+
+
+def _scopes(module: str, tree: ast.Module) -> Iterator[Scope]:
+    yield Scope(module, "", "", tree, list(own_nodes(tree)))
+    yield from _inner(module, tree, "", "")
+
+
+def _inner(module: str, parent: ast.AST, prefix: str, owner: str) -> Iterator[Scope]:
+    for node in own_nodes(parent):
+        if not isinstance(node, _INNER):
+            continue
+        qualified = f"{prefix}{node.name}"
+        nodes = [inner for statement in node.body for inner in (statement, *own_nodes(statement))]
+        if isinstance(node, ast.ClassDef):
+            yield Scope(module, node.name, qualified, node, nodes)
+            yield from _inner(module, ast.Module(node.body, []), f"{qualified}.", node.name)
+            continue
+        name = owner if owner and node.name in _MADE_BY_CALL else node.name
+        yield Scope(module, name, qualified, node, nodes)
+        yield from _inner(module, ast.Module(node.body, []), f"{qualified}.", "")

@@ -1,0 +1,1 @@
+"""Train programs with a training loop of their own, as they stand."""

@@ -1,0 +1,61 @@
+"""Tell listeners what a program does while it trains; nothing is told while a resumed program runs again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from kernel_backend.definition.script.loops import TrainingLoop
+
+
+class Events:
+    """Lists of listeners, none of which may change the program's state or draw random numbers."""
+
+    def __init__(self) -> None:
+        """Begin to listen to `backward` and to optimizers."""
+        self.on_backward: list[Callable[[Any], None]] = []  # given the tensor, before its backward pass
+        self.on_step: list[Callable[[int], None]] = []  # given the number of steps taken, at the head that ends one
+        self.on_iteration: list[Callable[[TrainingLoop, FrameType], None]] = []  # at the end of an iteration
+        self.on_output: list[Callable[[str], None]] = []
+        self.backwards = 0  # since the last step
+        self.updates = 0
+        self.muted = False
+        self._backward = torch.autograd.backward
+        torch.autograd.backward = self._hear_backward
+        self._handle = register_optimizer_step_post_hook(self._hear_update)
+
+    def close(self) -> None:
+        """Listen no more."""
+        torch.autograd.backward = self._backward
+        self._handle.remove()
+
+    def iteration(self, loop: TrainingLoop, frame: FrameType) -> None:
+        """Tell of the end of an iteration."""
+        for each in self.on_iteration:
+            each(loop, frame)
+
+    def step(self, step: int) -> None:
+        """Tell of a step."""
+        self.backwards = self.updates = 0
+        for each in self.on_step:
+            each(step)
+
+    def output(self, text: str) -> None:
+        """Tell of a text that the program printed."""
+        if not self.muted:
+            for each in self.on_output:
+                each(text)
+
+    def _hear_backward(self, tensors: Any, *args: Any, **options: Any) -> None:
+        if not self.muted:
+            self.backwards += 1
+            for each in self.on_backward:
+                each(tensors)
+        self._backward(tensors, *args, **options)
+
+    def _hear_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        self.updates += not self.muted

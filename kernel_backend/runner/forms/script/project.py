@@ -1,0 +1,104 @@
+"""Find the modules of a program's project that it imports, and import them with their training loops rewritten."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from kernel_backend.definition.script.loops import TrainingLoop
+from kernel_backend.definition.script.rewrite import Site, rewritten
+from kernel_backend.model.syntax import module_tree
+
+
+def project_modules(tree: ast.Module, folders: Sequence[Path]) -> dict[str, ast.Module]:
+    """Return the trees of the modules in these folders that a program imports, directly or not, by name."""
+    found: dict[str, ast.Module] = {}
+    waiting = list(_imported(tree, ""))
+    while waiting:
+        name = waiting.pop()
+        path = None if name in found else _file(name, folders)
+        if path is None:
+            continue
+        try:
+            found[name] = module_tree(path.read_bytes())
+        except (SyntaxError, ValueError):
+            continue  # importing it says so
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        waiting += _imported(found[name], package)
+    return found
+
+
+class ProjectImports(MetaPathFinder):
+    """Finder of the project's modules that gives them the program's builtins, and rewrites their training loops."""
+
+    def __init__(self, names: Sequence[str], loops: Sequence[TrainingLoop], builtins: Mapping[str, Any]) -> None:
+        self._names, self._loops, self._builtins = frozenset(names), loops, builtins
+        self.sites: dict[str, Site] = {}
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        """Return the spec of one of these modules with a loader that rewrites it."""
+        spec = PathFinder.find_spec(fullname, path) if fullname in self._names else None
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Loader(fullname, spec.loader.path, self)
+        return spec
+
+    def rewrite(self, tree: ast.Module, module: str, path: str) -> CodeType:
+        """Return the code of a module whose training loops are rewritten."""
+        tree, sites = rewritten(tree, module, self._loops)
+        self.sites |= {each.key: each for each in sites}
+        return compile(tree, path, "exec", dont_inherit=True)
+
+    def equip(self, module: ModuleType) -> None:
+        """Give a module the program's builtins."""
+        vars(module)["__builtins__"] = self._builtins
+
+    def begin(self) -> None:
+        """Serve imports from now on."""
+        sys.meta_path.insert(0, self)
+
+    def close(self) -> None:
+        """Serve no more imports."""
+        sys.meta_path.remove(self)
+
+
+class _Loader(SourceFileLoader):
+    def __init__(self, name: str, path: str, imports: ProjectImports) -> None:
+        super().__init__(name, path)
+        self._imports = imports
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Compile the source: its cached code is not rewritten."""
+        return self._imports.rewrite(module_tree(self.get_data(self.path)), fullname, self.path)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module."""
+        self._imports.equip(module)
+        super().exec_module(module)
+
+
+def _imported(tree: ast.Module, package: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            start = ".".join([*filter(None, above), *([node.module] if node.module else [])])
+            names = [start, *(f"{start}.{each.name}" if start else each.name for each in node.names)]
+        for name in filter(None, names):
+            parts = name.split(".")
+            yield from (".".join(parts[: count + 1]) for count in range(len(parts)))
+
+
+def _file(name: str, folders: Sequence[Path]) -> Path | None:
+    below = Path(*name.split("."))
+    candidates = (
+        path for folder in folders for path in (folder / below / "__init__.py", folder / below.with_suffix(".py"))
+    )
+    return next((path for path in candidates if path.is_file()), None)

@@ -1,0 +1,70 @@
+"""Train a program as it stands: run it once from its top, and meet the job at the heads of its training loops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from kernel_backend.artifacts.run import run
+from kernel_backend.runner.context import RankContext
+from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.external_loop.leave import FINISHED, Leave
+from kernel_backend.runner.external_loop.run_methods import RunMethods
+from kernel_backend.runner.external_loop.training import ExternalTraining
+from kernel_backend.runner.external_loop.user_loop import LoopSettings
+from kernel_backend.runner.forms.script.events import Events
+from kernel_backend.runner.forms.script.heads import Heads
+from kernel_backend.runner.forms.script.program import Program
+from kernel_backend.snapshots.shipped import shipped_folders
+
+
+class ScriptTraining:
+    """A program with training loops of its own, in this rank."""
+
+    def __init__(self, rank: RankContext) -> None:
+        self._rank = rank
+        self._training = ExternalTraining(rank)
+        settings = LoopSettings(rank.config, rank.ranks.rank, rank.ranks.size, rank.device, rank.note)
+        self._methods = RunMethods(self._training, settings, rank.functions.params)
+        self.events = Events()
+        heads = Heads(self._training, self.events, lambda: self._program.sites)
+        loaded = rank.loaded
+        assert loaded.cell is not None
+        code, project = Path(rank.job.code), loaded.snapshot.project if loaded.snapshot else None
+        folders = [code, *shipped_folders(code, project), Path(rank.job.cwd)]
+        self._program = Program(loaded.cell, Path(str(loaded.module.__file__)), folders, heads.hooks())
+        self.events.on_backward.append(self._report_loss)
+
+    @property
+    def step(self) -> int:
+        """Return the number of steps taken."""
+        return self._training.position.step
+
+    def train(self) -> int:
+        """Run the program, and commit a last checkpoint."""
+        run.attach(self._methods)
+        with RandomStates().aside():
+            self._training.begin()
+        try:
+            self._program.run()
+            self._training.finish()
+        except Leave as leave:
+            return leave.code
+        return FINISHED
+
+    def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
+        """Return the modules that are variables of the program, by name."""
+        found = vars(self._program.module)
+        return {name: each for name, each in found.items() if isinstance(each, nn.Module)}
+
+    def close(self) -> None:
+        """Wait for the checkpoint being written, and stop threads and loader processes."""
+        self.events.close()
+        self._training.close()
+        self._methods.loop.close()
+
+    def _report_loss(self, loss: Any) -> None:
+        if getattr(loss, "numel", int)() == 1:
+            self._training.report("training", {"loss": loss.item()}, step=self.step + 1)

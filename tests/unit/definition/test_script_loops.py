@@ -1,0 +1,106 @@
+"""Which loops of a program train, and how deep they are."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from kernel_backend.definition.script.loops import summary, training_loops
+
+
+def found(source, **modules):
+    loops = training_loops(ast.parse(source), {name: ast.parse(text) for name, text in modules.items()})
+    return [(each.module, each.line, each.depth) for each in loops]
+
+
+NESTED = """
+for epoch in range(3):
+    for x, y in loader:
+        loss(model(x), y).backward()
+    for x, y in validation:
+        score(model(x), y)
+"""
+FUNCTIONS = """
+def train_epoch(loader):
+    for x in loader:
+        model(x).backward()
+def evaluate(loader):
+    for x in loader:
+        model(x)
+def main():
+    for epoch in range(3):
+        train_epoch(loader)
+        evaluate(loader)
+if __name__ == "__main__":
+    main()
+"""
+TRAINER = """
+class Trainer:
+    def fit(self, epochs):
+        while self.epoch < epochs:
+            self.run_epoch()
+    def run_epoch(self):
+        for batch in self.loader:
+            self.step(batch)
+    def step(self, batch):
+        self.model(batch).backward()
+Trainer().fit(3)
+"""
+FOLDS = """
+for fold in folds:
+    for epoch in range(3):
+        for x in fold:
+            model(x).backward()
+"""
+CLOSURE = """
+for step in range(9):
+    def closure():
+        loss = model(x)
+        loss.backward()
+        return loss
+    optimizer.step(closure)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (NESTED, [("", 2, 0), ("", 3, 1)]),
+        (FUNCTIONS, [("", 3, 1), ("", 9, 0)]),
+        (TRAINER, [("", 4, 0), ("", 7, 1)]),
+        (CLOSURE, [("", 2, 0)]),
+        ("def f(n):\n    for x in n:\n        x.backward()\n        f(x)\nf(3)", [("", 2, 0)]),
+        ("while step(x) > 1:\n    pass\ndef step(x):\n    x.backward()", [("", 1, 0)]),
+        ("def unused():\n    for x in y:\n        x.backward()", []),
+        ("for x in y:\n    def f():\n        x.backward()", []),
+        ("for x in y:\n    model.fit(x)", []),
+        ("with a:\n    try:\n        for x in y:\n            x.backward()\n    finally:\n        pass", [("", 3, 0)]),
+    ],
+)
+def test_loops_train_where_their_bodies_reach_backward(source, expected):
+    assert found(source) == expected
+
+
+def test_loops_in_modules_of_the_project_train():
+    engine = "def epoch(loader):\n    for x in loader:\n        x.backward()"
+    source = "import engine\nfor number in range(3):\n    engine.epoch(loader)"
+    assert found(source, engine=engine) == [("", 2, 0), ("engine", 2, 1)]
+
+
+def test_a_loop_in_the_body_of_a_class_runs_without_checkpoints():
+    loops = training_loops(ast.parse("class Net:\n    for x in y:\n        x.backward()\nNet()"))
+    assert [(each.line, each.saved) for each in loops] == [(2, False)]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (NESTED, "epochs in line 2, batches in line 3"),
+        ("for x in y:\n    x.backward()", "steps in line 1"),
+        (FOLDS, "rounds in line 2, epochs in line 3, batches in line 4"),
+        (NESTED + NESTED, "epochs in lines 2 and 8, batches in lines 3 and 9"),
+    ],
+)
+def test_the_summary_says_where_the_loops_are(source, expected):
+    assert summary(training_loops(ast.parse(source))) == expected
