@@ -25,12 +25,12 @@ export interface RendererOptions {
   news: () => void;
 }
 
-export function rendererFactory(surroundings: RendererOptions): IRenderMime.IRendererFactory {
+export function rendererFactory(options: RendererOptions): IRenderMime.IRendererFactory {
   return {
     safe: true, // whatever stands in a notebook goes in as text
     mimeTypes: [MIME_TYPE],
     defaultRank: RANK,
-    createRenderer: () => new ExperimentRenderer(surroundings)
+    createRenderer: () => new ExperimentRenderer(options)
   };
 }
 
@@ -38,7 +38,7 @@ export class ExperimentRenderer extends Widget implements IRenderMime.IRenderer 
   private _model: IRenderMime.IMimeModel | null = null;
   private _live: Live | null = null;
 
-  constructor(private readonly _surroundings: RendererOptions) {
+  constructor(private readonly _options: RendererOptions) {
     super();
     this.addClass('dl-output');
   }
@@ -53,7 +53,7 @@ export class ExperimentRenderer extends Widget implements IRenderMime.IRenderer 
     }
     this._clear();
     try {
-      this._live = saved && new Live(this.node, saved, this._surroundings, fresh => this._write(fresh));
+      this._live = saved && new Live(this.node, saved, this._options, fresh => this._write(fresh));
     } catch (error) {
       console.error('Daylight: an output cannot be shown', error);
     }
@@ -98,19 +98,19 @@ class Live {
   constructor(
     node: HTMLElement,
     private _saved: Saved,
-    private readonly _world: RendererOptions,
+    private readonly _options: RendererOptions,
     private readonly _write: (fresh: IRenderMime.IMimeModel['data']) => void
   ) {
-    this._watch = new Watch(_world.source, _saved.number, _saved);
-    this._view = new ExperimentView(node, this._watch, _world.settings.current.view);
+    this._watch = new Watch(_options.source, _saved.number, _saved);
+    this._view = new ExperimentView(node, this._watch, _options.settings.current.view);
     const page = {
-      enabled: () => _world.settings.current.writeBack && this._isWritable(node),
+      enabled: () => _options.settings.current.writeBack && this._isWritable(node),
       visible: () => document.visibilityState === 'visible',
       now: () => performance.now() / 1000 // of a clock that is never set
     };
     this._writing = new WriteBack(this._watch, _saved.overview, page, () => this._writeBack());
     this._spread();
-    _world.settings.changed.connect(this._settingsChanged);
+    _options.settings.changed.connect(this._settingsChanged);
     document.addEventListener('visibilitychange', this._visibilityChanged);
     this._watch.start();
   }
@@ -133,7 +133,7 @@ class Live {
 
   dispose(): void {
     this._disposed = true;
-    this._world.settings.changed.disconnect(this._settingsChanged);
+    this._options.settings.changed.disconnect(this._settingsChanged);
     document.removeEventListener('visibilitychange', this._visibilityChanged);
     this._writing.dispose();
     this._view.dispose();
@@ -141,7 +141,7 @@ class Live {
   }
 
   private async _writeBack(): Promise<void> {
-    const fresh = await this._world.source.bundle(this._saved.number, this._saved.captured);
+    const fresh = await this._options.source.bundle(this._saved.number, this._saved.captured);
     const saved = savedIn(fresh[MIME_TYPE]);
     if (this._disposed || !saved || !this.shows(saved) || saved.overview.seq < this._saved.overview.seq) {
       return;
@@ -150,7 +150,7 @@ class Live {
   }
 
   private _isWritable(node: Node): boolean {
-    this._writable = this._world.writable(node) ?? this._writable;
+    this._writable = this._options.writable(node) ?? this._writable;
     return this._writable;
   }
 
@@ -161,13 +161,13 @@ class Live {
       const newer = overview ? stateOf(overview) : state;
       if (newer !== state) {
         state = newer;
-        this._world.news();
+        this._options.news();
       }
     });
   }
 
   private readonly _settingsChanged = (): void => {
-    this._view.settings = this._world.settings.current.view;
+    this._view.settings = this._options.settings.current.view;
     this._writing.consider();
   };
 

@@ -20,9 +20,9 @@ export interface WriteState {
 }
 
 /** In how many seconds it is time to write, 0 for now; null while there is no reason to. */
-export function writeIn(moment: WriteState): number | null {
-  const { enabled, visible, shown, kept, triedAt, failures, now } = moment;
-  if (!enabled || !visible || shown === null || !settled(moment.connection, shown)) {
+export function writeIn(state: WriteState): number | null {
+  const { enabled, visible, shown, kept, triedAt, failures, now } = state;
+  if (!enabled || !visible || shown === null || !settled(state.connection, shown)) {
     return null;
   }
   if (shown.seq < kept.seq || told(shown) === told(kept)) {
@@ -92,7 +92,7 @@ export class WriteBack {
     if (this._writing || this._disposed) {
       return;
     }
-    const pause = writeIn(this._moment(this._watch.look));
+    const pause = writeIn(this._state(this._watch.look));
     if (pause === 0) {
       void this._try();
     } else if (pause !== null) {
@@ -106,7 +106,7 @@ export class WriteBack {
     clearTimeout(this._timer);
   }
 
-  private _moment(look: Look): WriteState {
+  private _state(look: Look): WriteState {
     return {
       now: this._page.now(),
       enabled: this._page.enabled(),

@@ -42,6 +42,6 @@ export function waiting(change: Partial<Waiting> = {}): Waiting {
   };
 }
 
-export function deed(change: Partial<AuditEntry> = {}): AuditEntry {
+export function entry(change: Partial<AuditEntry> = {}): AuditEntry {
   return { seq: 1, at: 0, who: 'ada', act: 'quota', on: 'user bob', detail: 'limit 8 -> 4', ...change };
 }

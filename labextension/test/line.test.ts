@@ -28,7 +28,7 @@ describe('after a cut', () => {
     source.overview = silence;
     await cut();
     expect(connection()).toBe('lost');
-    expect(watch.look.trouble).toBe('the connection was cut (1006); trying again in 0.5 s');
+    expect(watch.look.error).toBe('the connection was cut (1006); trying again in 0.5 s');
     expect(watch.look.curves[0]?.step).toEqual([7]);
   });
 
@@ -38,7 +38,7 @@ describe('after a cut', () => {
     await cut();
     const said: (string | undefined)[] = [];
     for (const pause of [0.5, 1, 2, 4, 8, 15, 15]) {
-      said.push(watch.look.trouble?.split('again ')[1]);
+      said.push(watch.look.error?.split('again ')[1]);
       const before = source.asked.length;
       await passed(pause - 0.1);
       expect(source.asked).toHaveLength(before);
@@ -68,7 +68,7 @@ describe('after a cut', () => {
     source.overview = queued({ seq: 70_030 });
     await passed(1);
     expect(source.asked.slice(2)).toEqual(['/experiments/12']);
-    expect([connection(), watch.look.trouble, source.stream.after]).toEqual(['live', null, 70_009]);
+    expect([connection(), watch.look.error, source.stream.after]).toEqual(['live', null, 70_009]);
     expect(watch.look.overview?.wait?.place).toBe(2);
     source.stream.say(reported(8, 70_020));
     expect(watch.look.curves[0]?.step).toEqual([7, 8]);
@@ -89,11 +89,11 @@ describe('after a cut', () => {
     await cut();
     await passed(0.5);
     await cut();
-    expect(watch.look.trouble).toContain('in 1 s');
+    expect(watch.look.error).toContain('in 1 s');
     await passed(1);
     source.stream.say(reported(7));
     await cut();
-    expect(watch.look.trouble).toContain('in 0.5 s');
+    expect(watch.look.error).toContain('in 0.5 s');
   });
 
   test('a stream that was open for long makes the next pause short', async () => {
@@ -101,7 +101,7 @@ describe('after a cut', () => {
     await cut();
     await passed(20);
     await cut();
-    expect(watch.look.trouble).toContain('in 0.5 s');
+    expect(watch.look.error).toContain('in 0.5 s');
   });
 
   test('a stream that cannot be opened is a cut', async () => {
@@ -118,7 +118,7 @@ describe('after a cut', () => {
     block();
     await begun();
     await passed(2);
-    expect([connection(), watch.look.trouble]).toEqual(['live', expect.stringContaining('looking every 5 s')]);
+    expect([connection(), watch.look.error]).toEqual(['live', expect.stringContaining('looking every 5 s')]);
     source.curves = curves(report(1), report(2));
     const before = source.asked.length;
     await passed(50);
@@ -126,7 +126,7 @@ describe('after a cut', () => {
     expect(source.asked).toHaveLength(before + 2 * 10);
     [source.opens, source.cuts, source.refuses] = [true, false, false];
     await passed(10.1);
-    expect([connection(), watch.look.trouble]).toEqual(['live', null]);
+    expect([connection(), watch.look.error]).toEqual(['live', null]);
     expect(source.stream.closed).toBe(false);
     source.stream.say(reported(7));
     expect(watch.look.curves[0]?.step).toEqual([1, 2, 7]);
@@ -138,9 +138,9 @@ describe('after a cut', () => {
     await passed(2);
     source.opens = true;
     await passed(5.1);
-    expect(watch.look.trouble).not.toBeNull();
+    expect(watch.look.error).not.toBeNull();
     source.stream.say(reported(7));
-    expect([connection(), watch.look.trouble]).toEqual(['live', null]);
+    expect([connection(), watch.look.error]).toEqual(['live', null]);
   });
 
   test('without a stream its end is heard, and a service that is gone is missed', async () => {
@@ -149,7 +149,7 @@ describe('after a cut', () => {
     await passed(2);
     source.overview = silence;
     await passed(5.1);
-    expect([connection(), watch.look.trouble]).toEqual(['lost', expect.stringContaining('no answer; trying again')]);
+    expect([connection(), watch.look.error]).toEqual(['lost', expect.stringContaining('no answer; trying again')]);
     source.overview = done();
     await passed(30);
     expect(connection()).toBe('ended');
@@ -158,7 +158,7 @@ describe('after a cut', () => {
   test('what has several lines keeps them', async () => {
     source.overview = new ServiceError(503, 'it could not start. Its log ends:\n  no space left');
     await begun();
-    expect(watch.look.trouble).toMatch(/no space left\ntrying again in /);
+    expect(watch.look.error).toMatch(/no space left\ntrying again in /);
   });
 
   test('trying now does not wait for the pause', async () => {
@@ -167,7 +167,7 @@ describe('after a cut', () => {
     await passed(10);
     source.overview = overview();
     watch.retry();
-    expect(watch.look.trouble).toBe('no answer; trying again now');
+    expect(watch.look.error).toBe('no answer; trying again now');
     const before = source.asked.length;
     watch.retry(); // it is being tried
     expect(source.asked).toHaveLength(before);
@@ -179,7 +179,7 @@ describe('after a cut', () => {
   test('a service that answers something else is quoted', async () => {
     source.overview = new ServiceError(403, 'log in again');
     await begun();
-    expect(watch.look.trouble).toBe('log in again; trying again in 0.5 s');
+    expect(watch.look.error).toBe('log in again; trying again in 0.5 s');
   });
 
   test('what the cut stream still says is not heard', async () => {
@@ -206,7 +206,7 @@ describe('after a cut', () => {
     await begun();
     await cut(missing);
     expect(connection()).toBe('gone');
-    expect(watch.look.trouble).toBe('experiment #12 is no longer there; this is how it was last seen');
+    expect(watch.look.error).toBe('experiment #12 is no longer there; this is how it was last seen');
     await passed(60);
     expect(source.asked).toHaveLength(2);
     watch.retry();
@@ -236,7 +236,7 @@ describe('at the end', () => {
     source.overview = silence;
     source.stream.say(reported(7), said(8, { type: 'experiment', data: done().experiment }));
     await passed(60);
-    expect([connection(), watch.look.trouble, watch.look.curves[0]?.step]).toEqual(['ended', null, [7]]);
+    expect([connection(), watch.look.error, watch.look.curves[0]?.step]).toEqual(['ended', null, [7]]);
   });
 
   test('an experiment that had ended before is read twice: it may have ended between two answers', async () => {
@@ -313,7 +313,7 @@ describe('at the end', () => {
     source.overview = silence;
     await begun(saved({ overview: done(), curves: curves(report(1)) }));
     await passed(600);
-    expect([connection(), watch.look.trouble, source.asked.length]).toEqual(['ended', null, 2]);
+    expect([connection(), watch.look.error, source.asked.length]).toEqual(['ended', null, 2]);
     expect([watch.look.at, watch.look.curves[0]?.step, watch.look.heard]).toEqual([150, [1], false]);
   });
 

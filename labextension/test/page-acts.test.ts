@@ -6,7 +6,7 @@ import { clearQuota, drain, moveFirst, setPriority, setQuota } from '../src/page
 import { fieldText, givenText, heldText, slotHoursText, typedValue, windowText } from '../src/page/fields';
 import type { Requester, Method } from '../src/page/source';
 import { ServiceError } from '../src/service/source';
-import { account, deed, waiting } from './cluster';
+import { account, entry, waiting } from './cluster';
 
 const NODE: NodeUse = {
   name: 'n 1',
@@ -167,7 +167,7 @@ describe('the cluster', () => {
     await pass(10);
     expect(service.count('GET /queue')).toBeGreaterThan(2);
     expect(service.count('GET /accounts')).toBe(0);
-    expect(cluster.known).toMatchObject({ queue: [{ experiment: 12 }], at: 7 });
+    expect(cluster.snapshot).toMatchObject({ queue: [{ experiment: 12 }], at: 7 });
     cluster.show('audit');
     await pass(0.01);
     const before = service.count('GET /queue');
@@ -177,7 +177,7 @@ describe('the cluster', () => {
 
   test('searches all of the log when nobody has typed for a moment', async () => {
     const queries: unknown[] = [];
-    service.answers = (_, path) => (path === '/audit' ? { audit: [deed({ seq: 3 })] } : ME);
+    service.answers = (_, path) => (path === '/audit' ? { audit: [entry({ seq: 3 })] } : ME);
     service.heard = (path, query) => path === '/audit' && queries.push(query);
     cluster.show('audit');
     await pass(0.01);
@@ -188,7 +188,7 @@ describe('the cluster', () => {
     expect(queries).toEqual([{ limit: 200 }]);
     await pass(0.3);
     expect(queries.slice(1)).toEqual([{ limit: 200, search: 'n1' }]);
-    expect(cluster.known).toMatchObject({ audit: [{ seq: 3 }], auditOf: 'n1', auditEnds: true });
+    expect(cluster.snapshot).toMatchObject({ audit: [{ seq: 3 }], auditOf: 'n1', auditEnds: true });
     await cluster.older();
     expect(queries.at(-1)).toEqual({ limit: 200, search: 'n1', before: 3 });
   });
@@ -204,10 +204,10 @@ describe('the cluster', () => {
         throw new ServiceError(503, 'away');
       };
       await pass(20);
-      expect(cluster.known).toMatchObject({ queue: [{ experiment: 12 }], error: { message: 'away' } });
+      expect(cluster.snapshot).toMatchObject({ queue: [{ experiment: 12 }], error: { message: 'away' } });
       service.answers = (_, path) => (path === '/queue' ? { queue: [] } : {});
       await pass(16); // the longest rest, and the answer
-      expect(cluster.known).toMatchObject({ queue: [], error: null });
+      expect(cluster.snapshot).toMatchObject({ queue: [], error: null });
     }
   );
 
@@ -218,7 +218,7 @@ describe('the cluster', () => {
     cluster.show('accounts');
     await pass(0.01);
     await cluster.act(setQuota(before, 'limit', 4));
-    expect(cluster.known.accounts).toEqual([after]);
+    expect(cluster.snapshot.accounts).toEqual([after]);
     expect(cluster.done?.text).toBe('Limit of ada: 4, it was none');
     service.answers = () => before;
     await cluster.undo();
@@ -241,7 +241,7 @@ describe('the cluster', () => {
     service.answers = () => ({ accounts: [after] });
     (slow as unknown as () => void)();
     await pass(0.01);
-    expect(cluster.known.accounts).toEqual([after]);
+    expect(cluster.snapshot.accounts).toEqual([after]);
   });
 
   test('a refusal is thrown to who waits for it, else said', async () => {

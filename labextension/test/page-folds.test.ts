@@ -1,12 +1,12 @@
 /** The page of the cluster: what answers change of what it knows, and what a person finds in long lists. */
 
-import { failed, learnt, NOTHING, withAccount, withDeeds, withOlderDeeds } from '../src/page/clusterstate';
-import { ALL, deedsWith, PAGE, pageOf, personText, priorityText, runText, whatOf } from '../src/page/rows';
+import { failed, learnt, NOTHING, withAccount, withEntries, withOlderEntries } from '../src/page/clusterstate';
+import { ALL, entriesWith, PAGE, pageOf, personText, priorityText, runText, whatOf } from '../src/page/rows';
 import { linesOf, useText } from '../src/page/usechart';
 import { ownToken } from '../src/page/token';
 import { headersFor } from '../src/page/source';
 import { ServiceError } from '../src/service/source';
-import { account, deed, waiting } from './cluster';
+import { account, entry, waiting } from './cluster';
 
 const names = (page: { rows: readonly { name: string }[] }): string[] => page.rows.map(each => each.name);
 
@@ -28,45 +28,45 @@ test('a changed account is changed wherever it is shown, and its namesake of the
 });
 
 describe('the log', () => {
-  const lines = (from: number, to: number): ReturnType<typeof deed>[] =>
-    Array.from({ length: from - to + 1 }, (_, index) => deed({ seq: from - index }));
+  const lines = (from: number, to: number): ReturnType<typeof entry>[] =>
+    Array.from({ length: from - to + 1 }, (_, index) => entry({ seq: from - index }));
 
   test('new lines join those that are there, older ones follow, and none is there twice', () => {
-    let known = withDeeds(NOTHING, lines(10, 6), 5);
-    known = withOlderDeeds(known, lines(6, 4), 5);
-    known = withDeeds(known, lines(12, 8), 5);
+    let known = withEntries(NOTHING, lines(10, 6), 5);
+    known = withOlderEntries(known, lines(6, 4), 5);
+    known = withEntries(known, lines(12, 8), 5);
     expect(known.audit?.map(each => each.seq)).toEqual([12, 11, 10, 9, 8, 7, 6, 5, 4]);
   });
 
   test('it has its end where a page is not full', () => {
-    expect(withDeeds(NOTHING, lines(5, 1), 5).auditEnds).toBe(false);
-    expect(withDeeds(NOTHING, lines(4, 1), 5).auditEnds).toBe(true);
-    const known = withOlderDeeds(withDeeds(NOTHING, lines(10, 6), 5), lines(5, 3), 5);
+    expect(withEntries(NOTHING, lines(5, 1), 5).auditEnds).toBe(false);
+    expect(withEntries(NOTHING, lines(4, 1), 5).auditEnds).toBe(true);
+    const known = withOlderEntries(withEntries(NOTHING, lines(10, 6), 5), lines(5, 3), 5);
     expect(known.auditEnds).toBe(true);
-    expect(withDeeds(known, lines(11, 7), 5).auditEnds).toBe(true);
+    expect(withEntries(known, lines(11, 7), 5).auditEnds).toBe(true);
   });
 
   test('where more was written than a page holds there is no hole: the older lines are asked for again', () => {
-    const known = withDeeds(withDeeds(NOTHING, lines(5, 1), 5), lines(20, 16), 5);
+    const known = withEntries(withEntries(NOTHING, lines(5, 1), 5), lines(20, 16), 5);
     expect([known.audit?.length, known.auditEnds]).toEqual([5, false]);
   });
 
   test('what is searched for is there alone, and joined by what is new of it', () => {
-    let known = withDeeds(withDeeds(NOTHING, lines(10, 6), 5), lines(3, 2), 5, 'n1');
+    let known = withEntries(withEntries(NOTHING, lines(10, 6), 5), lines(3, 2), 5, 'n1');
     expect([known.audit?.map(each => each.seq), known.auditOf, known.auditEnds]).toEqual([[3, 2], 'n1', true]);
-    known = withDeeds(known, lines(4, 2), 5, 'n1');
+    known = withEntries(known, lines(4, 2), 5, 'n1');
     expect(known.audit?.map(each => each.seq)).toEqual([4, 3, 2]);
-    expect(withDeeds(known, lines(10, 6), 5).auditEnds).toBe(false);
+    expect(withEntries(known, lines(10, 6), 5).auditEnds).toBe(false);
   });
 
   test('it is searched by all of the words', () => {
-    const deeds = [
-      deed({ who: 'ada', on: 'node n1' }),
-      deed({ who: 'ada', on: '#12' }),
-      deed({ who: 'bob', on: 'node n1' })
+    const entries = [
+      entry({ who: 'ada', on: 'node n1' }),
+      entry({ who: 'ada', on: '#12' }),
+      entry({ who: 'bob', on: 'node n1' })
     ];
-    expect(deedsWith(deeds, ' ADA  n1 ')).toEqual([deeds[0]]);
-    expect(deedsWith(deeds, ' ')).toHaveLength(3);
+    expect(entriesWith(entries, ' ADA  n1 ')).toEqual([entries[0]]);
+    expect(entriesWith(entries, ' ')).toHaveLength(3);
   });
 });
 

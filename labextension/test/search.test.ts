@@ -296,7 +296,7 @@ describe('pairs', () => {
 describe('steering', () => {
   const paused = row(7, 0.1);
   const inState = (state: ExperimentState, connection: Connection = 'live'): Look => ({
-    ...{ number: 12, curves: [], trial: 1, captured: [], search: null, trouble: null, heard: true, at: 100 },
+    ...{ number: 12, curves: [], trial: 1, captured: [], search: null, error: null, heard: true, at: 100 },
     overview: overview({ experiment: experiment({ state }) }),
     connection
   });

@@ -13,7 +13,7 @@ import { attempt, curves, experiment, overview, report, trial } from './fakes';
 
 function look(fields: Partial<Look> = {}): Look {
   const shown = { overview: overview(), curves: curves(report(1), report(2)).curves, captured: [], search: null };
-  return { number: 12, connection: 'live', heard: true, trouble: null, at: 100, trial: 1, ...shown, ...fields };
+  return { number: 12, connection: 'live', heard: true, error: null, at: 100, trial: 1, ...shown, ...fields };
 }
 
 function validation(metric = 'loss'): Curve {

@@ -64,7 +64,7 @@ describe('at the beginning', () => {
     source.overview = missing;
     await begun();
     await passed(60);
-    expect([connection(), watch.look.trouble]).toEqual(['gone', 'there is no experiment #12']);
+    expect([connection(), watch.look.error]).toEqual(['gone', 'there is no experiment #12']);
     expect(source.asked).toHaveLength(2);
   });
 });
@@ -213,7 +213,7 @@ describe("another Daylight's experiment of this number", () => {
     const before = saved();
     await begun(before);
     expect(connection()).toBe('foreign');
-    expect(watch.look.trouble).toBe('another Daylight has this experiment; here #12 is another one');
+    expect(watch.look.error).toBe('another Daylight has this experiment; here #12 is another one');
     expect(watch.look.overview).toEqual(before.overview);
     await expect(watch.act('stop')).rejects.toThrow('another one');
     await expect(watch.logs({ tail: 100 })).rejects.toThrow('another one');

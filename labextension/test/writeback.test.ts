@@ -128,7 +128,7 @@ function look(shown: Overview, connection: Connection): Look {
     search: null,
     connection,
     heard: true,
-    trouble: null,
+    error: null,
     at: 0
   };
 }

@@ -3,7 +3,7 @@
 import type { Best, Metric, StoredReport, Trial, TrialRow } from '../api/types';
 import { num } from './curves';
 
-/** The best so far after one more validation, in whatever order they are told: of equal ones the earlier step. */
+/** The best so far after one more validation, in whatever order they are valueOf: of equal ones the earlier step. */
 export function better(best: Best | null, report: StoredReport, metric: Metric): Best | null {
   const said = report.metrics[metric.name];
   const value = said === undefined ? NaN : num(said);
@@ -24,17 +24,17 @@ export function bestRows(rows: readonly TrialRow[], metric: Metric): TrialRow[] 
   return ranked(rows, metric, row => [row.trial, row.best]);
 }
 
-function ranked<Thing>(
-  things: readonly Thing[],
+function ranked<Item>(
+  items: readonly Item[],
   metric: Metric,
-  told: (thing: Thing) => readonly [index: number, value: number | null]
-): Thing[] {
-  const valued = things.flatMap(thing => {
-    const [index, value] = told(thing);
-    return value === null ? [] : [{ thing, index, value: lower(value, metric) }];
+  valueOf: (item: Item) => readonly [index: number, value: number | null]
+): Item[] {
+  const valued = items.flatMap(item => {
+    const [index, value] = valueOf(item);
+    return value === null ? [] : [{ item, index, value: lower(value, metric) }];
   });
   valued.sort((one, other) => one.value - other.value || one.index - other.index);
-  return valued.map(({ thing }) => thing);
+  return valued.map(({ item }) => item);
 }
 
 /** A value as values are compared: the lower is the better one. */

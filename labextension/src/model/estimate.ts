@@ -31,19 +31,19 @@ export function secondsLeft(overview: Overview, curves: readonly Curve[], now: n
   }
   const [newest, ...older] = overview.attempts.filter(attempt => attempt.trial === index).reverse();
   const marks = marksOf(curves);
-  const pace = newest && paceOf(newest, Infinity, marks);
-  if (newest && pace) {
-    return goingOn(pace, total, now);
+  const rate = newest && rateOf(newest, Infinity, marks);
+  if (newest && rate) {
+    return goingOn(rate, total, now);
   }
-  const before = paceBefore(newest, older, marks);
+  const before = rateBefore(newest, older, marks);
   return newest && before ? goingOnAgain(newest, before, trial, total, now) : null;
 }
 
 /** A silence longer than any lately counts as slowness: a training that hangs is not about to be done. */
-function goingOn(pace: StepRate, total: number, now: number): number {
-  const silence = Math.max(0, now - pace.newest.at);
-  const usual = Math.min(silence, pace.silence);
-  const left = (total - pace.newest.step) * pace.perStep;
+function goingOn(rate: StepRate, total: number, now: number): number {
+  const silence = Math.max(0, now - rate.newest.at);
+  const usual = Math.min(silence, rate.silence);
+  const left = (total - rate.newest.step) * rate.perStep;
   return Math.max(0, left - usual) + (silence - usual);
 }
 
@@ -53,12 +53,12 @@ function goingOnAgain(newest: Attempt, before: StepRate, trial: Trial, total: nu
   return Math.max(whole - Math.max(0, now - newest.created_at), least);
 }
 
-function paceBefore(newest: Attempt | undefined, older: readonly Attempt[], marks: readonly Mark[]): StepRate | null {
+function rateBefore(newest: Attempt | undefined, older: readonly Attempt[], marks: readonly Mark[]): StepRate | null {
   let until = newest?.created_at ?? 0;
   for (const attempt of older) {
-    const pace = paceOf(attempt, until, marks);
-    if (pace) {
-      return pace;
+    const rate = rateOf(attempt, until, marks);
+    if (rate) {
+      return rate;
     }
     until = attempt.created_at;
   }
@@ -66,7 +66,7 @@ function paceBefore(newest: Attempt | undefined, older: readonly Attempt[], mark
 }
 
 /** How fast an attempt went lately, or at its end; null with less than two reports of it. */
-function paceOf(attempt: Attempt, until: number, marks: readonly Mark[]): StepRate | null {
+function rateOf(attempt: Attempt, until: number, marks: readonly Mark[]): StepRate | null {
   const lately = latelyOf(marks.filter(mark => mark.at >= attempt.created_at && mark.at < until));
   const [start, newest] = [lately[0], lately.at(-1)];
   if (!start || !newest || newest.step <= start.step || newest.at <= start.at) {

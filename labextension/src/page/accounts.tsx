@@ -15,15 +15,15 @@ import { type Column, Row, Table } from './table';
 
 const SORTED: Record<string, Order> = { Name: 'name', Use: 'held', Limit: 'limit', Guarantee: 'guarantee' };
 
-export function Accounts({ cluster, known }: { cluster: Cluster; known: ClusterSnapshot }): React.JSX.Element {
+export function Accounts({ cluster, snapshot }: { cluster: Cluster; snapshot: ClusterSnapshot }): React.JSX.Element {
   const [look, setLook] = React.useState<Look>(ALL);
   const [chosen, setChosen] = React.useState<Pick<Account, 'kind' | 'name'> | null>(null);
   const narrow = (change: Partial<Look>): void => setLook({ ...look, page: 0, ...change });
-  const page = React.useMemo(() => pageOf(known.accounts ?? [], look), [known.accounts, look]);
-  if (known.accounts === null) {
+  const page = React.useMemo(() => pageOf(snapshot.accounts ?? [], look), [snapshot.accounts, look]);
+  if (snapshot.accounts === null) {
     return <p className="dl-empty">Reading users and groups…</p>;
   }
-  if (known.accounts.length === 0) {
+  if (snapshot.accounts.length === 0) {
     return (
       <p className="dl-empty">
         Nobody yet. Users appear when they first come, groups when the hub names them: see load_groups in the hub's

@@ -14,7 +14,7 @@ export interface Act {
   /** In a sentence, once it is done. */
   said(answer: unknown): string;
   /** What the page knows then, before it looks again. */
-  fold(known: ClusterSnapshot, answer: unknown): ClusterSnapshot;
+  fold(snapshot: ClusterSnapshot, answer: unknown): ClusterSnapshot;
   readonly undo: Act | null;
   /** The same, where it is known by the answer. */
   undoneBy?(answer: unknown): Act | null;
@@ -37,7 +37,7 @@ export function clearQuota(account: Account): Act {
     method: 'DELETE',
     path: pathOf(account),
     said: () => `${nameOf(account)}: all numbers are the hub's`,
-    fold: (known, answer) => withAccount(known, answer as Account),
+    fold: (snapshot, answer) => withAccount(snapshot, answer as Account),
     undo: restoreQuota(account)
   };
 }
@@ -58,7 +58,7 @@ function putQuota(account: Account, body: Partial<Record<keyof Quota, unknown>>)
     method: 'PUT',
     path: pathOf(account),
     body,
-    fold: (known, answer) => withAccount(known, answer as Account)
+    fold: (snapshot, answer) => withAccount(snapshot, answer as Account)
   };
 }
 
@@ -75,7 +75,7 @@ function drainOnly({ name }: NodeUse, drained: boolean): Act {
     method: 'POST',
     path: `/nodes/${encodeURIComponent(name)}/${drained ? 'drain' : 'undrain'}`,
     said: () => (drained ? `${name} is drained: nothing new starts there` : `${name} takes new work again`),
-    fold: (known, answer) => withNode(known, answer as NodeUse),
+    fold: (snapshot, answer) => withNode(snapshot, answer as NodeUse),
     undo: null
   };
 }
@@ -98,7 +98,7 @@ export function moveFirst(row: Waiting, experiment: number): Act {
     method: 'POST',
     path: `/queue/${experiment}/first`,
     said: () => `#${experiment} is ahead of everything that waits`,
-    fold: known => known,
+    fold: snapshot => snapshot,
     undo: asItWas(row, experiment)
   };
 }
@@ -118,7 +118,7 @@ function ordered(experiment: number, priority: number | string | null, said: () 
     path: `/queue/${experiment}/priority`,
     body: { priority },
     said,
-    fold: known => known,
+    fold: snapshot => snapshot,
     undo: null
   };
 }

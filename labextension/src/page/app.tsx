@@ -6,7 +6,7 @@ import { Accounts } from './accounts';
 import { Audit } from './audit';
 import type { Cluster } from './cluster';
 import { isView, type ClusterSnapshot, type View } from './clusterstate';
-import { Mine } from './myaccount';
+import { MyAccount } from './myaccount';
 import { Nodes, Pools } from './nodes';
 import { Queue } from './queue';
 import { Notice, StaleNotice } from './messages';
@@ -14,7 +14,7 @@ import { Notice, StaleNotice } from './messages';
 const TITLES: Record<View, string> = { cluster: 'Cluster', accounts: 'Users and groups', audit: 'Audit log' };
 
 export function App({ cluster }: { cluster: Cluster }): React.JSX.Element {
-  const known = React.useSyncExternalStore(cluster.subscribe, () => cluster.known);
+  const snapshot = React.useSyncExternalStore(cluster.subscribe, () => cluster.snapshot);
   const done = React.useSyncExternalStore(cluster.subscribe, () => cluster.done);
   const [view, setView] = React.useState<View>(viewIn(location.hash));
   React.useEffect(() => {
@@ -22,8 +22,8 @@ export function App({ cluster }: { cluster: Cluster }): React.JSX.Element {
     addEventListener('hashchange', moved);
     return () => removeEventListener('hashchange', moved);
   }, []);
-  const admin = known.me?.person.admin ?? false;
-  const shown = admin || known.me === null ? view : 'cluster';
+  const admin = snapshot.me?.person.admin ?? false;
+  const shown = admin || snapshot.me === null ? view : 'cluster';
   React.useEffect(() => cluster.show(shown), [cluster, shown]);
   React.useEffect(() => {
     const undo = (event: KeyboardEvent): void => {
@@ -37,40 +37,48 @@ export function App({ cluster }: { cluster: Cluster }): React.JSX.Element {
   }, [cluster]);
   return (
     <div className="dl-page">
-      <Head known={known} view={shown} admin={admin} />
-      {known.error && <StaleNotice error={known.error} at={known.at} again={() => cluster.refresh()} />}
-      <main className="dl-page-body" data-stale={known.error !== null}>
-        {known.me ? <Body cluster={cluster} known={known} view={shown} /> : <Beginning known={known} />}
+      <Head snapshot={snapshot} view={shown} admin={admin} />
+      {snapshot.error && <StaleNotice error={snapshot.error} at={snapshot.at} again={() => cluster.refresh()} />}
+      <main className="dl-page-body" data-stale={snapshot.error !== null}>
+        {snapshot.me ? <Body cluster={cluster} snapshot={snapshot} view={shown} /> : <Beginning snapshot={snapshot} />}
       </main>
       <Notice done={done} undo={() => void cluster.undo()} dismiss={() => cluster.dismiss()} />
     </div>
   );
 }
 
-function Body({ cluster, known, view }: { cluster: Cluster; known: ClusterSnapshot; view: View }): React.JSX.Element {
+function Body({
+  cluster,
+  snapshot,
+  view
+}: {
+  cluster: Cluster;
+  snapshot: ClusterSnapshot;
+  view: View;
+}): React.JSX.Element {
   switch (view) {
     case 'cluster':
       return (
         <>
-          <Mine known={known} />
-          <Queue cluster={cluster} known={known} />
-          <Nodes cluster={cluster} known={known} />
-          <Pools known={known} />
+          <MyAccount snapshot={snapshot} />
+          <Queue cluster={cluster} snapshot={snapshot} />
+          <Nodes cluster={cluster} snapshot={snapshot} />
+          <Pools snapshot={snapshot} />
         </>
       );
     case 'accounts':
-      return <Accounts cluster={cluster} known={known} />;
+      return <Accounts cluster={cluster} snapshot={snapshot} />;
     case 'audit':
-      return <Audit cluster={cluster} known={known} />;
+      return <Audit cluster={cluster} snapshot={snapshot} />;
   }
 }
 
-function Beginning({ known }: { known: ClusterSnapshot }): React.JSX.Element | null {
-  return known.error ? null : <p className="dl-empty">Looking at the cluster…</p>;
+function Beginning({ snapshot }: { snapshot: ClusterSnapshot }): React.JSX.Element | null {
+  return snapshot.error ? null : <p className="dl-empty">Looking at the cluster…</p>;
 }
 
-function Head({ known, view, admin }: { known: ClusterSnapshot; view: View; admin: boolean }): React.JSX.Element {
-  const person = known.me?.person;
+function Head({ snapshot, view, admin }: { snapshot: ClusterSnapshot; view: View; admin: boolean }): React.JSX.Element {
+  const person = snapshot.me?.person;
   return (
     <header className="dl-page-head">
       <h1>

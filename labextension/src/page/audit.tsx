@@ -4,7 +4,7 @@ import * as React from 'react';
 
 import type { Cluster } from './cluster';
 import type { ClusterSnapshot } from './clusterstate';
-import { deedsWith } from './rows';
+import { entriesWith } from './rows';
 import { Row, Table } from './table';
 import { dayText } from './text';
 
@@ -16,11 +16,11 @@ const COLUMNS = [
   { title: 'Before and after' }
 ];
 
-export function Audit({ cluster, known }: { cluster: Cluster; known: ClusterSnapshot }): React.JSX.Element {
-  const [search, setSearch] = React.useState(known.auditOf);
-  const deeds = known.audit ?? [];
-  const answered = known.auditOf === search;
-  const found = answered ? deeds : deedsWith(deeds, search); // what is there already, until the service has answered
+export function Audit({ cluster, snapshot }: { cluster: Cluster; snapshot: ClusterSnapshot }): React.JSX.Element {
+  const [search, setSearch] = React.useState(snapshot.auditOf);
+  const entries = snapshot.audit ?? [];
+  const answered = snapshot.auditOf === search;
+  const found = answered ? entries : entriesWith(entries, search); // what is there already, until the service has answered
   return (
     <section className="dl-wide" aria-labelledby="dl-audit">
       <div className="dl-bar-above">
@@ -37,27 +37,27 @@ export function Audit({ cluster, known }: { cluster: Cluster; known: ClusterSnap
           }}
         />
         <span className="dl-dim" role="status">
-          {search && answered ? `${deeds.length}${known.auditEnds ? '' : ' or more'} match` : ''}
+          {search && answered ? `${entries.length}${snapshot.auditEnds ? '' : ' or more'} match` : ''}
         </span>
       </div>
-      {known.audit === null ? (
+      {snapshot.audit === null ? (
         <p className="dl-empty">Reading the log…</p>
-      ) : deeds.length === 0 && !known.auditOf ? (
+      ) : entries.length === 0 && !snapshot.auditOf ? (
         <p className="dl-empty">
           Nothing yet. What administrators change (quotas, nodes, the order, experiments of others) is written here.
         </p>
       ) : (
         <Table name="Audit log" columns={COLUMNS}>
-          {found.map(deed => (
+          {found.map(entry => (
             <Row
-              key={deed.seq}
+              key={entry.seq}
               columns={COLUMNS}
-              cells={[dayText(deed.at), deed.who, deed.act, deed.on, deed.detail]}
+              cells={[dayText(entry.at), entry.who, entry.act, entry.on, entry.detail]}
             />
           ))}
         </Table>
       )}
-      {deeds.length > 0 && !known.auditEnds && (
+      {entries.length > 0 && !snapshot.auditEnds && (
         <button type="button" className="dl-push" onClick={() => void cluster.older()}>
           Older
         </button>

@@ -6,13 +6,21 @@ import type { Account, Answer, AuditEntry, ReadRoute, UseOverTime } from '../api
 import { ServiceError } from '../service/source';
 import type { Query } from '../service/source';
 import type { Act } from './actions';
-import { failed, type ClusterSnapshot, learnt, NOTHING, type View, withDeeds, withOlderDeeds } from './clusterstate';
+import {
+  failed,
+  type ClusterSnapshot,
+  learnt,
+  NOTHING,
+  type View,
+  withEntries,
+  withOlderEntries
+} from './clusterstate';
 import type { Requester } from './source';
 
 const INTERVAL_MS = 3_000;
 const LONGEST_MS = 15_000; // between two looks while nothing answers
-const DEEDS = 200; // lines of the log at once
-const MINE = 200; // own experiments at once
+const ENTRIES = 200; // lines of the log at once
+const OWN_EXPERIMENTS = 200; // own experiments at once
 const TYPING_MS = 300; // after which what is searched for is asked for
 
 /** What was done last, and whether it can be taken back. */
@@ -25,7 +33,7 @@ export interface Done {
 export class Cluster {
   private readonly _poll: Poll;
   private readonly _listeners = new Set<() => void>();
-  private _known = NOTHING;
+  private _snapshot = NOTHING;
   private _done: Done | null = null;
   private _view: View = 'cluster';
   private _search = ''; // in the log
@@ -46,8 +54,8 @@ export class Cluster {
     this._poll.frequency = { interval: INTERVAL_MS, max: LONGEST_MS, backoff: true };
   }
 
-  get known(): ClusterSnapshot {
-    return this._known;
+  get snapshot(): ClusterSnapshot {
+    return this._snapshot;
   }
 
   get done(): Done | null {
@@ -85,7 +93,7 @@ export class Cluster {
     this._turn += 1; // what was asked before does not know of it
     const undo = act.undoneBy ? act.undoneBy(answer) : act.undo;
     this._done = { text: act.said(answer), undo, wrong: false };
-    this._take(act.fold(this._known, answer));
+    this._take(act.fold(this._snapshot, answer));
     this.refresh();
   }
 
@@ -118,19 +126,19 @@ export class Cluster {
 
   /** Lines of the log before those that are there. */
   async older(): Promise<void> {
-    const search = this._known.auditOf;
-    const before = this._known.audit?.at(-1)?.seq;
+    const search = this._snapshot.auditOf;
+    const before = this._snapshot.audit?.at(-1)?.seq;
     if (before === undefined) {
       return;
     }
     try {
       const query = { ...page(search), before };
       const found = await this._get('/api/audit', query);
-      if (search === this._known.auditOf) {
-        this._take(withOlderDeeds(this._known, found.audit, DEEDS));
+      if (search === this._snapshot.auditOf) {
+        this._take(withOlderEntries(this._snapshot, found.audit, ENTRIES));
       }
     } catch (error) {
-      this._take(failed(this._known, ours(error)));
+      this._take(failed(this._snapshot, ours(error)));
     }
   }
 
@@ -145,14 +153,14 @@ export class Cluster {
     const turn = ++this._turn;
     const search = this._search;
     try {
-      const [found, deeds] = await this._asked();
+      const [found, entries] = await this._asked();
       if (turn === this._turn) {
-        const known = learnt(this._known, found, this._now());
-        this._take(deeds ? withDeeds(known, deeds, DEEDS, search) : known);
+        const snapshot = learnt(this._snapshot, found, this._now());
+        this._take(entries ? withEntries(snapshot, entries, ENTRIES, search) : snapshot);
       }
     } catch (error) {
       if (turn === this._turn) {
-        this._take(failed(this._known, ours(error)));
+        this._take(failed(this._snapshot, ours(error)));
         throw error; // the poll takes its time then
       }
     }
@@ -164,7 +172,7 @@ export class Cluster {
       case 'cluster': {
         const [me, experiments, queue, nodes, pools] = await Promise.all([
           this._get('/api/me'),
-          this._get('/api/experiments', { state: 'active', limit: MINE }),
+          this._get('/api/experiments', { state: 'active', limit: OWN_EXPERIMENTS }),
           this._get('/api/queue'),
           this._get('/api/nodes'),
           this._get('/api/pools')
@@ -190,8 +198,8 @@ export class Cluster {
     return (await this._source.ask('GET', path, query)) as Answer<R>;
   }
 
-  private _take(known: ClusterSnapshot): void {
-    this._known = known;
+  private _take(snapshot: ClusterSnapshot): void {
+    this._snapshot = snapshot;
     this._changed();
   }
 
@@ -208,7 +216,7 @@ export class Cluster {
 }
 
 function page(search: string): Query {
-  return search ? { limit: DEEDS, search } : { limit: DEEDS };
+  return search ? { limit: ENTRIES, search } : { limit: ENTRIES };
 }
 
 function ours(error: unknown): ServiceError {

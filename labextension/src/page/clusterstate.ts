@@ -36,57 +36,61 @@ export const NOTHING: ClusterSnapshot = {
 };
 
 /** A fresh answer; what has failed before is forgotten. */
-export function learnt(known: ClusterSnapshot, found: Partial<ClusterSnapshot>, at: number): ClusterSnapshot {
-  return { ...known, ...found, at, error: null };
+export function learnt(snapshot: ClusterSnapshot, found: Partial<ClusterSnapshot>, at: number): ClusterSnapshot {
+  return { ...snapshot, ...found, at, error: null };
 }
 
 /** No answer: the last numbers stay, and are known to be old. */
-export function failed(known: ClusterSnapshot, error: ServiceError): ClusterSnapshot {
-  return { ...known, error };
+export function failed(snapshot: ClusterSnapshot, error: ServiceError): ClusterSnapshot {
+  return { ...snapshot, error };
 }
 
 /** An account as an answer has it, wherever it is shown. */
-export function withAccount(known: ClusterSnapshot, account: Account): ClusterSnapshot {
+export function withAccount(snapshot: ClusterSnapshot, account: Account): ClusterSnapshot {
   const replaced = (each: Account): Account =>
     each.kind === account.kind && each.name === account.name ? account : each;
   return {
-    ...known,
-    me: known.me && { ...known.me, accounts: known.me.accounts.map(replaced) },
-    accounts: known.accounts?.map(replaced) ?? null
+    ...snapshot,
+    me: snapshot.me && { ...snapshot.me, accounts: snapshot.me.accounts.map(replaced) },
+    accounts: snapshot.accounts?.map(replaced) ?? null
   };
 }
 
-export function withNode(known: ClusterSnapshot, node: NodeUse): ClusterSnapshot {
-  return { ...known, nodes: known.nodes.map(each => (each.name === node.name ? node : each)) };
+export function withNode(snapshot: ClusterSnapshot, node: NodeUse): ClusterSnapshot {
+  return { ...snapshot, nodes: snapshot.nodes.map(each => (each.name === node.name ? node : each)) };
 }
 
 /**
  * The newest lines of the log before those that are there already; alone where there is a gap between, or where
  * something else was searched for.
  */
-export function withDeeds(
-  known: ClusterSnapshot,
+export function withEntries(
+  snapshot: ClusterSnapshot,
   newest: readonly AuditEntry[],
   page: number,
   search = ''
 ): ClusterSnapshot {
-  const before = known.auditOf === search ? (known.audit ?? []) : [];
+  const before = snapshot.auditOf === search ? (snapshot.audit ?? []) : [];
   const oldest = newest.at(-1)?.seq ?? 0;
   const joins = before.length > 0 && (before[0]?.seq ?? 0) >= oldest;
   const kept = joins ? before.filter(each => each.seq < oldest) : [];
   return {
-    ...known,
+    ...snapshot,
     audit: [...newest, ...kept],
     auditOf: search,
-    auditEnds: joins ? known.auditEnds : newest.length < page
+    auditEnds: joins ? snapshot.auditEnds : newest.length < page
   };
 }
 
 /** Lines that come before all that are there. */
-export function withOlderDeeds(known: ClusterSnapshot, older: readonly AuditEntry[], page: number): ClusterSnapshot {
-  const last = known.audit?.at(-1)?.seq ?? Infinity;
+export function withOlderEntries(
+  snapshot: ClusterSnapshot,
+  older: readonly AuditEntry[],
+  page: number
+): ClusterSnapshot {
+  const last = snapshot.audit?.at(-1)?.seq ?? Infinity;
   const fresh = older.filter(each => each.seq < last);
-  return { ...known, audit: [...(known.audit ?? []), ...fresh], auditEnds: older.length < page };
+  return { ...snapshot, audit: [...(snapshot.audit ?? []), ...fresh], auditEnds: older.length < page };
 }
 
 export function isView(name: string): name is View {

@@ -12,8 +12,8 @@ import { Slots } from './slots';
 import { Bar, Row, Table } from './table';
 import { estimateText } from './text';
 
-export function Mine({ known }: { known: ClusterSnapshot }): React.JSX.Element {
-  const { me, experiments, at } = known;
+export function MyAccount({ snapshot }: { snapshot: ClusterSnapshot }): React.JSX.Element {
+  const { me, experiments, at } = snapshot;
   const mine = experiments.filter(each => each.experiment.owner === me?.person.name);
   return (
     <>

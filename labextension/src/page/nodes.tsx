@@ -11,10 +11,10 @@ import type { ClusterSnapshot } from './clusterstate';
 import { runText } from './rows';
 import { Bar, type Column, Row, Table } from './table';
 
-export function Nodes({ cluster, known }: { cluster: Cluster; known: ClusterSnapshot }): React.JSX.Element {
-  const admin = known.me?.person.admin ?? false;
+export function Nodes({ cluster, snapshot }: { cluster: Cluster; snapshot: ClusterSnapshot }): React.JSX.Element {
+  const admin = snapshot.me?.person.admin ?? false;
   const [asked, setAsked] = React.useState<string | null>(null);
-  const node = known.nodes.find(each => each.name === asked);
+  const node = snapshot.nodes.find(each => each.name === asked);
   const columns: Column[] = [
     { title: 'Node' },
     { title: 'Slots in use' },
@@ -25,11 +25,11 @@ export function Nodes({ cluster, known }: { cluster: Cluster; known: ClusterSnap
   return (
     <section className="dl-wide" aria-labelledby="dl-nodes">
       <h2 id="dl-nodes">Nodes</h2>
-      {known.nodes.length === 0 ? (
+      {snapshot.nodes.length === 0 ? (
         <p className="dl-empty">There are no nodes: look at the service's log, it says what its engine offers.</p>
       ) : (
         <Table name="Nodes" columns={columns}>
-          {known.nodes.map(each => (
+          {snapshot.nodes.map(each => (
             <Row
               key={each.name}
               columns={columns}
@@ -42,7 +42,7 @@ export function Nodes({ cluster, known }: { cluster: Cluster; known: ClusterSnap
                   text={`${each.used} of ${each.slots} ${plural(each.slots, 'slot')}`}
                 />,
                 <State key="state" node={each} />,
-                <Runs key="runs" known={known} node={each} />,
+                <Runs key="runs" snapshot={snapshot} node={each} />,
                 ...(admin
                   ? [
                       <button
@@ -76,7 +76,7 @@ export function Nodes({ cluster, known }: { cluster: Cluster; known: ClusterSnap
             Nothing new starts there until it is undrained.{' '}
             {node.runs.length > 0 ? 'What runs there goes on to its end:' : 'Nothing runs there now.'}
           </p>
-          <Runs known={known} node={node} />
+          <Runs snapshot={snapshot} node={node} />
         </Ask>
       )}
     </section>
@@ -104,14 +104,14 @@ function State({ node }: { node: NodeUse }): React.JSX.Element {
   );
 }
 
-function Runs({ known, node }: { known: ClusterSnapshot; node: NodeUse }): React.JSX.Element | null {
+function Runs({ snapshot, node }: { snapshot: ClusterSnapshot; node: NodeUse }): React.JSX.Element | null {
   if (node.runs.length === 0) {
     return null;
   }
   return (
     <ul className="dl-runs">
       {node.runs.map((run, index) => (
-        <li key={index}>{runText(run, known.at)}</li>
+        <li key={index}>{runText(run, snapshot.at)}</li>
       ))}
     </ul>
   );
@@ -124,15 +124,15 @@ const POOLS: Column[] = [
   { title: 'Waiting', number: true }
 ];
 
-export function Pools({ known }: { known: ClusterSnapshot }): React.JSX.Element | null {
-  if (known.pools.length === 0) {
+export function Pools({ snapshot }: { snapshot: ClusterSnapshot }): React.JSX.Element | null {
+  if (snapshot.pools.length === 0) {
     return null;
   }
   return (
     <section className="dl-wide" aria-labelledby="dl-pools">
       <h2 id="dl-pools">Pools</h2>
       <Table name="Pools" columns={POOLS}>
-        {known.pools.map(pool => (
+        {snapshot.pools.map(pool => (
           <Row
             key={pool.name}
             columns={POOLS}

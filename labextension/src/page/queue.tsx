@@ -15,11 +15,11 @@ import { estimateText, sinceText } from './text';
 
 const SHORT = 20; // rows, until a person wants all
 
-export function Queue({ cluster, known }: { cluster: Cluster; known: ClusterSnapshot }): React.JSX.Element {
+export function Queue({ cluster, snapshot }: { cluster: Cluster; snapshot: ClusterSnapshot }): React.JSX.Element {
   const [all, setAll] = React.useState(false);
-  const { queue } = known;
+  const { queue } = snapshot;
   const shown = all ? queue : queue.slice(0, SHORT);
-  const pools = new Set(known.pools.map(pool => pool.name)).size > 1;
+  const pools = new Set(snapshot.pools.map(pool => pool.name)).size > 1;
   return (
     <section className="dl-wide" aria-labelledby="dl-queue">
       <h2 id="dl-queue">
@@ -28,7 +28,7 @@ export function Queue({ cluster, known }: { cluster: Cluster; known: ClusterSnap
       {queue.length === 0 ? (
         <p className="dl-empty">Nobody waits: what is submitted starts at once, where there is room for it.</p>
       ) : (
-        <Waits cluster={cluster} known={known} rows={shown} pools={pools} />
+        <Waits cluster={cluster} snapshot={snapshot} rows={shown} pools={pools} />
       )}
       {shown.length < queue.length && (
         <button type="button" className="dl-push" onClick={() => setAll(true)}>
@@ -41,13 +41,13 @@ export function Queue({ cluster, known }: { cluster: Cluster; known: ClusterSnap
 
 interface Props {
   cluster: Cluster;
-  known: ClusterSnapshot;
+  snapshot: ClusterSnapshot;
   rows: readonly Waiting[];
   pools: boolean; // whether there are several
 }
 
-function Waits({ cluster, known, rows, pools }: Props): React.JSX.Element {
-  const admin = known.me?.person.admin ?? false;
+function Waits({ cluster, snapshot, rows, pools }: Props): React.JSX.Element {
+  const admin = snapshot.me?.person.admin ?? false;
   const columns: Column[] = [
     { title: 'Place' },
     { title: 'Whose' },
@@ -65,7 +65,7 @@ function Waits({ cluster, known, rows, pools }: Props): React.JSX.Element {
         <Row
           key={keyOf(row)}
           columns={columns}
-          mark={row.owner === known.me?.person.name ? 'own' : undefined}
+          mark={row.owner === snapshot.me?.person.name ? 'own' : undefined}
           cells={[
             pools ? `${row.pool} ${row.place}` : row.place,
             personText(row.owner, row.group),
@@ -75,8 +75,8 @@ function Waits({ cluster, known, rows, pools }: Props): React.JSX.Element {
             row.slots,
             row.wait?.reason ?? '',
             estimateText(row.wait),
-            sinceText(row.queued_at, known.at),
-            <Priority key="priority" cluster={cluster} known={known} row={row} />,
+            sinceText(row.queued_at, snapshot.at),
+            <Priority key="priority" cluster={cluster} snapshot={snapshot} row={row} />,
             ...(admin ? [<First key="first" cluster={cluster} row={row} />] : [])
           ]}
         />
@@ -87,15 +87,15 @@ function Waits({ cluster, known, rows, pools }: Props): React.JSX.Element {
 
 function Priority({
   cluster,
-  known,
+  snapshot,
   row
 }: {
   cluster: Cluster;
-  known: ClusterSnapshot;
+  snapshot: ClusterSnapshot;
   row: Waiting;
 }): React.JSX.Element {
   const { experiment, priority } = row;
-  const person = known.me?.person;
+  const person = snapshot.me?.person;
   if (experiment === null || !(person?.admin || person?.name === row.owner)) {
     return <>{priorityText(priority)}</>;
   }

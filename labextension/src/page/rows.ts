@@ -71,10 +71,10 @@ function names(one: Account, other: Account): number {
 }
 
 /** The lines of the log in which all of these words are. */
-export function deedsWith(deeds: readonly AuditEntry[], search: string): readonly AuditEntry[] {
+export function entriesWith(entries: readonly AuditEntry[], search: string): readonly AuditEntry[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-  const text = (deed: AuditEntry): string => `${deed.who} ${deed.act} ${deed.on} ${deed.detail}`.toLowerCase();
-  return words.length ? deeds.filter(deed => words.every(word => text(deed).includes(word))) : deeds;
+  const text = (entry: AuditEntry): string => `${entry.who} ${entry.act} ${entry.on} ${entry.detail}`.toLowerCase();
+  return words.length ? entries.filter(entry => words.every(word => text(entry).includes(word))) : entries;
 }
 
 /** Whose something is, as far as one may know: `ada` or `a user of vision`. */

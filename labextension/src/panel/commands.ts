@@ -269,7 +269,7 @@ function verbsOf(overview: Overview): Verb[] {
     search: null,
     connection: 'live',
     heard: true,
-    trouble: null,
+    error: null,
     at: 0
   });
 }

@@ -30,7 +30,7 @@ export function Nothing({ all }: { all: () => void }): React.JSX.Element {
   );
 }
 
-export function Trouble({ error, again }: { error: ServiceError; again: () => void }): React.JSX.Element {
+export function LoadError({ error, again }: { error: ServiceError; again: () => void }): React.JSX.Element {
   const hint = NO_SERVICE.includes(error.status) && !error.message.includes(SERVE);
   return (
     <div className="dl-alert">

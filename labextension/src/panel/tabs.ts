@@ -35,18 +35,18 @@ export class Tab extends Widget {
 
   constructor(
     readonly numbers: readonly number[],
-    private readonly _world: TabOptions
+    private readonly _options: TabOptions
   ) {
     super();
     this.addClass('dl-tab');
     this.node.tabIndex = -1;
-    this._watches = numbers.map(number => new Watch(_world.source, number));
-    this._view = this._draw(_world.settings.current.view);
+    this._watches = numbers.map(number => new Watch(_options.source, number));
+    this._view = this._draw(_options.settings.current.view);
     this.title.icon = sunIcon;
     this.title.closable = true;
     this._watches.forEach(watch => watch.subscribe(() => this._changed()));
     this._changed();
-    _world.settings.changed.connect(this._settingsChanged);
+    _options.settings.changed.connect(this._settingsChanged);
     this._watches.forEach(watch => watch.start());
   }
 
@@ -62,7 +62,7 @@ export class Tab extends Widget {
 
   override dispose(): void {
     if (!this.isDisposed) {
-      this._world.settings.changed.disconnect(this._settingsChanged);
+      this._options.settings.changed.disconnect(this._settingsChanged);
       this._view.dispose();
       this._watches.forEach(watch => watch.dispose());
       super.dispose();
@@ -86,7 +86,7 @@ export class Tab extends Widget {
     this.title.caption = this.numbers.length === 1 ? `Experiment ${names.join()}` : `Compare ${names.join(', ')}`;
     const state = overviews.map(overview => overview && stateOf(overview)).join();
     if (this._state !== null && state !== this._state) {
-      this._world.news();
+      this._options.news();
     }
     this._state = state;
   }
@@ -101,7 +101,7 @@ export class Tabs {
 
   constructor(
     private readonly _shell: ILabShell,
-    private readonly _world: TabOptions
+    private readonly _options: TabOptions
   ) {}
 
   /** Open a tab of these, or come back to it. */
@@ -140,7 +140,7 @@ export class Tabs {
   }
 
   private _make(id: string, numbers: readonly number[]): MainAreaWidget<Tab> {
-    const widget = new MainAreaWidget({ content: new Tab(numbers, this._world) });
+    const widget = new MainAreaWidget({ content: new Tab(numbers, this._options) });
     widget.id = id;
     widget.toolbar.hide();
     void this._tracker.add(widget);

@@ -39,7 +39,7 @@ type Timer = ReturnType<typeof setTimeout>;
 /** What is heard goes into `known`; `changed` is called after each change of it, or of the connection. */
 export class Line {
   private _connection: Connection = 'connecting';
-  private _trouble: string | null = null;
+  private _error: string | null = null;
   private _heardAt: number | null = null;
   private _turn = 0; // counts connections: what an older one still answers is of no interest
   private _busy = false; // this turn waits for answers
@@ -50,14 +50,14 @@ export class Line {
   private _stream: Subscription | null = null;
   private _openedAt: number | null = null;
   private _retrying: Timer | undefined;
-  private _asking: Timer | undefined;
+  private _requestTimer: Timer | undefined;
 
   constructor(
     private readonly _source: Source,
     private readonly _number: number,
     private readonly _known: ExperimentCache,
     private readonly _changed: () => void,
-    private readonly _world: ConnectionOptions
+    private readonly _options: ConnectionOptions
   ) {}
 
   get connection(): Connection {
@@ -65,8 +65,8 @@ export class Line {
   }
 
   /** In words, for `lost`, `gone` and `foreign`, and where no stream comes through; else null. */
-  get trouble(): string | null {
-    return this._trouble;
+  get error(): string | null {
+    return this._error;
   }
 
   /** When the service was last heard, or null. */
@@ -116,7 +116,7 @@ export class Line {
     this._answered = false;
     this._dropStream();
     clearTimeout(this._retrying);
-    clearTimeout(this._asking);
+    clearTimeout(this._requestTimer);
   }
 
   private _dropStream(): void {
@@ -200,7 +200,7 @@ export class Line {
   }
 
   private _opened(): void {
-    this._openedAt = this._world.clock();
+    this._openedAt = this._options.clock();
     if (!this._isDeaf) {
       this._become('live');
       this._askBeside();
@@ -251,7 +251,7 @@ export class Line {
 
   /** The stream was cut, or a request failed: each way back to a person's peace of mind. */
   private _failed(error: unknown): void {
-    const steady = this._openedAt !== null && this._world.clock() - this._openedAt >= STEADY_S;
+    const steady = this._openedAt !== null && this._options.clock() - this._openedAt >= STEADY_S;
     if (error instanceof StreamCut && this._answered && this._isDeaf) {
       this._dropStream(); // the next look is on its way
       return;
@@ -286,7 +286,7 @@ export class Line {
     this._why = error instanceof Error ? error.message : String(error);
     this._become('lost', inWords(this._why, `trying again in ${pause} s`));
     // Not all views of a page at the same moment.
-    this._retrying = setTimeout(() => this.connect(), 1000 * pause * (0.8 + 0.4 * this._world.chance()));
+    this._retrying = setTimeout(() => this.connect(), 1000 * pause * (0.8 + 0.4 * this._options.chance()));
   }
 
   /** Whether the service answers and no stream of it comes through. */
@@ -298,11 +298,11 @@ export class Line {
 
   /** Ask for the overview after a while, as long as something may change of which there is no message. */
   private _askBeside(after?: number): void {
-    clearTimeout(this._asking);
+    clearTimeout(this._requestTimer);
     const pause = this._pauseBeside;
     if (pause !== null) {
       const turn = this._turn;
-      this._asking = setTimeout(() => void this._ask(turn), after ?? pause);
+      this._requestTimer = setTimeout(() => void this._ask(turn), after ?? pause);
     }
   }
 
@@ -370,16 +370,16 @@ export class Line {
   }
 
   private _heard(): void {
-    this._heardAt = this._world.clock();
+    this._heardAt = this._options.clock();
     this._changed();
     if (this._known.ended && this._stream) {
       this.connect(); // for the last word
     }
   }
 
-  private _become(connection: Connection, trouble: string | null = null): void {
+  private _become(connection: Connection, error: string | null = null): void {
     this._connection = connection;
-    this._trouble = trouble;
+    this._error = error;
     this._changed();
   }
 }

@@ -21,7 +21,7 @@ export interface Look {
   readonly search: SavedSearch | null; // how it stood when the notebook was saved
   readonly connection: Connection;
   readonly heard: boolean; // whether the service has answered: what is shown may also be a notebook's own copy
-  readonly trouble: string | null; // in words: what is wrong with the connection
+  readonly error: string | null; // in words: what is wrong with the connection
   readonly at: number; // when this was true: seconds since the epoch
 }
 
@@ -35,7 +35,7 @@ export type Act = Verb | 'extend' | 'label' | `trials/${number}/${Steer}`;
 export type Steer = 'promote' | 'prune';
 
 const EMIT_MS = 50; // a burst of messages is one change
-const WORLD: ConnectionOptions = { clock: () => Date.now() / 1000, chance: Math.random };
+const SYSTEM: ConnectionOptions = { clock: () => Date.now() / 1000, chance: Math.random };
 
 export class Watch {
   private readonly _known: ExperimentCache;
@@ -52,10 +52,10 @@ export class Watch {
     private readonly _source: Source,
     private readonly _number: number,
     saved: Saved | null = null,
-    world: ConnectionOptions = WORLD
+    options: ConnectionOptions = SYSTEM
   ) {
     this._known = new ExperimentCache(_number);
-    this._line = new Line(_source, _number, this._known, () => this._changed(), world);
+    this._line = new Line(_source, _number, this._known, () => this._changed(), options);
     if (saved && this._known.restore(saved)) {
       this._savedAt = saved.at;
     }
@@ -71,7 +71,7 @@ export class Watch {
       search: this._known.search,
       connection: this._line.connection,
       heard: this._line.heardAt !== null,
-      trouble: this._line.trouble,
+      error: this._line.error,
       at: this._at
     };
     return this._look;

@@ -20,8 +20,8 @@ export class Artifacts {
   private readonly _picture = h('img');
   private readonly _name = h('figcaption');
   private readonly _large: HTMLElement;
-  private readonly _trouble = h('p', { class: 'dl-dim', role: 'status' });
-  private readonly _asking: Polling<unknown>;
+  private readonly _problem = h('p', { class: 'dl-dim', role: 'status' });
+  private readonly _polling: Polling<unknown>;
   private readonly _sight: Sight;
   private readonly _tiles = new Map<string, Tile>();
   private readonly _changed = changes();
@@ -42,9 +42,9 @@ export class Artifacts {
       this._whose,
       this._list,
       this._large,
-      this._trouble
+      this._problem
     );
-    this._asking = new Polling(
+    this._polling = new Polling(
       () => this._watch.ask('/artifacts'),
       answer => this._know((answer as { artifacts: Artifact[] }).artifacts),
       error => this._fail(error),
@@ -63,7 +63,7 @@ export class Artifacts {
   }
 
   dispose(): void {
-    this._asking.dispose();
+    this._polling.dispose();
     this._sight.dispose();
     this._tiles.forEach(tile => tile.dispose());
   }
@@ -74,19 +74,19 @@ export class Artifacts {
     const heard = this._look !== null && ['live', 'ended'].includes(this._look.connection);
     if (heard && seq > this._seq && this.root.open && this._sight.visible) {
       this._seq = seq;
-      this._asking.want(now);
+      this._polling.want(now);
     }
   }
 
   private _know(artifacts: readonly Artifact[]): void {
     this._known = artifacts;
-    setText(this._trouble, '');
+    setText(this._problem, '');
     this._draw();
   }
 
   private _fail(error: unknown): void {
     this._seq = 0; // the next change, or coming into sight, asks again
-    setText(this._trouble, error instanceof Error ? error.message : String(error));
+    setText(this._problem, error instanceof Error ? error.message : String(error));
   }
 
   private _draw(): void {
@@ -153,14 +153,14 @@ export class Artifacts {
 
   private async _save(artifact: Artifact): Promise<void> {
     if (artifact.size > MOST_BYTES) {
-      setText(this._trouble, tooLarge(this._look?.number ?? 0, artifact));
+      setText(this._problem, tooLarge(this._look?.number ?? 0, artifact));
       return;
     }
     try {
       download(artifact.file, await this._watch.artifact(artifact.trial, artifact.name));
-      setText(this._trouble, '');
+      setText(this._problem, '');
     } catch (error) {
-      setText(this._trouble, error instanceof Error ? error.message : String(error));
+      setText(this._problem, error instanceof Error ? error.message : String(error));
     }
   }
 }

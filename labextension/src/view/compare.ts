@@ -93,12 +93,12 @@ export class CompareView {
 class Heading {
   private readonly _title = h('span', { class: 'dl-title' });
   private readonly _chip = h('span', { class: 'dl-chip' });
-  private readonly _trouble = h('span', { class: 'dl-dim' });
+  private readonly _problem = h('span', { class: 'dl-dim' });
   readonly root: HTMLElement;
 
   constructor(colour: string) {
     const name = h('span', { class: 'dl-compared-name' }, h('span', { class: 'dl-swatch' }), this._title);
-    const facts = h('span', { class: 'dl-head-facts' }, this._chip, this._trouble);
+    const facts = h('span', { class: 'dl-head-facts' }, this._chip, this._problem);
     this.root = h('li', { 'data-colour': colour }, name, facts);
   }
 
@@ -107,7 +107,7 @@ class Heading {
     setText(this._title, overview ? titleText(overview) : `#${look.number}`);
     setText(this._chip, overview ? stateText(overview) : '');
     setAttribute(this._chip, 'data-state', overview ? stateOf(overview) : '');
-    setText(this._trouble, look.trouble ?? '');
+    setText(this._problem, look.error ?? '');
   }
 }
 

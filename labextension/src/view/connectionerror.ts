@@ -14,8 +14,8 @@ export class ConnectionNotice {
   }
 
   update(look: Look): void {
-    setText(this._text, look.trouble ?? '');
-    show(this._retry, look.trouble !== null && look.connection !== 'live');
-    this.root.classList.toggle('dl-none', look.trouble === null);
+    setText(this._text, look.error ?? '');
+    show(this._retry, look.error !== null && look.connection !== 'live');
+    this.root.classList.toggle('dl-none', look.error === null);
   }
 }

@@ -31,7 +31,7 @@ export class Log {
   private _whose = ''; // the attempt that the log should be of
   private _read = ''; // and the one that it is of
   private _trial: number | undefined;
-  private _asking = false;
+  private _requesting = false;
   private _disposed = false;
   private _over = false;
   private _unfolded = false; // by itself, once
@@ -82,7 +82,7 @@ export class Log {
   private _again(after: number): void {
     clearTimeout(this._timer);
     const wanted = this._fold.open && this._sight.visible && !document.hidden && !this._disposed && !this._done();
-    if (wanted && !this._asking) {
+    if (wanted && !this._requesting) {
       this._timer = setTimeout(() => void this._ask(), after);
     }
   }
@@ -94,7 +94,7 @@ export class Log {
   }
 
   private async _ask(): Promise<void> {
-    this._asking = true;
+    this._requesting = true;
     const whose = this._whose;
     const same = this._chunk !== null && this._read === whose;
     const trial = this._trial ?? 1;
@@ -106,7 +106,7 @@ export class Log {
     } catch (error) {
       setText(this._about, error instanceof Error ? error.message : String(error));
     }
-    this._asking = false;
+    this._requesting = false;
     const more = this._chunk !== null && this._chunk.offset < this._chunk.size && this._chunk.text !== '';
     this._again(more || this._whose !== whose ? 50 : EVERY_MS);
   }

@@ -36,7 +36,7 @@ export class ExperimentView {
   private readonly _progress = new Progress();
   private readonly _failure = new FailureBox();
   private readonly _notes = new Notes();
-  private readonly _trouble: ConnectionNotice;
+  private readonly _problem: ConnectionNotice;
   private readonly _actions: Actions;
   private readonly _search: SearchPart;
   private readonly _curves: Curves;
@@ -51,7 +51,7 @@ export class ExperimentView {
   constructor(node: HTMLElement, watch: Watched, settings: ViewSettings = DEFAULTS) {
     this._look = watch.look;
     node.append(this._root);
-    this._trouble = new ConnectionNotice(watch);
+    this._problem = new ConnectionNotice(watch);
     this._actions = new Actions(watch);
     this._labels = new LabelPart(watch);
     this._actions.buttons.append(this._labels.opener);
@@ -98,7 +98,7 @@ export class ExperimentView {
       top,
       this._labels.root,
       this._actions.root,
-      this._trouble.root,
+      this._problem.root,
       this._about.root,
       this._progress.root,
       this._failure.root,
@@ -134,7 +134,7 @@ export class ExperimentView {
       this._progress,
       this._failure,
       this._notes,
-      this._trouble,
+      this._problem,
       this._actions,
       this._search
     ]) {

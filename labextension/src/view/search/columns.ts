@@ -11,9 +11,9 @@ export interface Column {
 }
 
 /** The columns of the table: those of the trial, then one a hyperparameter. */
-export function columnsOf(standing: SearchStatus): Column[] {
-  const { metric, unit, units, number: own } = standing;
-  const params = standing.params.map(name => ({
+export function columnsOf(status: SearchStatus): Column[] {
+  const { metric, unit, units, number: own } = status;
+  const params = status.params.map(name => ({
     name,
     head: name,
     cell: (row: TrialRow) => (row.params[name] === undefined ? '' : valueText(row.params[name]))

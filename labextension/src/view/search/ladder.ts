@@ -11,16 +11,16 @@ const SPREAD = 0.28; // of a rung's width: results of about the same value stand
 
 /** One ladder, its lowest rung on the left; `chosen` is the trial that is looked at. */
 export function ladder(
-  standing: SearchStatus,
+  status: SearchStatus,
   bracket: BracketStatus,
   width: number,
   height: number,
   chosen: number | null
 ): Shape[] {
   const { rungs } = bracket;
-  const across = rungScale(standing, bracket);
+  const across = rungScale(status, bracket);
   const values = rungs.flatMap(rung => rung.entries.map(([, value]) => value));
-  const up = metricScale(values, standing.metric);
+  const up = metricScale(values, status.metric);
   const { x, y, axes } = plane(width, height - HEAD, across, up, '');
   const share = 1 / Math.max(1, rungs.length);
   const reached = new Map<number, number>(); // the highest rung of each trial
@@ -34,7 +34,7 @@ export function ladder(
     if (cut !== null) {
       const [from, to] = [x(middle - share * 0.42), x(middle + share * 0.42)];
       const props = { x1: from, x2: to, y1: y(cut) + HEAD, y2: y(cut) + HEAD, class: 'dl-cut' };
-      found.push({ tag: 'line', props, title: `the best 1/${standing.search.eta} begin at ${number(rung.cut ?? 0)}` });
+      found.push({ tag: 'line', props, title: `the best 1/${status.search.eta} begin at ${number(rung.cut ?? 0)}` });
     }
     for (const [trial, value] of [...rung.entries].reverse()) {
       const at = up.place(value) ?? 0;
@@ -51,7 +51,7 @@ export function ladder(
           class: `dl-dot ${(reached.get(trial) ?? 0) > index ? 'dl-went-on' : 'dl-stayed'} ${trial === chosen ? 'dl-chosen' : ''}`,
           'data-trial': trial
         },
-        title: `${standing.number}.${trial}  ${standing.metric.name} ${number(value)} at ${standing.unit} ${rung.unit}`
+        title: `${status.number}.${trial}  ${status.metric.name} ${number(value)} at ${status.unit} ${rung.unit}`
       });
     }
   });

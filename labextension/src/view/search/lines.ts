@@ -10,9 +10,9 @@ import { pathOf, type Shape } from './shapes';
 export type Over = 'time' | 'units';
 
 /** Who was the best by when, over the time since the submission or over what had been trained. */
-export function incumbent(standing: SearchStatus, over: Over, width: number, height: number): Shape[] {
-  const { incumbent: steps, metric, unit } = standing;
-  const end = over === 'time' ? standing.elapsed : standing.trained;
+export function incumbent(status: SearchStatus, over: Over, width: number, height: number): Shape[] {
+  const { incumbent: steps, metric, unit } = status;
+  const end = over === 'time' ? status.elapsed : status.trained;
   const along = steps.map(step => (over === 'time' ? step.at : step.units));
   const across = over === 'time' ? timeScale(end) : linear(0, Math.max(1, end));
   const up = metricScale(
@@ -31,7 +31,7 @@ export function incumbent(standing: SearchStatus, over: Over, width: number, hei
     dots.push({
       tag: 'circle',
       props: { cx: at, cy: value, r: 3.2, class: 'dl-dot dl-went-on', 'data-trial': step.trial },
-      title: `${standing.number}.${step.trial}  ${metric.name} ${number(step.value)} at ${unit} ${step.unit}`
+      title: `${status.number}.${step.trial}  ${metric.name} ${number(step.value)} at ${unit} ${step.unit}`
     });
   });
   const last = points.at(-1);

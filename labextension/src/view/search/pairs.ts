@@ -9,7 +9,7 @@ import { ranks, rowText, shade } from './scale';
 import type { Shape } from './shapes';
 
 export function scatter(
-  standing: SearchStatus,
+  status: SearchStatus,
   across: Axis,
   up: Axis,
   chosen: number | null,
@@ -17,8 +17,8 @@ export function scatter(
   height: number
 ): Shape[] {
   const { x, y, axes } = plane(width, height, across.scale, up.scale, `${up.name} over ${across.name}`);
-  const rank = ranks(standing.trials, standing.metric);
-  const order = [...standing.trials].sort((one, other) => (rank.get(one.trial) ?? -1) - (rank.get(other.trial) ?? -1));
+  const rank = ranks(status.trials, status.metric);
+  const order = [...status.trials].sort((one, other) => (rank.get(one.trial) ?? -1) - (rank.get(other.trial) ?? -1));
   const dots = order.flatMap((row): Shape[] => {
     const [at, above] = [across.scale.place(across.of(row)), up.scale.place(up.of(row))];
     if (at === null || above === null) {
@@ -32,7 +32,7 @@ export function scatter(
       style: `fill:${shade(rank.get(row.trial) ?? null)}`,
       'data-trial': row.trial
     };
-    return [{ tag: 'circle', props, title: rowText(standing.number, row, standing.metric) }];
+    return [{ tag: 'circle', props, title: rowText(status.number, row, status.metric) }];
   });
   return [...axes, ...dots];
 }
@@ -45,13 +45,13 @@ export interface Field {
 
 /** The trials by fields of a grid, the best first. */
 export function fields(
-  standing: SearchStatus,
+  status: SearchStatus,
   across: Axis,
   up: Axis
 ): { columns: number; rows: number; found: Field[] } {
   const [columns, rows] = [across.scale.fields, up.scale.fields];
   const found = new Map<string, { column: number; row: number; trials: TrialRow[] }>();
-  for (const row of bestRows(standing.trials, standing.metric)) {
+  for (const row of bestRows(status.trials, status.metric)) {
     const [at, above] = [across.scale.place(across.of(row)), up.scale.place(up.of(row))];
     if (at !== null && above !== null) {
       const place = { column: fieldOf(at, columns), row: fieldOf(above, rows) };
@@ -65,8 +65,8 @@ export function fields(
 }
 
 /** The best trial of each field as its colour. */
-export function heat(standing: SearchStatus, across: Axis, up: Axis, width: number, height: number): Shape[] {
-  const { columns, rows, found } = fields(standing, across, up);
+export function heat(status: SearchStatus, across: Axis, up: Axis, width: number, height: number): Shape[] {
+  const { columns, rows, found } = fields(status, across, up);
   const { x, y, axes } = plane(
     width,
     height,
@@ -74,7 +74,7 @@ export function heat(standing: SearchStatus, across: Axis, up: Axis, width: numb
     up.scale,
     `${up.name} over ${across.name}: the best of each field`
   );
-  const rank = ranks(standing.trials, standing.metric);
+  const rank = ranks(status.trials, status.metric);
   const boxes = found.flatMap(({ column, row, trials }): Shape[] => {
     const [best] = trials;
     if (best === undefined) {
@@ -82,7 +82,7 @@ export function heat(standing: SearchStatus, across: Axis, up: Axis, width: numb
     }
     const [left, right] = [x(column / columns), x((column + 1) / columns)];
     const [top, bottom] = [y((row + 1) / rows), y(row / rows)];
-    const { metric } = standing;
+    const { metric } = status;
     return [
       {
         tag: 'rect',

@@ -18,16 +18,16 @@ export interface Axis {
 }
 
 /** The hyperparameters of the search, and at the end what came of them. */
-export function axesOf(standing: SearchStatus, space: Space): Axis[] {
-  const params = standing.params.slice(0, MOST - 1).map(name => {
-    const values = standing.trials.flatMap(row => (row.params[name] === undefined ? [] : [row.params[name]]));
+export function axesOf(status: SearchStatus, space: Space): Axis[] {
+  const params = status.params.slice(0, MOST - 1).map(name => {
+    const values = status.trials.flatMap(row => (row.params[name] === undefined ? [] : [row.params[name]]));
     return { name, scale: paramScale(name, space, values), of: (row: TrialRow) => row.params[name] };
   });
   const scale = metricScale(
-    standing.trials.map(row => row.best),
-    standing.metric
+    status.trials.map(row => row.best),
+    status.metric
   );
-  return [...params, { name: standing.metric.name, scale, of: row => row.best ?? undefined }];
+  return [...params, { name: status.metric.name, scale, of: row => row.best ?? undefined }];
 }
 
 /** Whether a trial lies within all brushes. */
@@ -61,7 +61,7 @@ export interface Geometry {
 }
 
 export function parallel(
-  standing: SearchStatus,
+  status: SearchStatus,
   axes: readonly Axis[],
   brushes: Brushes,
   chosen: number | null,
@@ -69,8 +69,8 @@ export function parallel(
   height: number
 ): Shape[] {
   const place = geometry(axes.length, width, height);
-  const rank = ranks(standing.trials, standing.metric);
-  const order = [...standing.trials].sort((one, other) => (rank.get(one.trial) ?? -1) - (rank.get(other.trial) ?? -1));
+  const rank = ranks(status.trials, status.metric);
+  const order = [...status.trials].sort((one, other) => (rank.get(one.trial) ?? -1) - (rank.get(other.trial) ?? -1));
   const lines = order.map((row): Shape => {
     const points = axes.flatMap((axis, index): [number, number][] => {
       const at = axis.scale.place(axis.of(row));
@@ -86,7 +86,7 @@ export function parallel(
         style: `stroke:${stroke}`,
         'data-trial': row.trial
       },
-      title: rowText(standing.number, row, standing.metric)
+      title: rowText(status.number, row, status.metric)
     };
   });
   return [...lines, ...axes.flatMap((axis, index) => drawn(axis, index, place, brushes.get(axis.name)))];

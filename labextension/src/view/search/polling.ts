@@ -2,7 +2,7 @@
 
 export class Polling<Answer> {
   private _timer: ReturnType<typeof setTimeout> | undefined;
-  private _asking = false;
+  private _requesting = false;
   private _wanted = false;
   private _askedAt = -Infinity; // by a clock that is never set
   private _disposed = false;
@@ -18,7 +18,7 @@ export class Polling<Answer> {
   /** There may be something new; `now` does not wait for its time. */
   want(now = false): void {
     this._wanted = true;
-    if (this._asking || this._disposed) {
+    if (this._requesting || this._disposed) {
       return;
     }
     clearTimeout(this._timer);
@@ -38,7 +38,7 @@ export class Polling<Answer> {
   }
 
   private async _go(): Promise<void> {
-    this._asking = true;
+    this._requesting = true;
     this._wanted = false;
     this._askedAt = performance.now();
     try {
@@ -51,7 +51,7 @@ export class Polling<Answer> {
         this._failed(error);
       }
     }
-    this._asking = false;
+    this._requesting = false;
     this._goOn();
   }
 }

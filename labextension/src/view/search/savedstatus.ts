@@ -6,7 +6,7 @@ import { num } from '../../model/curves';
 import { countsOf, ended } from '../../model/overview';
 
 /** Null where it is no search. */
-export function standingOf(overview: Overview): SearchStatus | null {
+export function statusOf(overview: Overview): SearchStatus | null {
   const { experiment, trials } = overview;
   const { search, metric, steps, epochs } = experiment.config;
   if (search === null) {

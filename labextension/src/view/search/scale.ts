@@ -114,7 +114,7 @@ export function choiceScale(values: readonly Value[]): Scale {
   };
 }
 
-/** The standing of each trial among those that have a result: 1 the best, 0 the worst. */
+/** The status of each trial among those that have a result: 1 the best, 0 the worst. */
 export function ranks(rows: readonly TrialRow[], metric: Metric): Map<number, number> {
   const valued = bestRows(rows, metric);
   const last = Math.max(1, valued.length - 1);

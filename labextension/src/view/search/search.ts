@@ -14,7 +14,7 @@ import { ParallelTab } from './tabparallel';
 import { ProgressTab } from './tabprogress';
 import type { TabView } from './tabview';
 import { spentText } from './usage';
-import { standingOf } from './savedstatus';
+import { statusOf } from './savedstatus';
 import { Steering, steersFor } from './steering';
 import { TrialTable } from './trials';
 
@@ -23,14 +23,14 @@ const ROWS = 500; // trials that are drawn
 const LINES = 150; // learning curves
 
 /** What the service has said of it. */
-type SearchAnswers = Partial<Pick<TabView, 'standing'> & { curves: SearchCurves; importance: Importance }>;
+type SearchAnswers = Partial<Pick<TabView, 'status'> & { curves: SearchCurves; importance: Importance }>;
 
 export type SearchSource = Pick<Watch, 'ask' | 'act'>;
 
 export class SearchPart {
   private readonly _words = h('p', { class: 'dl-search-words' });
   private readonly _spent = h('p', { class: 'dl-dim' });
-  private readonly _trouble = h('p', { class: 'dl-dim' });
+  private readonly _problem = h('p', { class: 'dl-dim' });
   private readonly _chosen = h('span', { class: 'dl-chosen-name' });
   private readonly _best = button('show the best', () => this._pick(null), 'dl-quiet');
   private readonly _heading = h('div', { class: 'dl-chosen-head' }, this._chosen, this._best);
@@ -39,13 +39,13 @@ export class SearchPart {
   private readonly _steering: Steering;
   private readonly _parallel: ParallelTab;
   private readonly _sight: Sight;
-  private readonly _standing: Polling<SearchStatus>;
+  private readonly _status: Polling<SearchStatus>;
   private readonly _curves: Polling<SearchCurves>;
   private readonly _importance: Polling<Importance>;
   private readonly _trialCurves: Polling<Curves>;
   private _look: Look | null = null;
   private _seen: TabView | null = null;
-  private _told: SearchAnswers = {};
+  private _answers: SearchAnswers = {};
   private _seq = -1; // of what was asked for last
   private _picked: number | null = null; // by hand; null: whoever is the best
   readonly root: HTMLElement;
@@ -69,7 +69,7 @@ export class SearchPart {
     );
     this._steering = new Steering(_watch);
     this._table = new TrialTable(
-      () => this._standing.want(true),
+      () => this._status.want(true),
       pick,
       row => (this._look ? steersFor(this._look, row) : []),
       (trial, verb, opener) => this._steering.steer(trial, verb, this._look?.number ?? 0, opener)
@@ -81,7 +81,7 @@ export class SearchPart {
       this._spent,
       this._steering.more,
       this._tabs.root,
-      this._trouble,
+      this._problem,
       this._table.root,
       this._steering.root,
       this._heading
@@ -89,9 +89,9 @@ export class SearchPart {
     this._sight = new Sight(this.root, () => this._again(true));
     const failed = (error: unknown): void => this._failed(error);
     const ask = <Answer>(path: string, query = {}): Promise<Answer> => this._watch.ask(path, query) as Promise<Answer>;
-    this._standing = new Polling(
+    this._status = new Polling(
       () => ask<SearchStatus>('/search', { sort: this._table.sort, limit: ROWS }),
-      standing => this._know({ standing }),
+      status => this._know({ status }),
       failed,
       EVERY_MS
     );
@@ -117,18 +117,18 @@ export class SearchPart {
 
   /** The trial that is looked at: the one that was clicked, else the best; null where there is none. */
   get trial(): number | null {
-    return this._picked ?? this._seen?.standing.best?.trial ?? this._seen?.standing.trials[0]?.trial ?? null;
+    return this._picked ?? this._seen?.status.best?.trial ?? this._seen?.status.trials[0]?.trial ?? null;
   }
 
   update(look: Look): void {
-    const saved = look.overview && (look.search?.standing ?? standingOf(look.overview));
+    const saved = look.overview && (look.search?.standing ?? statusOf(look.overview));
     show(this.root, saved !== null);
     this._look = look;
     if (look.overview === null || saved === null) {
       return;
     }
-    const { standing = saved, curves = look.search?.curves ?? null, importance = null } = this._told;
-    this._seen = { standing, curves, importance, look, trial: this.trial };
+    const { status = saved, curves = look.search?.curves ?? null, importance = null } = this._answers;
+    this._seen = { status, curves, importance, look, trial: this.trial };
     this._draw();
     this._again();
   }
@@ -136,7 +136,7 @@ export class SearchPart {
   dispose(): void {
     this._sight.dispose();
     this._tabs.dispose();
-    for (const each of [this._standing, this._curves, this._importance, this._trialCurves]) {
+    for (const each of [this._status, this._curves, this._importance, this._trialCurves]) {
       each.dispose();
     }
   }
@@ -150,7 +150,7 @@ export class SearchPart {
       return;
     }
     this._seq = seq;
-    this._standing.want(now);
+    this._status.want(now);
     if (this._tabs.shown === 'Curves') {
       this._curves.want(now);
     }
@@ -163,11 +163,11 @@ export class SearchPart {
   }
 
   private _know(told: SearchAnswers): void {
-    this._told = { ...this._told, ...told };
+    this._answers = { ...this._answers, ...told };
     if (this._seen) {
       const before = this.trial;
       this._seen = { ...this._seen, ...told };
-      setText(this._trouble, '');
+      setText(this._problem, '');
       if (this.trial !== before) {
         this._trialCurves.want(true);
       }
@@ -182,7 +182,7 @@ export class SearchPart {
   }
 
   private _failed(error: unknown): void {
-    setText(this._trouble, error instanceof Error ? error.message : String(error));
+    setText(this._problem, error instanceof Error ? error.message : String(error));
   }
 
   private _draw(): void {
@@ -190,18 +190,18 @@ export class SearchPart {
       return;
     }
     const seen = (this._seen = { ...this._seen, trial: this.trial });
-    const { standing } = seen;
+    const { status } = seen;
     setText(this._words, seen.look.overview ? searchText(seen.look.overview) : '');
-    setText(this._spent, spentText(standing));
-    show(this._spent, standing.spent > 0);
-    show(this._trouble, this._trouble.textContent !== '');
+    setText(this._spent, spentText(status));
+    show(this._spent, status.spent > 0);
+    show(this._problem, this._problem.textContent !== '');
     this._tabs.draw(seen);
-    this._steering.update(seen.look, standing);
-    this._table.update(standing, row => this._parallel.lets(row), this._picked);
+    this._steering.update(seen.look, status);
+    this._table.update(status, row => this._parallel.lets(row), this._picked);
     const word = this._picked === null ? 'the best trial' : 'trial';
-    setText(this._chosen, this.trial === null ? '' : `${word} ${standing.number}.${this.trial}`);
+    setText(this._chosen, this.trial === null ? '' : `${word} ${status.number}.${this.trial}`);
     show(this._heading, this.trial !== null);
     show(this._best, this._picked !== null);
-    setAttribute(this.root, 'data-trials', String(standing.trials.length));
+    setAttribute(this.root, 'data-trials', String(status.trials.length));
   }
 }

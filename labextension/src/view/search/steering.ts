@@ -57,9 +57,9 @@ export class Steering {
     this.more = h('form', { class: 'dl-more', 'aria-label': 'More trials', onsubmit: submitted }, label, this._go);
   }
 
-  update(look: Look, standing: SearchStatus): void {
+  update(look: Look, status: SearchStatus): void {
     show(this.more, mayHaveMore(look));
-    const total = Object.values(standing.counts).reduce((sum, count) => sum + count, 0);
+    const total = Object.values(status.counts).reduce((sum, count) => sum + count, 0);
     if (total !== this._total) {
       this._total = total;
       setAttribute(this._trials, 'min', String(total + 1));

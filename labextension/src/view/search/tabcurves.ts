@@ -16,7 +16,7 @@ export class CurvesTab {
     this.root = h('div', { class: 'dl-charts dl-one-chart' }, this._chart.root);
   }
 
-  draw({ standing, curves, trial }: TabView): void {
+  draw({ status, curves, trial }: TabView): void {
     const lines = curves?.lines.length ?? 0;
     const note =
       curves === null
@@ -25,8 +25,8 @@ export class CurvesTab {
           ? `${lines} of ${curves.of} trials: the best, and some of the others`
           : '';
     this._chart.update(
-      (width, height) => (curves ? manyCurves(curves, standing.number, trial, width, height) : []),
-      `${standing.metric.name} of ${lines} trials over their ${standing.unit}s`,
+      (width, height) => (curves ? manyCurves(curves, status.number, trial, width, height) : []),
+      `${status.metric.name} of ${lines} trials over their ${status.unit}s`,
       note
     );
   }

@@ -14,13 +14,13 @@ export class ImportanceTab {
     this.root = h('div', { class: 'dl-charts dl-one-chart' }, this._chart.root);
   }
 
-  draw({ standing, importance }: TabView): void {
+  draw({ status, importance }: TabView): void {
     if (importance === null) {
       this._chart.update(() => [], '', 'loading');
       return;
     }
     const { unit, trials, missing } = importance;
-    const of = `of the best tenth of ${trials} trials from the rest, at ${standing.unit} ${unit ?? ''} (PED-ANOVA)`;
+    const of = `of the best tenth of ${trials} trials from the rest, at ${status.unit} ${unit ?? ''} (PED-ANOVA)`;
     const height = bars(importance, 100).height;
     this._chart.update(
       width => bars(importance, width).shapes,

@@ -33,17 +33,14 @@ export class PairsTab {
 
   draw(seen: TabView): void {
     this._seen = seen;
-    const { standing, look, trial } = seen;
-    const axes = axesOf(standing, look.overview?.experiment.space ?? { parameters: [] });
+    const { status, look, trial } = seen;
+    const axes = axesOf(status, look.overview?.experiment.space ?? { parameters: [] });
     this._offer(axes);
     const [across, up] = [this._chosen(axes, this._across), this._chosen(axes, this._up)];
     if (across && up) {
-      const words = `${up.name} over ${across.name} of ${standing.trials.length} trials`;
-      this._scatter.update((width, height) => scatter(standing, across, up, trial, width, height), words, KEY);
-      this._heat.update(
-        (width, height) => heat(standing, across, up, width, height),
-        `the best of each field: ${words}`
-      );
+      const words = `${up.name} over ${across.name} of ${status.trials.length} trials`;
+      this._scatter.update((width, height) => scatter(status, across, up, trial, width, height), words, KEY);
+      this._heat.update((width, height) => heat(status, across, up, width, height), `the best of each field: ${words}`);
     }
   }
 

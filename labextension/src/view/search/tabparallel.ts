@@ -36,14 +36,14 @@ export class ParallelTab {
     return this._brushes.size === 0 || within(row, this._axes, this._brushes);
   }
 
-  draw({ standing, look, trial }: TabView): void {
+  draw({ status, look, trial }: TabView): void {
     const space = look.overview?.experiment.space ?? { parameters: [] };
-    this._axes = axesOf(standing, space);
-    const chosen = standing.trials.filter(row => this.lets(row)).length;
+    this._axes = axesOf(status, space);
+    const chosen = status.trials.filter(row => this.lets(row)).length;
     show(this._clear, this._brushes.size > 0);
     this._chart.update(
-      (width, height) => parallel(standing, this._axes, this._brushes, trial, width, height),
-      `${chosen} of ${standing.trials.length} trials, each a line over ${this._axes.map(axis => axis.name).join(', ')}`,
+      (width, height) => parallel(status, this._axes, this._brushes, trial, width, height),
+      `${chosen} of ${status.trials.length} trials, each a line over ${this._axes.map(axis => axis.name).join(', ')}`,
       this._brushes.size
         ? ''
         : 'The stronger its colour, the better the trial. Drag along an axis to choose among them; the table follows.'

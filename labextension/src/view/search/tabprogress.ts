@@ -32,21 +32,19 @@ export class ProgressTab {
 
   draw(seen: TabView): void {
     this._seen = seen;
-    const { standing, trial } = seen;
-    const { best } = standing;
+    const { status, trial } = seen;
+    const { best } = status;
     this._best.update(
-      (width, height) => incumbent(standing, this._over.value as Over, width, height),
-      best
-        ? `the best ${standing.metric.name} so far is ${number(best.best ?? NaN)}, of trial ${best.trial}`
-        : NO_RESULT,
+      (width, height) => incumbent(status, this._over.value as Over, width, height),
+      best ? `the best ${status.metric.name} so far is ${number(best.best ?? NaN)}, of trial ${best.trial}` : NO_RESULT,
       best ? '' : NO_RESULT
     );
-    this._offer(standing.brackets);
-    const bracket = standing.brackets[Math.max(0, this._which.selectedIndex)];
+    this._offer(status.brackets);
+    const bracket = status.brackets[Math.max(0, this._which.selectedIndex)];
     show(this._rungs.root, bracket !== undefined);
     if (bracket) {
-      const words = ladderText(bracket, standing.unit, standing.metric);
-      this._rungs.update((width, height) => ladder(standing, bracket, width, height, trial), words);
+      const words = ladderText(bracket, status.unit, status.metric);
+      this._rungs.update((width, height) => ladder(status, bracket, width, height, trial), words);
     }
   }
 

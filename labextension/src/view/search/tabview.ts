@@ -5,7 +5,7 @@ import type { Look } from '../../service/watch';
 
 /** A search as it is known now, and which of its trials is looked at. */
 export interface TabView {
-  readonly standing: SearchStatus;
+  readonly status: SearchStatus;
   readonly look: Look;
   readonly trial: number | null;
   readonly curves: SearchCurves | null;

@@ -44,20 +44,20 @@ export class TrialTable {
   }
 
   /** Show those of these trials that `shown` lets through. */
-  update(standing: SearchStatus, shown: (row: TrialRow) => boolean, chosen: number | null): void {
-    this._columns = columnsOf(standing);
+  update(status: SearchStatus, shown: (row: TrialRow) => boolean, chosen: number | null): void {
+    this._columns = columnsOf(status);
     this._heads();
-    const rank = ranks(standing.trials, standing.metric);
-    const through = standing.trials.filter(shown);
+    const rank = ranks(status.trials, status.metric);
+    const through = status.trials.filter(shown);
     const rows = through.slice(0, SHOWN);
     const kept = new Set(rows.map(row => row.trial));
     [...this._rows.keys()].filter(trial => !kept.has(trial)).forEach(trial => this._rows.delete(trial));
     setChildren(
       this._body,
-      rows.map(row => this._row(standing, row, rank.get(row.trial) ?? null, row.trial === chosen))
+      rows.map(row => this._row(status, row, rank.get(row.trial) ?? null, row.trial === chosen))
     );
-    const total = Object.values(standing.counts).reduce((sum, count) => sum + count, 0);
-    setText(this._note, noteText(rows.length, through.length, standing.trials.length, total));
+    const total = Object.values(status.counts).reduce((sum, count) => sum + count, 0);
+    setText(this._note, noteText(rows.length, through.length, status.trials.length, total));
     show(this._note, this._note.textContent !== '');
   }
 
@@ -85,12 +85,12 @@ export class TrialTable {
     this._sorted();
   }
 
-  private _row(standing: SearchStatus, row: TrialRow, rank: number | null, chosen: boolean): HTMLElement {
+  private _row(status: SearchStatus, row: TrialRow, rank: number | null, chosen: boolean): HTMLElement {
     const { trial } = row;
     const known = this._rows.get(trial) ?? new Row(() => this._picked(trial), this._steering(trial));
     this._rows.set(trial, known);
     known.root.classList.toggle('dl-chosen', chosen);
-    known.root.classList.toggle('dl-is-best', trial === standing.best?.trial);
+    known.root.classList.toggle('dl-is-best', trial === status.best?.trial);
     const cells = this._columns.map(column => column.cell(row));
     known.update(row, cells, rank, this._steers(row));
     return known.root;

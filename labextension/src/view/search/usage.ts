@@ -5,10 +5,10 @@ import { num } from '../../model/curves';
 import { duration } from '../../model/text';
 
 /** `asha, 1/4 goes on from each rung · 99 epochs trained in 1 min 21 s of slot time; its budget is used up`. */
-export function spentText(standing: SearchStatus): string {
-  const { method, search, trained, unit, spent, closed } = standing;
+export function spentText(status: SearchStatus): string {
+  const { method, search, trained, unit, spent, closed } = status;
   const of = search.budget === null ? '' : ` of ${duration(num(search.budget))}`;
   const why = closed === null ? '' : `; its ${closed === 'budget' ? 'budget' : 'time'} is used up`;
-  const eta = standing.brackets.length ? `, 1/${search.eta} goes on from each rung` : '';
+  const eta = status.brackets.length ? `, 1/${search.eta} goes on from each rung` : '';
   return `${method}${eta} \u00b7 ${trained} ${unit}${trained === 1 ? '' : 's'} trained in ${duration(spent)}${of} of slot time${why}`;
 }
