@@ -19,8 +19,8 @@ class _Own(NamedTuple):
 # Settings of a training, or of several slots or trials, which a plain cell has not.
 _NOT_PLAIN = (
     "accumulate", "amp", "batch_size", "clip", "compile", "ema", "gather_loss", "logical_workers", "patience",
-    "per_slot_batch", "schedule_per", "search", "slots", "steps", "until", "validate_every", "validate_first",
-    "weights_from",
+    "per_slot_batch", "schedule_per", "search", "slots", "steps", "sync_bn", "until", "validate_every",
+    "validate_first", "weights_from",
 )  # fmt: skip
 # A form that is not listed here takes every option.
 _OWN: dict[Form, _Own] = {
@@ -35,6 +35,7 @@ _OWN: dict[Form, _Own] = {
             "gather_loss": "a loss of what it needs",
             "logical_workers": "nothing: its batches are cut by the number of slots",
             "schedule_per": "schedule.step() where it shall be",
+            "sync_bn": "nothing: its BatchNorm has the statistics of each slot's samples",
             "validate_every": "its validation where it shall be",
             "validate_first": "its validation before the loop too",
         },
@@ -55,6 +56,7 @@ _OWN: dict[Form, _Own] = {
             "logical_workers": "nothing: its batches are cut by the number of slots",
             "rng": "nothing: Keras keeps its random states in variables, which checkpoints hold",
             "schedule_per": "a callback such as LearningRateScheduler",
+            "sync_bn": "synchronized=True of BatchNormalization",
             "validate_every": "nothing: Keras validates after each epoch",
             "validate_first": "nothing: Keras validates after each epoch",
         },
@@ -74,6 +76,7 @@ _OWN: dict[Form, _Own] = {
             "per_slot_batch": "nothing: per_device_train_batch_size is that of one slot",
             "rng": "nothing: random states are in the checkpoints",
             "schedule_per": "lr_scheduler_type",
+            "sync_bn": "nothing: its BatchNorm has the statistics of each slot's samples",
             "validate_every": 'eval_strategy="steps", eval_steps=N',
             "validate_first": "eval_on_start=True",
         },
@@ -93,6 +96,7 @@ _OWN: dict[Form, _Own] = {
             "per_slot_batch": "the global batch size in its DataLoader",
             "rng": "nothing: random numbers follow from seed and step",
             "schedule_per": "interval in what configure_optimizers returns",
+            "sync_bn": "sync_batchnorm=True of the Trainer, which needs GPUs",
             "validate_every": "val_check_interval or check_val_every_n_epoch of the Trainer",
             "validate_first": "trainer.validate in a hook",
         },
@@ -119,6 +123,22 @@ def _gathers(definition: Definition, config: Config) -> str | None:
             "parts: leave one of them out"
         )
     return None
+
+
+def _synchronizes(definition: Definition, config: Config) -> str | None:
+    reasons = [
+        (
+            config.logical_workers is not None,
+            "takes statistics of a batch at once, and a slot computes its --logical-workers one after the other",
+        ),
+        (
+            (config.accumulate or 1) > 1,
+            "takes statistics of the whole batch at once, and --accumulate computes the batch in parts",
+        ),
+        (config.compile, "exchanges statistics inside of the model, where --compile has no place for it"),
+    ]
+    reason = next((text for is_given, text in reasons if is_given), None)
+    return f"--sync-bn {reason}: leave one of them out" if config.sync_bn and reason else None
 
 
 def _averages(definition: Definition, config: Config) -> str | None:
@@ -165,4 +185,4 @@ def _leaves_steps_to_the_code(definition: Definition, config: Config) -> str | N
     return f"--{name.replace('_', '-')} is for definitions of functions, and {own.means} {own.instead[name]}"
 
 
-_RULES = (_leaves_steps_to_the_code, _gathers, _averages, _validates)
+_RULES = (_leaves_steps_to_the_code, _gathers, _synchronizes, _averages, _validates)

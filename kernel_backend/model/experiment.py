@@ -148,6 +148,7 @@ class Config(Record):
     ema: float | None = Field(None, gt=0, lt=1)  # decay of the averaged weights, a step
     clip: float | None = Field(None, gt=0)  # the largest norm of the gradients
     gather_loss: bool = False  # the loss is computed over the global batch, not share by share
+    sync_bn: bool = False  # BatchNorm has the statistics of the global batch
     accumulate: int | None = Field(None, ge=1)  # parts in which a slot computes its share of a batch; None: one
     compile: bool = False  # the models are compiled by torch.compile
     uneven: Literal["keep", "drop"] | None = None  # what becomes of a last batch with fewer samples; None: keep

@@ -243,6 +243,7 @@ _WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
     "search.max_time": lambda seconds: [[duration_word(seconds)]],
     "one_node": lambda on: [[]] if on else [],
     "gather_loss": lambda on: [[]] if on else [],
+    "sync_bn": lambda on: [[]] if on else [],
     "per_slot_batch": lambda on: [[]] if on else [],
     "compile": lambda on: [[]] if on else [],
     "validate_first": lambda on: [[]] if on else [],

@@ -156,6 +156,7 @@ OPTIONS: tuple[Option, ...] = (
     _setting("--ema", "training", "DECAY", "keep averaged weights too, such as 0.999 [none]"),
     _setting("--clip", "training", "NORM", "the largest norm of the gradients [none]", most=1e30),
     _on("--gather-loss", "training", "compute the loss over the whole batch of all slots, not per slot", "gather_loss"),
+    _on("--sync-bn", "training", "BatchNorm trains by the whole batch of all slots, not per slot", "sync_bn"),
     _on("--compile", "training", "compile the models by torch.compile", "compile"),
     _setting("--validate-every", "training", "WHEN", "2epochs or 500steps: how often to validate [1epoch]", most=COUNT),
     _on("--validate-first", "training", "validate before the first step, too", "validate_first"),

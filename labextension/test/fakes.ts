@@ -134,6 +134,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
       clip: null,
       gather_loss: false,
       accumulate: null,
+      sync_bn: false,
       compile: false,
       uneven: null,
       per_slot_batch: false,

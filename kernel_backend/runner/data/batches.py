@@ -70,6 +70,13 @@ class Batches:
         return self._data.samples_per_epoch
 
     @property
+    def last_total(self) -> int | None:
+        """Return the samples in an epoch's last batch; None if not yet known."""
+        if not self.per_epoch or self.samples_per_epoch is None:
+            return None
+        return self.samples_per_epoch - (self.per_epoch - 1) * self._cut.size
+
+    @property
     def is_stream(self) -> bool:
         """Return True if samples have no index and can only be read from the beginning."""
         return isinstance(self._data, Stream)

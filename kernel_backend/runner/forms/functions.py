@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import nn
 from torch.amp import GradScaler
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.errors import InvalidDefinition
@@ -49,6 +50,7 @@ from kernel_backend.runner.loop.training import Training
 from kernel_backend.runner.metrics.sums import share
 from kernel_backend.runner.metrics.whole_set import Metrics
 from kernel_backend.runner.ranks.backends import Ranks
+from kernel_backend.runner.ranks.batch_norm import SharedStatistics, synchronize
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -128,7 +130,7 @@ def build(rank: RankContext) -> Training:
     if config.compile:
         for part in parts_of(model).values() or [model]:
             part.compile()
-    if any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in model.modules()):
+    if any(isinstance(each, _BatchNorm) for each in model.modules()) and not config.sync_bn:
         data.keep_pairs()
     average = WeightAverage(model, config.ema) if config.ema is not None else None
     optimizers = functions.optimizers(model)
@@ -140,6 +142,11 @@ def build(rank: RankContext) -> Training:
     metrics_asks = functions.asked("metrics") if metrics is not None else frozenset[str]()
     unseen = exactness.writes_unseen(model, optimizers.values(), [Path(job.code), Path(job.cwd)])
     beside = auxiliary_modules(model, loss=loss, metrics=metrics, **steps)
+    statistics = SharedStatistics(ranks)
+    if config.sync_bn:
+        synchronize([model, *beside.values()], statistics)
+        if data.last_total is not None:
+            statistics.must_share(data.last_total)
     logical = LogicalRanks(model, mine, count, beside)
     streams = RandomStates() if config.rng == "stream" else None
     objectives = build_objectives(
@@ -179,6 +186,7 @@ def build(rank: RankContext) -> Training:
         objectives=objectives,
         average=average,
         logical=logical,
+        statistics=statistics,
         loss=loss,
         files=files,
         loss_asks=functions.asked("loss") if loss is not None else frozenset(),

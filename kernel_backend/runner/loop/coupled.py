@@ -82,6 +82,7 @@ def _whole(run: Training, parts: list[MetricPart]) -> float | None:
         as_it_was(called),
         RandomStates().aside(),
         run.logical.aside(),
+        run.statistics.apart(),
         run.files.aside(),
         _as_before(run.logical.beside.values()),
         redirect_stdout(io.StringIO()),  # what it prints belongs to its own calls

@@ -127,6 +127,8 @@ def summed(
 ) -> ControlWord:
     """Compute an objective's gradients of all shares and sum them over the ranks; return the control word."""
     gradients = objective.gradients
+    if run.config.sync_bn:
+        run.statistics.must_share(shares[0].total)
     with objective.trained_alone():
         gradients.begin()
         whole = gathers(run)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def nan_origin(run: Training, objective: Objective, shares: list[Batch]) -> str:
     """Describe why a loss of this step is not finite, before its update; called by all ranks, changes nothing."""
     find = _whence if objective.function is None else _bad_batch
-    with torch.no_grad(), RandomStates().aside(), run.logical.aside():
+    with torch.no_grad(), RandomStates().aside(), run.logical.aside(), run.statistics.apart():
         found = bad_parameter(run.model) or next(filter(None, (find(run, *each) for each in parts(run, shares))), "")
     everyones = run.ranks.all_gather_object(found)
     otherwise = "the model gives finite outputs, and the loss function does not"

@@ -27,6 +27,7 @@ from kernel_backend.runner.loop.target import Target
 from kernel_backend.runner.metrics.whole_set import Metrics
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import Ranks
+from kernel_backend.runner.ranks.batch_norm import SharedStatistics
 
 
 @dataclass
@@ -38,6 +39,7 @@ class Training:
     objectives: Sequence[Objective]  # in the order in which a step computes and updates them
     average: WeightAverage | None
     logical: LogicalRanks
+    statistics: SharedStatistics  # of BatchNorm, with `--sync-bn`
     loss: Callable[..., Any] | None  # None: training steps compute their losses
     files: StepFiles  # of the functions that a step calls
     loss_asks: frozenset[str]  # the loop values that it takes

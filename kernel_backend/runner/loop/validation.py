@@ -77,7 +77,7 @@ def end_epoch(run: Training) -> None:
         return
     run.progress.tick("validation", run.step)
     model = run.model if run.average is None else run.average.module
-    with RandomStates().aside(), run.logical.aside(), evaluating(model):
+    with RandomStates().aside(), run.logical.aside(), run.statistics.apart(), evaluating(model):
         reseed(run, "on_epoch", run.current)
         run.on_epoch(model=model, epoch=run.current, **parts_of(model))
 

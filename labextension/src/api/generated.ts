@@ -3225,6 +3225,8 @@ export interface components {
             clip: number | "Infinity" | null;
             /** @default false */
             gather_loss: boolean;
+            /** @default false */
+            sync_bn: boolean;
             /** @default null */
             accumulate: number | null;
             /** @default false */
@@ -4606,6 +4608,8 @@ export interface components {
             clip?: number | null;
             /** @default false */
             gather_loss?: boolean;
+            /** @default false */
+            sync_bn?: boolean;
             /** @default null */
             accumulate?: number | null;
             /** @default false */
@@ -5049,6 +5053,7 @@ export interface components {
              *       "ema": null,
              *       "clip": null,
              *       "gather_loss": false,
+             *       "sync_bn": false,
              *       "accumulate": null,
              *       "compile": false,
              *       "uneven": null,

@@ -164,6 +164,9 @@ def test_options_that_a_definition_with_steps_cannot_have_are_refused(options, s
     ("options", "says"),
     [
         ({"gather_loss": True, "accumulate": 2}, "--gather-loss computes the loss over the whole batch at once"),
+        ({"sync_bn": True, "accumulate": 2}, "--sync-bn takes statistics of the whole batch at once, and --accumulate"),
+        ({"sync_bn": True, "logical_workers": 2}, "a slot computes its --logical-workers one after the other"),
+        ({"sync_bn": True, "compile": True}, "--sync-bn exchanges statistics inside of the model, where --compile"),
         ({"patience": 3, "search": {"method": "random"}}, "--patience ends a training by its own progress"),
     ],
 )

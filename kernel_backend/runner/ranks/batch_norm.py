@@ -1,0 +1,157 @@
+"""Normalize by the statistics of all ranks' samples (`--sync-bn`), over any backend and on any device.
+
+torch's SyncBatchNorm needs CUDA. Here each rank's count, mean and variance are gathered and combined in the order of
+ranks, so every rank has the same bits. The backward pass takes the same way back. Gradients are those of the sum of all
+ranks' losses, and so exact where each rank's loss is weighted by its part of the global batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.lazy import LazyModuleMixin
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.ranks.backends import Ranks, SingleRank
+
+_NAME = "batch statistics"
+
+
+class SharedStatistics:
+    """Link of synchronized modules to the other ranks; every rank calls such a module equally often."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.ranks: Ranks = ranks
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SharedStatistics:
+        return self  # copies of a module, such as an average of weights, have the same peers
+
+    def must_share(self, samples: int) -> None:
+        """Raise InvalidDefinition if a global batch has fewer samples than there are ranks: all take part in it."""
+        if samples < self.ranks.size:
+            raise InvalidDefinition(
+                f"--sync-bn needs a sample on each of {self.ranks.size} slots, and the last batch of an epoch has "
+                f"{samples}: choose another --batch-size, or add --uneven drop"
+            )
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Use this rank's samples alone in the block, where the other ranks do not call the modules."""
+        ranks, self.ranks = self.ranks, SingleRank()
+        try:
+            yield
+        finally:
+            self.ranks = ranks
+
+
+def synchronize(modules: Iterable[nn.Module], shared: SharedStatistics) -> None:
+    """Make each BatchNorm in `modules` use the statistics of all ranks in training.
+
+    The modules stay the same objects; on one rank they are left as they are. Raises InvalidDefinition for a BatchNorm
+    with a `forward` of its own, and for a lazy one.
+    """
+    if shared.ranks.size == 1:
+        return
+    for name, module in (found for each in modules for found in each.named_modules()):
+        if not isinstance(module, _BatchNorm) or isinstance(module, nn.SyncBatchNorm | _Synchronized):
+            continue
+        if type(module).forward is not _BatchNorm.forward or isinstance(module, LazyModuleMixin):
+            raise InvalidDefinition(
+                f"{name} is a {type(module).__name__}, whose statistics --sync-bn cannot join: write BatchNorm1d, "
+                "BatchNorm2d or BatchNorm3d, or leave --sync-bn out"
+            )
+        own = type(module)
+        module.__class__ = type(own.__name__, (_Synchronized, own), {"__module__": own.__module__})
+        module._shared_statistics = shared  # type: ignore[assignment]
+
+
+class _Synchronized(_BatchNorm):
+    """BatchNorm whose class was changed by `synchronize`."""
+
+    _shared_statistics: SharedStatistics
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalize as BatchNorm does, in training by the samples of all ranks."""
+        if not self.training or self._shared_statistics.ranks.size == 1:
+            return super().forward(input)
+        self._check_input_dim(input)  # type: ignore[no-untyped-call]
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        return self._normalized(input)
+
+    def _normalized(self, input: Tensor) -> Tensor:
+        axes = [axis for axis in range(input.dim()) if axis != 1]
+        shape = [-1 if axis == 1 else 1 for axis in range(input.dim())]
+        # As torch's: in 32 bits, and returned in the input's own.
+        values = input.to(torch.promote_types(input.dtype, torch.float32))
+        mean, variance, count = _moments(values, axes, self._shared_statistics.ranks)
+        self._track(mean.detach(), variance.detach(), count)
+        scale = torch.rsqrt(variance + self.eps)
+        if self.weight is not None:
+            scale = scale * self.weight
+        result = (values - mean.view(shape)) * scale.view(shape)
+        if self.bias is not None:
+            result = result + self.bias.view(shape)
+        return result.to(input.dtype)
+
+    def _track(self, mean: Tensor, variance: Tensor, count: int) -> None:
+        """Update the running statistics, which have the unbiased variance."""
+        if self.running_mean is None or self.running_var is None:
+            return
+        factor = self.momentum
+        if factor is None:  # a plain mean over all batches
+            factor = 1.0 / float(cast("Tensor", self.num_batches_tracked))
+        with torch.no_grad():
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), factor)
+            self.running_var.lerp_((variance * (count / (count - 1))).to(self.running_var.dtype), factor)
+
+
+def _moments(values: Tensor, axes: list[int], ranks: Ranks) -> tuple[Tensor, Tensor, int]:
+    """Return mean and biased variance of each channel over the samples of all ranks, and the count of values.
+
+    Raises ValueError if all ranks together have one value per channel, as torch does.
+    """
+    variance, mean = torch.var_mean(values, axes, correction=0)
+    own = values.numel() // values.shape[1]
+    # 64 bits: a count beyond 2 ** 24 is no number of 32.
+    everyones = _Gathered.apply(torch.cat([mean, variance, mean.new_full((1,), own)]).double(), ranks)  # type: ignore[no-untyped-call]
+    means, variances, counts = everyones.split([len(mean), len(mean), 1], dim=1)
+    total = int(counts.sum())
+    if total <= 1:
+        raise ValueError("Expected more than 1 value per channel when training")
+    parts = counts / total
+    joined = (parts * means).sum(0)
+    spread = (parts * (variances + (means - joined).square())).sum(0)
+    return joined.to(values.dtype), spread.to(values.dtype), total
+
+
+class _Gathered(torch.autograd.Function):
+    """Rows of all ranks; the gradient of a row is the sum of what all ranks have for it."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, ranks: Ranks) -> Tensor:
+        ctx.ranks = ranks
+        return ranks.all_gather(own.contiguous(), _NAME).view(ranks.size, -1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _SummedRow.apply(gradient, ctx.ranks), None  # type: ignore[no-untyped-call]
+
+
+class _SummedRow(torch.autograd.Function):
+    """Sum of this rank's row over what all ranks have for it: the transpose of `_Gathered`."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, ranks: Ranks) -> Tensor:
+        ctx.ranks = ranks
+        each = [rows.shape[1]] * ranks.size
+        return ranks.all_to_all(rows.contiguous().view(-1), each, each, _NAME).view(ranks.size, -1).sum(0)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _Gathered.apply(gradient, ctx.ranks), None  # type: ignore[no-untyped-call]
