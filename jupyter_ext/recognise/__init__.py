@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from jupyter_ext.recognise.found import Recognised, recognise
+from jupyter_ext.recognise.other_cells import in_other_cells
 
-__all__ = ["Recognised", "recognise"]
+__all__ = ["Recognised", "in_other_cells", "recognise"]

@@ -14,7 +14,7 @@ from jupyter_ext.recognise.cell import cell, options
 from jupyter_ext.recognise.loop import Loop, first_loop, program, read_loop
 from jupyter_ext.recognise.scripts import Script, scripts
 from jupyter_ext.recognise.step import Unreadable
-from jupyter_ext.recognise.trees import called, calls, has_backward
+from jupyter_ext.recognise.trees import binds, called, calls, has_backward, root
 from kernel_backend.definition.contract import ROLES
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import InvalidDefinition
@@ -32,6 +32,7 @@ _KERAS = (
 _AS_IT_IS = "Or write %%dlrun in place of %%dlsubmit: the cell runs as it is, once, in one process"
 _TRAIN = frozenset({"fit", "fit_one_cycle", "fine_tune", "fit_generator", "train_on_batch"})
 _TRAINED_BY = frozenset({"xgb", "xgboost", "lgb", "lightgbm"})  # xgb.train(...)
+_NO_NETWORKS = frozenset({"sklearn", "xgboost", "lightgbm", "catboost", "statsmodels", "imblearn"})
 _START_RANKS = frozenset({"init_process_group", "hvd.init", "deepspeed.initialize"})
 
 
@@ -66,7 +67,7 @@ def _of_statements(
         return _loop(source, roles_from, body, statements)
     if not _roles(own) and (fit := keras.first_fit(body, roles_from)):
         return _keras_fit(source, roles_from, fit)
-    return None if _roles(own) else next(_others(own), None)
+    return None if _roles(own) else next(_others(own, body), None)
 
 
 def _roles(own: Sequence[ast.stmt]) -> set[str]:
@@ -118,11 +119,12 @@ def _is_definition(source: str, roles_from: int, text: str) -> bool:
     return True
 
 
-def _others(own: Sequence[ast.stmt]) -> Iterator[Recognised]:
+def _others(own: Sequence[ast.stmt], body: Sequence[ast.stmt]) -> Iterator[Recognised]:
     for each in own:
         if isinstance(each, ast.ClassDef) and has_backward(each):
             yield _told(each, f"class {each.name} trains in a loop of its own", f"{_FUNCTIONS}. {_KEPT}")
     for call in (each for statement in own for each in ast.walk(statement) if isinstance(each, ast.Call)):
+        yield from _without_network(call, body)
         yield from _call(call, own)
     for each in own:
         if isinstance(each, ast.FunctionDef) and has_backward(each):
@@ -132,6 +134,35 @@ def _others(own: Sequence[ast.stmt]) -> Iterator[Recognised]:
             yield _told(statement, "it is a script that runs from here", _FUNCTIONS)
         if any(calls(statement, "parse_args")):
             yield _told(statement, "it is a script with arguments", f"{_FUNCTIONS}; arguments of theirs are name=value")
+
+
+def _without_network(call: ast.Call, body: Sequence[ast.stmt]) -> Iterator[Recognised]:
+    """Yield what to write for a call that trains a model of a library that has no networks, as scikit-learn."""
+    name, function = called(call), call.func
+    if name not in _TRAIN | {"train"} or not isinstance(function, ast.Attribute):
+        return
+    library = _library(root(function.value), body)
+    if library in _NO_NETWORKS:
+        yield Recognised(
+            f"{ast.unparse(function)}(...) trains a model of {library} (line {call.lineno}), which is no network that "
+            "Daylight could train on several slots. Write %%dlrun in place of %%dlsubmit: the cell runs as it is, in a "
+            "job of one process, and job.result() returns the value of its last expression"
+        )
+
+
+def _library(name: str, body: Sequence[ast.stmt]) -> str:
+    """Return the package that a name of the module comes from, by its import or that of the class that made it."""
+    for each in reversed(body):
+        if name not in binds(each):
+            continue
+        if isinstance(each, ast.ImportFrom):
+            return (each.module or "").split(".")[0]
+        if isinstance(each, ast.Import):
+            return next(one.name.split(".")[0] for one in each.names if (one.asname or one.name.split(".")[0]) == name)
+        value = each.value if isinstance(each, ast.Assign) else None
+        maker = root(value.func) if isinstance(value, ast.Call) else ""
+        return _library(maker, body) if maker not in ("", name) else ""
+    return ""
 
 
 def _call(call: ast.Call, own: Sequence[ast.stmt]) -> Iterator[Recognised]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from jupyter_ext.capture import Capture, Problem
 from jupyter_ext.project import LIMIT, Imported, ProjectFiles, collect, place_of
-from jupyter_ext.recognise import recognise
+from jupyter_ext.recognise import in_other_cells, recognise
 from jupyter_ext.submit.implicit_context import ArchiveBudget, ImplicitContext, collect_context
 from jupyter_ext.submit.process import notebook_process
 from jupyter_ext.submit.secret_check import find_leaks, without_secrets
@@ -21,7 +21,7 @@ from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
 from kernel_backend.data import Declared, declare
 from kernel_backend.definition.binding import bind_space, configured
-from kernel_backend.definition.contract import CONTRACT, Definition
+from kernel_backend.definition.contract import CONTRACT, REQUIRED, Definition
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
 from kernel_backend.model.experiment import LONGEST_NAME, Config, Submission
@@ -207,7 +207,7 @@ def check(
         *unreadable,
     ]
     try:
-        definition = _definition(capture)
+        definition = _definition(capture, session.namespace if session is not None else {})
         problems += [] if asked.allow_unused else _unused(capture, definition)
         params, searched = ({}, Space()) if wrong else bind_space(definition, given, space)
     except InvalidDefinition as error:
@@ -231,17 +231,21 @@ def check(
     )
 
 
-def _definition(capture: Capture) -> Definition:
-    """Return the parsed definition of a capture.
+def _definition(capture: Capture, namespace: Mapping[str, object]) -> Definition:
+    """Return the parsed definition of a capture, made in a notebook with these names.
 
     Raises InvalidDefinition for a cell without roles, such as a training loop. If the loop can be rewritten as
-    functions, `details["cell"]` holds that cell, `details["options"]` the options for its `%%dlsubmit` line, and the
-    message ends with the cell.
+    functions, or other cells have made what it lacks, `details["cell"]` holds that cell, `details["options"]` the
+    options for its `%%dlsubmit` line, and the message ends with the cell.
     """
     try:
         return parse(capture.source, capture.roles_from)
     except InvalidDefinition as error:
-        found = recognise(capture.source, capture.roles_from) if error.details.get("roles") else None
+        roles = error.details.get("roles")
+        found = recognise(capture.source, capture.roles_from) if roles else None
+        if found is None and set(roles or ()) <= set(REQUIRED):
+            own = "\n".join(capture.source.splitlines()[capture.roles_from - 1 :])
+            found = in_other_cells(roles or (), own, namespace)
         if found is None:
             raise
         details = {"cell": found.cell, "options": found.options, "shown": found.shown} if found.cell else {}

@@ -92,3 +92,26 @@ def unused(
         role = None if name in used else role_of(name)
         if how == "assigned" and role not in (None, "model", *roles):
             yield f"{name} is assigned on line {line}, and nothing uses it: write def {role}(...) that returns it"
+    metrics = [(name, line) for name, line in _metric_objects(tree, roles_from) if name not in {*used, *taken, *roles}]
+    for name, line in metrics:
+        listed = ", ".join(f'"{each}": {each}' for each, _ in metrics)
+        way_out = "return it from metrics" if "metrics" in roles else f"write metrics = {{{listed}}}"
+        yield f"{name} (line {line}) is a metric that nothing uses: {way_out}."
+
+
+def _metric_objects(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, int]]:
+    """Yield the names to which the cell assigns objects of torchmetrics, with their lines."""
+    imported: set[str] = set()
+    for node in tree.body:
+        module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+        for each in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
+            if (module or each.name).split(".")[0] == "torchmetrics":
+                imported.add(each.asname or each.name.split(".")[0])
+    for node in tree.body:
+        if not isinstance(node, ast.Assign) or node.lineno < roles_from or not isinstance(node.value, ast.Call):
+            continue
+        maker: ast.expr = node.value.func
+        while isinstance(maker, ast.Attribute):
+            maker = maker.value
+        if isinstance(maker, ast.Name) and maker.id in imported:
+            yield from ((each.id, node.lineno) for each in node.targets if isinstance(each, ast.Name))

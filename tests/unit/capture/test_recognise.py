@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from jupyter_ext.capture import capture_cell, capture_file
-from jupyter_ext.recognise import recognise
+from jupyter_ext.recognise import in_other_cells, recognise
 from jupyter_ext.submit.replacement_cell import offer
 from jupyter_ext.submit.submit import check
 from kernel_backend.definition.parse import parse
@@ -321,6 +321,44 @@ def test_what_cannot_be_written_as_functions_is_named_with_its_line(source: str,
     recognised = found(source)
     assert says in recognised.text
     assert recognised.cell is None
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("from sklearn.svm import SVC\nclf = SVC()\nclf.fit(X, y)", "clf.fit(...) trains a model of sklearn (line 3)"),
+        ("import xgboost as xgb\nbooster = xgb.train({}, data)", "xgb.train(...) trains a model of xgboost (line 2)"),
+    ],
+)
+def test_a_model_that_is_no_network_is_to_be_run_as_it_is(source: str, says: str):
+    told = found(source).text
+    assert says in told
+    assert "Write %%dlrun in place of %%dlsubmit" in told
+    assert "def model" not in told
+
+
+def test_what_other_cells_have_made_is_written_as_the_lines_that_name_it():
+    own = "def metrics(output, target): ...\noptimizer = make()\n"
+    made = {
+        "model": torch.nn.Linear(2, 2),
+        "train_set": torch.utils.data.TensorDataset(torch.ones(2)),
+        "train_loader": torch.utils.data.DataLoader([1]),
+        "trainset": [1],
+        "criterion": torch.nn.MSELoss(),
+        "val_data": torch.ones(3),
+        "optimizer": torch.optim.SGD([torch.ones(1)]),
+    }
+    told = in_other_cells(["model", "train_data", "loss"], own, made)
+    assert told is not None
+    assert "Other cells have made model (a Linear), train_loader (a DataLoader), criterion (a MSELoss)" in told.text
+    named = ("model", "train_loader", "val_data", "criterion")
+    assert told.cell == "".join(f"{name} = {name}\n" for name in named) + own
+    assert parse(told.cell).roles == ("model", "train_data", "validation_data", "loss", "metrics", "optimizer")
+
+
+@pytest.mark.parametrize("made", [{"model": 3, "criterion": torch.nn.MSELoss()}, {"train_data": torch.ones(2)}])
+def test_nothing_is_said_of_other_cells_that_lack_a_role(made: dict[str, Any]):
+    assert in_other_cells(["model", "loss"], "train_data = [1]", made) is None
 
 
 @pytest.mark.parametrize("source", ["x = 1", "def model(): ...\nscaler = StandardScaler().fit(x)\n"])

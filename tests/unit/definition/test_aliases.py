@@ -93,13 +93,29 @@ def test_a_name_that_is_used_is_a_helper():
             "val_loader = []",
             "val_loader is assigned on line 4, and nothing uses it: write def validation_data(...) that returns it",
         ),
+        (
+            "import torchmetrics as tm\nf1, auc = 1, 2\nf1 = tm.F1Score()\nauc = tm.classification.AUROC()",
+            'f1 (line 6) is a metric that nothing uses: write metrics = {"f1": f1, "auc": auc}.',
+        ),
+        (
+            "from torchmetrics import Accuracy as A\ndef metrics(output, target): ...\nacc = A()",
+            "acc (line 6) is a metric that nothing uses: return it from metrics.",
+        ),
     ],
 )
 def test_what_is_named_like_a_role_and_used_by_nothing_is_told(source: str, says: str):
     assert says in "\n".join(parse(SMALL + source).unused)
 
 
-@pytest.mark.parametrize("line", ["from torch import optim", "net = model()", "criterion = nn.MSELoss()"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from torch import optim",
+        "net = model()",
+        "criterion = nn.MSELoss()",
+        "from torchmetrics import Accuracy\nacc = Accuracy()\ndef metrics(output, target): return {'acc': acc(1, 2)}",
+    ],
+)
 def test_what_is_imported_or_of_a_role_that_is_there_may_stay_unused(line: str):
     assert parse(SMALL + line).unused == ()
 
