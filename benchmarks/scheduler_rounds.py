@@ -78,14 +78,8 @@ def fill(store: SqlStore, count: int) -> None:
 def loop_of(world: World) -> Loop:
     """The loop of a service over the same store and nodes."""
     home, storage = world.home, CheckpointStorage(str(world.home / "checkpoints"))
-    context = Context(
-        world.store,
-        Archive(home / "snapshots"),
-        world.engine,
-        storage,
-        SingleWorkspace(world.workspace),
-        home,
-    )  # type: ignore[arg-type]
+    archive, workspaces = Archive(home / "snapshots"), SingleWorkspace(world.workspace)
+    context = Context(world.store, archive, world.engine, storage, workspaces, home)  # type: ignore[arg-type]
     return build(context)._loop
 
 
@@ -95,7 +89,7 @@ async def measure(world: World) -> None:
 
     async def look() -> float:
         begun = time.process_time()
-        await world.pictures.now()
+        await world.cluster_state.now()
         return spent(begun)
 
     loop = loop_of(world)
@@ -112,7 +106,7 @@ async def measure(world: World) -> None:
     for _ in range(ROUNDS):
         world.at += 60.0
         quiet.append(await look())
-        picture = await world.pictures.now()
+        picture = await world.cluster_state.now()
         for key in draw.sample(sorted(picture.runs), 10):
             world.ends(key, e.Finished(), Outcome.OK)
         changed.append(await look())
@@ -122,7 +116,7 @@ async def measure(world: World) -> None:
         ordered = sorted(picture.queue, key=lambda request: request.order)
         for asked, times in ((ordered[9], near), (ordered[-1], far)):
             begun = time.process_time()
-            explain(picture, asked, world.pictures.lengths)
+            explain(picture, asked, world.cluster_state.lengths)
             times.append(spent(begun))
         await world.decide()
         del decisions
@@ -140,7 +134,7 @@ def main() -> None:
         world = World(Path(home))
         world.at = 2.0 * given.queued
         world.engine.there = cluster(1250)
-        world.roster.groups = {f"g{nth}": Quota(guarantee=200, limit=2000) for nth in range(20)}
+        world.quotas.groups = {f"g{nth}": Quota(guarantee=200, limit=2000) for nth in range(20)}
         assert isinstance(world.store, SqlStore)
         fill(world.store, given.queued)
         asyncio.run(measure(world))

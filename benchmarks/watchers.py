@@ -26,7 +26,7 @@ from benchmarks.reports_per_second import reports  # noqa: E402
 from kernel_backend.model.experiment import Config  # noqa: E402
 from kernel_backend.model.ids import AttemptId  # noqa: E402
 from kernel_backend.model.resources import Share  # noqa: E402
-from kernel_backend.service.notifier import Notifier, heard  # noqa: E402
+from kernel_backend.service.notifier import Notifier, wait_for  # noqa: E402
 from kernel_backend.service.views.watchers import WatcherFeed  # noqa: E402
 from kernel_backend.store.base import NewExperiment  # noqa: E402
 from kernel_backend.store.sql import SqlStore  # noqa: E402
@@ -49,13 +49,13 @@ def filled(path: Path, messages: int) -> SqlStore:
 async def alone(store: SqlStore, bus: Notifier, after: int, experiment: int) -> AsyncIterator[str]:
     """A watcher that reads for itself whenever anything has happened."""
     while True:
-        bell = bus.listen()
+        event = bus.listen()
         messages = await asyncio.to_thread(store.messages, after, experiment)
         for message in messages:
             after = message.seq
             yield message.model_dump_json()
         if not messages:
-            await heard(bell, 20.0)
+            await wait_for(event, 20.0)
 
 
 async def shared(feed: WatcherFeed, after: int, experiment: int) -> AsyncIterator[str]:
@@ -73,7 +73,7 @@ async def quiet(store: SqlStore, how: str, pages: int, seconds: float) -> float:
     told, began, cpu = reports(int(seconds * RATE)), time.monotonic(), time.process_time()
     for count, report in enumerate(told, 1):
         await asyncio.to_thread(store.accept, AttemptId(2, 1, 1), [report], 1.0)
-        bus.ring()
+        bus.notify()
         await asyncio.sleep(max(0.0, began + count / RATE - time.monotonic()))
     share = (time.process_time() - cpu) / (time.monotonic() - began)
     for task in waiting:

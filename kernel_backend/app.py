@@ -37,7 +37,7 @@ from kernel_backend.model.sizes import parse_size
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.build import build
 from kernel_backend.service.context import Context
-from kernel_backend.service.notifier import heard
+from kernel_backend.service.notifier import wait_for
 from kernel_backend.service.service import Service
 from kernel_backend.service_log import ServiceLog
 from kernel_backend.snapshots.archive import Archive
@@ -206,7 +206,7 @@ class Daylight(Program):
 
     async def _serve_hub(self, home: Path, stop: asyncio.Event, hub: UnderHub) -> None:
         use, service = Activity(), self._service(home, hub)
-        service.sharing.learn(await hub.first())  # before the first decision
+        service.quotas.learn(await hub.first())  # before the first decision
         service.notebooks.give(await hub.counted())
         app = application(
             service,
@@ -217,7 +217,7 @@ class Daylight(Program):
             secret=discovery.ensure_token(home),
             pages=[*hub.pages, *PAGES],
         )
-        telling = hub.keep_telling(service.sharing.learn, self.directory_age)
+        telling = hub.keep_telling(service.quotas.learn, self.directory_age)
         counting = hub.keep_counting(service.notebooks.give, self.servers_age)
         async with (
             _listening(home, app, service, use, (hub.host, hub.port), hub.prefix),
@@ -267,7 +267,7 @@ class Daylight(Program):
             if use.idle() > self.idle_timeout and not await service.busy() and use.idle() > self.idle_timeout:
                 _log.info("nothing to do for %g s", self.idle_timeout)
                 return
-            await heard(stop, min(IDLE_LOOK_S, self.idle_timeout or IDLE_LOOK_S))
+            await wait_for(stop, min(IDLE_LOOK_S, self.idle_timeout or IDLE_LOOK_S))
 
     def _say_who_serves(self, home: Path) -> None:
         address = discovery.find(home)

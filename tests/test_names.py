@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -106,6 +107,25 @@ STAY = {
 }
 
 
+# Words that no function, method, parameter, attribute or variable of the Python packages is named by either. Others of
+# the table are plain English for a variable (`known`, `given`, `taken`), or terms elsewhere (`patience`, `world`).
+NO_IDENTIFIER = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        area areas asker askers beginnings bell claims courier deed deeds drafts everyones glance hands
+        happenings keeper lifetimes likeness meeting nudge nursery orphans roster rosters seat shelf spell
+        spells story surroundings thing things twins warmth whence
+        """,
+    )
+)
+# Identifiers that stay, each with the reason. The list may only shrink.
+STAY_IDENTIFIERS = {
+    "asker": "an operation of agents, sent by its name",
+    "ASKER_CALLS": "the calls of that operation",
+}
+
+
 def words(name: str) -> set[str]:
     return {each.lower() for each in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
 
@@ -136,3 +156,32 @@ def test_files_and_classes_are_named_by_the_fields_terms() -> None:
             wrong[name] = f"say {REPLACED[word]}, not {word}"
     assert not wrong
     assert set(STAY) <= set(named()), "take out of STAY what is gone"
+
+
+def identifiers(tree: ast.AST) -> Iterator[str]:
+    for each in ast.walk(tree):
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield each.name
+        elif isinstance(each, ast.arg):
+            yield each.arg
+        elif isinstance(each, ast.Attribute):
+            yield each.attr
+        elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            yield each.id
+
+
+def test_identifiers_are_none_of_the_words_that_hid_what_they_stood_for() -> None:
+    wrong, stay = {}, set()
+    for folder in ("kernel_backend", "jupyter_ext", "daylight", "benchmarks", "scripts"):
+        for path in sorted((ROOT / folder).glob("**/*.py")):
+            where = path.relative_to(ROOT).as_posix()
+            if "migrations/versions" in where:
+                continue
+            for name in identifiers(ast.parse(path.read_text(encoding="utf-8"))):
+                if word := words(name) & NO_IDENTIFIER:
+                    if name in STAY_IDENTIFIERS:
+                        stay.add(name)
+                    else:
+                        wrong[f"{where}: {name}"] = f"not {', '.join(word)}"
+    assert not wrong
+    assert set(STAY_IDENTIFIERS) == stay, "take out of STAY_IDENTIFIERS what is gone"

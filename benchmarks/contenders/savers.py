@@ -19,7 +19,7 @@ from kernel_backend.runner.loop.training import Training
 class Way(Protocol):
     """A way of saving a training; the runner's loop calls `settle` before each update."""
 
-    def save(self, moment: Position) -> None:
+    def save(self, position: Position) -> None:
         """Begin, or do it at once."""
 
     def settle(self) -> None:
@@ -53,7 +53,7 @@ class Peer:
 class TorchSave(Peer):
     """torch.save, flushed to the disk."""
 
-    def save(self, moment: Position) -> None:
+    def save(self, position: Position) -> None:
         """Write all of it."""
         with self._fresh().open("wb") as file:
             torch.save(self._state(), file)
@@ -64,7 +64,7 @@ class TorchSave(Peer):
 class AsyncSave(Peer):
     """dcp.async_save with what it chooses by itself: it copies, then writes in a thread."""
 
-    def save(self, moment: Position) -> None:
+    def save(self, position: Position) -> None:
         """Copy."""
         saved = dcp.async_save(self._state(), checkpoint_id=self._fresh(), no_dist=True)
         self._written: Any = saved
@@ -80,7 +80,7 @@ class AsyncStaging(AsyncSave):
     _stager: DefaultStager | None = None
     _staged: Any = None
 
-    def save(self, moment: Position) -> None:
+    def save(self, position: Position) -> None:
         """Begin to copy."""
         if self._stager is None:
             gpu = self._run.device.type == "cuda"
@@ -101,9 +101,9 @@ class Daylight:
     def __init__(self, checkpoints: Checkpointer) -> None:
         self._checkpoints = checkpoints
 
-    def save(self, moment: Position) -> None:
+    def save(self, position: Position) -> None:
         """Begin to copy."""
-        self._checkpoints.save(moment)
+        self._checkpoints.save(position)
 
     def settle(self) -> None:
         """Have the copy, and begin to write."""
@@ -118,7 +118,7 @@ class Daylight:
 class Nobody(Peer):
     """No checkpoint: what the others are compared with."""
 
-    def save(self, moment: Position) -> None:
+    def save(self, position: Position) -> None:
         """Save nothing."""
 
 
@@ -130,10 +130,10 @@ class Timed:
     def __init__(self, way: Way) -> None:
         self._way, self.blocked = way, 0.0
 
-    def save(self, moment: Position) -> None:
+    def save(self, position: Position) -> None:
         """Begin."""
         began = time.perf_counter()
-        self._way.save(moment)
+        self._way.save(position)
         self.blocked += time.perf_counter() - began
 
     def settle(self) -> None:

@@ -73,8 +73,8 @@ def _made_by_magic(name: str, executed: Executed, time: int) -> Problem:
 
 def _user(name: str, sliced: Slice) -> int:
     """Return the last needed statement that reads the name, else the last statement of all."""
-    readers = [t for t in sliced.needed if name in sliced.history.executed[t].later | sliced.history.executed[t].now]
-    return max(readers, default=sliced.end - 1)
+    users = [t for t in sliced.needed if name in sliced.history.executed[t].later | sliced.history.executed[t].now]
+    return max(users, default=sliced.end - 1)
 
 
 def _why(name: str, executed: Executed, namespace: Mapping[str, object] | None, user: int) -> str:

@@ -29,7 +29,7 @@ from kernel_backend.home import home as default_home
 from kernel_backend.home import make_private
 from kernel_backend.workspaces.base import Contents, SearchClassProcess
 
-AREA = "hub"  # next to the files of the user's own service: two services never share gangs
+SUBFOLDER = "hub"  # next to the files of the user's own service: two services never share gangs
 ASKER_CALLS = ("interval", "ask", "tell")
 LOG_LIMIT = 1_000_000  # bytes of agent.log, beyond which it is begun anew
 
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 def serve() -> None:
     """Answer requests until the service closes stdin, or dies; gangs continue, and the next agent finds them."""
     control = socket.socket(fileno=0)
-    home = default_home() / AREA
+    home = default_home() / SUBFOLDER
     home.mkdir(exist_ok=True, mode=0o700)
     _log_to(home / "agent.log")
     make_private(home, group=False)

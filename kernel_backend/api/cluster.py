@@ -21,7 +21,7 @@ class MeHandler(ApiHandler):
 
     async def get(self) -> None:
         """Return the current user, and the quotas and usage of them and their groups."""
-        self.reply(await self.service.sharing.me(self.user))
+        self.reply(await self.service.quotas.me(self.user))
 
 
 class AccountsHandler(ApiHandler):
@@ -29,7 +29,7 @@ class AccountsHandler(ApiHandler):
 
     async def get(self) -> None:
         """List accounts with quotas and usage: all for admins, their own for other users."""
-        self.reply({"accounts": await self.service.sharing.accounts(self.user)})
+        self.reply({"accounts": await self.service.quotas.accounts(self.user)})
 
 
 class AccountQuotaHandler(ApiHandler):
@@ -38,11 +38,11 @@ class AccountQuotaHandler(ApiHandler):
     async def put(self, kind: str, name: str) -> None:
         """Set numbers of a quota; null restores the hub's value. For admins."""
         given = _object(self.body)
-        self.reply(await self.service.sharing.set_quota(self.user, cast(AccountKind, kind), name, given))
+        self.reply(await self.service.quotas.set_quota(self.user, cast(AccountKind, kind), name, given))
 
     async def delete(self, kind: str, name: str) -> None:
         """Restore all numbers of a quota to the hub's. For admins."""
-        self.reply(await self.service.sharing.clear_quota(self.user, cast(AccountKind, kind), name))
+        self.reply(await self.service.quotas.clear_quota(self.user, cast(AccountKind, kind), name))
 
 
 class AccountUseHandler(ApiHandler):
@@ -52,7 +52,7 @@ class AccountUseHandler(ApiHandler):
         """Return the number of slots held over time, by default of the last week."""
         since, until = self.maybe_integer("since"), self.maybe_integer("until")
         points = self.integer("points", POINTS, least=1, most=MOST_POINTS)
-        self.reply(await self.service.sharing.use(self.user, cast(AccountKind, kind), name, since, until, points))
+        self.reply(await self.service.quotas.use(self.user, cast(AccountKind, kind), name, since, until, points))
 
 
 class QueueHandler(ApiHandler):
@@ -129,7 +129,7 @@ class AuditHandler(ApiHandler):
         """List actions on shared settings and on other users' objects, newest first. For admins."""
         limit = self.integer("limit", ENTRIES, least=1, most=MOST_ENTRIES)
         before, search = self.maybe_integer("before"), self.get_query_argument("search", "")
-        self.reply({"audit": await self.service.sharing.audit(self.user, before, limit, search)})
+        self.reply({"audit": await self.service.quotas.audit(self.user, before, limit, search)})
 
 
 def _object(body: bytes) -> dict[str, Any]:

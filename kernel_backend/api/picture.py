@@ -98,7 +98,7 @@ def title(figure: Figure, overview: Overview, palette: Palette, progress: str) -
 
 def line(host: Figure | Axes, words: Sequence[tuple[str, str, str]], place: tuple[float, float], size: float) -> None:
     """Draw words (text, colour, weight) in a row whose upper left corner is at `place`."""
-    areas = [
+    texts = [
         TextArea(text, textprops={"color": color, "fontweight": weight, "fontsize": size, "parse_math": False})
         for text, color, weight in words
     ]
@@ -106,7 +106,7 @@ def line(host: Figure | Axes, words: Sequence[tuple[str, str, str]], place: tupl
     host.add_artist(
         AnchoredOffsetbox(
             "upper left",
-            child=HPacker(children=[*areas], sep=size * 0.55, pad=0),
+            child=HPacker(children=[*texts], sep=size * 0.55, pad=0),
             pad=0,
             borderpad=0,
             frameon=False,

@@ -13,7 +13,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.home import home
 
 # All users of a machine can read a browser's command line: it names this file, which only its owner can read.
-DOOR = '<!doctype html><meta http-equiv="refresh" content="0; url={url}"><title>Daylight</title>'
+REDIRECT = '<!doctype html><meta http-equiv="refresh" content="0; url={url}"><title>Daylight</title>'
 
 
 def _open(call: Call) -> Answer:
@@ -24,9 +24,9 @@ def _open(call: Call) -> Answer:
     url = f"{address.url}/#token={address.token}"
     if call.json:
         return Answer({"url": url})
-    door = home() / "open.html"
-    discovery.write_private(door, DOOR.format(url=html.escape(url)))
-    if webbrowser.open(door.as_uri()):
+    page = home() / "open.html"
+    discovery.write_private(page, REDIRECT.format(url=html.escape(url)))
+    if webbrowser.open(page.as_uri()):
         return Answer(None, [Text([f"{address.url} opens in your browser"])])
     alone = "no browser here; open this address in one, and show it to no other user:"
     return Answer(None, [Text([alone, url])])

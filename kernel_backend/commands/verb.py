@@ -106,10 +106,10 @@ class Verb:
 
     def examples_for(self, host: Host) -> list[str]:
         """Return the examples whose options exist in this host (terminal or notebook)."""
-        foreign = {flag for option in self.arguments if option.host not in ("both", host) for flag in option.flags}
+        unavailable = {flag for option in self.arguments if option.host not in ("both", host) for flag in option.flags}
         if host == "notebook":
-            foreign |= {">", "|"}
-        return [each for each in self.examples if not foreign & set(each.split())] or [f"{self.name} 12"]
+            unavailable |= {">", "|"}
+        return [each for each in self.examples if not unavailable & set(each.split())] or [f"{self.name} 12"]
 
     def usage(self) -> str:
         """Return the verb with its arguments, as `%dl help` lists them: `logs NUMBER [--rank N] [--attempt N]`."""

@@ -40,31 +40,31 @@ def installed_in(folders: Iterable[str]) -> list[str]:
 
 
 def observed(
-    paths: Iterable[str], home: Path, hurry: Callable[[], bool] = lambda: False, likeness: str = ""
+    paths: Iterable[str], home: Path, hurry: Callable[[], bool] = lambda: False, overlay: str = ""
 ) -> Observed:
     """Describe the files that were read, as they are now; those that are gone are left out.
 
-    While `hurry()` is true no more content is digested. `likeness` is an overlay's root folder: files below it get
+    While `hurry()` is true no more content is digested. `overlay` is an overlay's root folder: files below it get
     their real names.
     """
     found = sorted(set(paths))
     cache = StatCache(home / CACHE)
-    reading = _Reading(cache.of(map(os.fsencode, found[:LISTED])), hurry, likeness)
+    reading = _Reading(cache.of(map(os.fsencode, found[:LISTED])), hurry, overlay)
     files = tuple(file for file in map(reading.file, found[:LISTED]) if file is not None)
     cache.change(reading.learned)
     return Observed(files=files, more=len(found[LISTED:]))
 
 
-def real_name(path: str, likeness: str) -> str:
-    """Return the real path of a file below an overlay's root folder `likeness`; any other path is unchanged."""
-    return path[len(likeness) :] if likeness and path.startswith(f"{likeness}/") else path
+def real_name(path: str, overlay: str) -> str:
+    """Return the real path of a file below an overlay's root folder `overlay`; any other path is unchanged."""
+    return path[len(overlay) :] if overlay and path.startswith(f"{overlay}/") else path
 
 
 class _Reading:
     """Reader that describes one file after the other, and digests content within the budget."""
 
-    def __init__(self, known: Mapping[bytes, CacheEntry], hurry: Callable[[], bool], likeness: str) -> None:
-        self._known, self._hurry, self._likeness = known, hurry, likeness
+    def __init__(self, known: Mapping[bytes, CacheEntry], hurry: Callable[[], bool], overlay: str) -> None:
+        self._known, self._hurry, self._overlay = known, hurry, overlay
         self._budget, self._began = ALTOGETHER, time.time_ns()
         self.learned: dict[bytes, CacheEntry] = {}
 
@@ -77,7 +77,7 @@ class _Reading:
         if not stat.S_ISREG(status.st_mode):
             return None
         digest = self._digest(os.fsencode(path), looks(status))
-        name = printable(real_name(path, self._likeness))
+        name = printable(real_name(path, self._overlay))
         return ObservedFile(path=name, size=status.st_size, mtime=status.st_mtime, digest=digest)
 
     def _digest(self, path: bytes, seen: StatSignature) -> str | None:

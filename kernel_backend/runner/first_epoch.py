@@ -83,7 +83,7 @@ class FirstEpoch:
         """Return the state for a checkpoint at this step, as JSON."""
         if self._over:
             return {"over": True}
-        seen, files = self._everyones()
+        seen, files = self._all_ranks()
         # Some JSON readers lose bits of 64-bit integers.
         words = seen and [seen.samples, f"{seen.digest:x}", seen.uncovered]
         return {"over": False, "delivered": self._delivered, "seen": words, "files": files[:LISTED]}
@@ -99,7 +99,7 @@ class FirstEpoch:
         elif state and self._ranks.rank == 0:
             opened_files.add(state["files"])
 
-    def _everyones(self) -> tuple[SampleDigests | None, list[str]]:
+    def _all_ranks(self) -> tuple[SampleDigests | None, list[str]]:
         """Return the digest of all ranks' samples (None if unknown) and, on rank 0, all files."""
         mine = self._own, opened_files.heard(), opened_files.made()
         found = self._before
@@ -111,7 +111,7 @@ class FirstEpoch:
         return found, opened_files.all_opened()
 
     def _say_delivered(self, whole: bool) -> None:
-        seen, _ = self._everyones()
+        seen, _ = self._all_ranks()
         self._delivered = True
         if self._ranks.rank == 0 and seen is not None:
             fact = Delivered(
@@ -125,7 +125,7 @@ class FirstEpoch:
             self._spool.say(Fact(name="delivered", value=fact.to_json()))
 
     def _say_files(self) -> None:
-        _, files = self._everyones()
+        _, files = self._all_ranks()
         self._over = True
         opened_files.stop()
         if self._ranks.rank == 0:
@@ -136,7 +136,7 @@ class FirstEpoch:
 
     def _look(self, files: list[str]) -> None:
         """Read the opened files for their digests and report these, in a thread next to the training."""
-        found = observed(files, Path(self._job.home), hurry=self._ended.is_set, likeness=_likeness(self._job))
+        found = observed(files, Path(self._job.home), hurry=self._ended.is_set, overlay=_overlay(self._job))
         self._spool.say(Fact(name="observed", value=found.to_json()))
 
 
@@ -170,13 +170,13 @@ def watch_files(job: LaunchSpec) -> None:
     ours = tuple(os.path.realpath(each) for each in (job.code, job.home, job.checkpoints))
     attempt = str(Path(job.code).parent)
     ours = (*ours, job.code, job.home, job.checkpoints, attempt, *installed_in(sys.path))
-    opened_files.watch(partial(_is_data, likeness=_likeness(job), ours=ours))
+    opened_files.watch(partial(_is_data, overlay=_overlay(job), ours=ours))
 
 
-def _is_data(path: str, likeness: str, ours: tuple[str, ...]) -> bool:  # spawned loader workers have it, too
-    return is_data(real_name(path, likeness), ours)
+def _is_data(path: str, overlay: str, ours: tuple[str, ...]) -> bool:  # spawned loader workers have it, too
+    return is_data(real_name(path, overlay), ours)
 
 
-def _likeness(job: LaunchSpec) -> str:
+def _overlay(job: LaunchSpec) -> str:
     """Return the real path of the trial's overlay folder; files in it are recorded by their original paths."""
     return os.path.realpath(stand_in_folder(Path(job.home), job.experiment, job.trial))

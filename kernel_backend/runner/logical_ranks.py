@@ -68,10 +68,10 @@ class LogicalRanks:
         first = _digests(self._of(0)) if 0 in self.mine else {}
         common = ranks.broadcast_object(first) if self.count > 1 else first
         others = {rank: self._unlike(rank, common) for rank in self.mine if rank != 0}
-        everyones = ranks.all_gather_object(others) if self.count > 1 else []
+        per_rank = ranks.all_gather_object(others) if self.count > 1 else []
         if 0 not in self.mine:
             return {}
-        return {0: self._copied(first)} | {rank: buffers for each in everyones for rank, buffers in each.items()}
+        return {0: self._copied(first)} | {rank: buffers for each in per_rank for rank, buffers in each.items()}
 
     def restore(self, saved: Mapping[int, Buffers]) -> None:
         """Restore the gathered buffers of every logical rank here; those of rank 0 may be in the model already."""

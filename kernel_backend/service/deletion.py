@@ -87,7 +87,7 @@ class Deletion:
                     await asyncio.to_thread(self._purge, experiment, now)
                 except (DaylightError, OSError) as error:  # a disk that is away: the next look tries again
                     _log.warning("experiment #%d could not be freed: %s", experiment.number, error)
-                self._bus.ring()
+                self._bus.notify()
 
     async def _change(self, who: Person, number: int, action: str, rule: _Rule) -> None:
         def change(before: Experiment) -> tuple[dict[str, Any], AuditEntry | None]:
@@ -95,7 +95,7 @@ class Deletion:
             return changes, audit_entry(who, before, action) if changes else None
 
         await asyncio.to_thread(self._store.update_experiment, number, time.time(), change)
-        self._bus.ring()
+        self._bus.notify()
 
     def _check_pins(self, experiment: Experiment) -> None:
         """Raise Conflict if another experiment starts from a checkpoint that would be deleted."""
@@ -149,7 +149,7 @@ class Deletion:
     def _needed(self, number: int) -> Needed:
         """Return the checkpoints and results of this experiment that other, undeleted experiments still need."""
         checkpoints: dict[str, list[int]] = {}
-        for source, other in self._store.beginnings_from(number):
+        for source, other in self._store.warm_start_sources(number):
             checkpoints.setdefault(source.partition(".")[2].removesuffix(WEIGHTS), []).append(other)
         searches = self._store.warm_started()
         results = [each.number for each in searches if number in warm_start.named(each.config.search)]

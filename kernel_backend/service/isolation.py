@@ -13,7 +13,7 @@ from kernel_backend.errors import DaylightError
 from kernel_backend.retry import RetryPolicy, exponential
 
 RETRY = RetryPolicy(exponential(2.0, 60.0))  # of what has failed for one experiment
-MOMENT_S = 1.0  # that a round waits for files and gangs of an experiment, before it continues without
+ROUND_WAIT_S = 1.0  # that a round waits for files and gangs of an experiment, before it continues without
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -36,27 +36,27 @@ class IsolatedTasks:
         return number in self._under_way
 
     async def patiently(self, number: int, what: str, work: Work) -> None:
-        """Run work on an experiment, and wait for it up to `MOMENT_S`; slow work continues in the background.
+        """Run work on an experiment, and wait for it up to `ROUND_WAIT_S`; slow work continues in the background.
 
         While earlier work on that experiment runs, the call does nothing. `what` names the work in the log.
         """
         await self.together({number: [(what, work)]})
 
     async def together(self, work: Mapping[int, Sequence[tuple[str, Work]]]) -> None:
-        """Run work for several experiments concurrently, and wait up to `MOMENT_S` in all.
+        """Run work for several experiments concurrently, and wait up to `ROUND_WAIT_S` in all.
 
         Experiments whose earlier work still runs are skipped.
         """
-        tasks = [self._begin(number, things) for number, things in work.items() if number not in self._under_way]
+        tasks = [self._begin(number, objects) for number, objects in work.items() if number not in self._under_way]
         if not tasks:
             return
-        await asyncio.wait(tasks, timeout=MOMENT_S)
+        await asyncio.wait(tasks, timeout=ROUND_WAIT_S)
         for task in tasks:
             if not task.done():
                 task.add_done_callback(lambda _: self._wake())
 
-    def _begin(self, number: int, things: Sequence[tuple[str, Work]]) -> asyncio.Task[None]:
-        task = self._under_way[number] = asyncio.create_task(self._work(things), name=things[0][0])
+    def _begin(self, number: int, objects: Sequence[tuple[str, Work]]) -> asyncio.Task[None]:
+        task = self._under_way[number] = asyncio.create_task(self._work(objects), name=objects[0][0])
         task.add_done_callback(lambda _: self._under_way.pop(number, None))
         return task
 
@@ -89,8 +89,8 @@ class IsolatedTasks:
         for task in list(self._under_way.values()):
             task.cancel()
 
-    async def _work(self, things: Sequence[tuple[str, Work]]) -> None:
-        await asyncio.gather(*(self._one(what, work) for what, work in things))
+    async def _work(self, objects: Sequence[tuple[str, Work]]) -> None:
+        await asyncio.gather(*(self._one(what, work) for what, work in objects))
 
     async def _one(self, what: str, work: Work) -> None:
         if self.due(what):

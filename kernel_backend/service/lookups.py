@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from kernel_backend.service.isolation import MOMENT_S
+from kernel_backend.service.isolation import ROUND_WAIT_S
 
 FRESH_S = 5.0  # after which an answer is looked up again; it counts until the next one has come
 AT_ONCE = 8  # threads per owner; further questions wait
@@ -76,12 +76,12 @@ class Lookups:
             self._answers.pop(key, None)
 
     async def settle(self) -> None:
-        """Wait up to `MOMENT_S` for the answers of first lookups: a healthy disk answers in time."""
+        """Wait up to `ROUND_WAIT_S` for the answers of first lookups: a healthy disk answers in time."""
         with self._guard:
             first, self._first = self._first, []
         waited = [asyncio.wrap_future(each) for each in first if not each.done()]
         if waited:
-            await asyncio.wait(waited, timeout=MOMENT_S)
+            await asyncio.wait(waited, timeout=ROUND_WAIT_S)
 
     def _begin(self, owner: str, question: _Question) -> None:
         self._under_way.add(question.key)

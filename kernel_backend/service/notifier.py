@@ -6,30 +6,30 @@ import asyncio
 
 
 class Notifier:
-    """Event source for tasks that wait for changes: `ring` wakes all tasks that are waiting."""
+    """Event source for tasks that wait for changes: `notify` wakes all tasks that are waiting."""
 
     def __init__(self) -> None:
-        self._bell = asyncio.Event()
+        self._event = asyncio.Event()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake all waiting tasks."""
-        self._bell.set()
-        self._bell = asyncio.Event()
+        self._event.set()
+        self._event = asyncio.Event()
 
     def listen(self) -> asyncio.Event:
-        """Return an event that the next `ring` sets.
+        """Return an event that the next `notify` sets.
 
         To miss nothing, call this first, then read the store, then wait for the event.
         """
-        return self._bell
+        return self._event
 
 
-async def heard(bell: asyncio.Event, timeout: float) -> bool:
+async def wait_for(event: asyncio.Event, timeout: float) -> bool:
     """Wait for the event up to `timeout` seconds; return whether it was set."""
     try:
         # Not wait_for: before Python 3.12 it loses a cancellation that comes together with the event.
         async with asyncio.timeout(timeout):
-            await bell.wait()
+            await event.wait()
     except TimeoutError:
         return False
     return True

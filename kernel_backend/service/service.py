@@ -98,7 +98,7 @@ class Service:
         self._validator = SubmissionValidator(
             context, loop.cluster_state, preparation, self.checkpoints, self._confined, self._storage
         )
-        self.sharing = QuotaVerbs(store, self.stored_quotas, loop.cluster_state.looking, self._changed)
+        self.quotas = QuotaVerbs(store, self.stored_quotas, loop.cluster_state.looking, self._changed)
         self.cluster = ClusterVerbs(store, engine, self.stored_quotas, loop.cluster_state, self.overview, self._changed)
         self.deletion = Deletion(context)
         self._tasks: list[asyncio.Task[None]] = []
@@ -331,7 +331,7 @@ class Service:
             return changes, entry
 
         await asyncio.to_thread(self._store.update_experiment, number, time.time(), change)
-        self._bus.ring()
+        self._bus.notify()
         return await self.overview(who, number)
 
     async def stop(self, who: Person, number: int) -> Overview:
@@ -360,7 +360,7 @@ class Service:
         check_workers(config)
         await self._change(who, number, e.Resumed(), set(), config=config)
         await asyncio.to_thread(self._note_slots, before, slots)
-        self._bus.ring()
+        self._bus.notify()
         return await self.overview(who, number)
 
     def _note_slots(self, before: Experiment, slots: int) -> None:
@@ -410,10 +410,10 @@ class Service:
             accepted = await asyncio.to_thread(self._store.accept, key, delivery.records, time.time())
             if any(isinstance(record, Report) and record.kind == "validation" for record in delivery.records):
                 await self._decide(key.experiment)
-            self._bus.ring()
+            self._bus.notify()
         for text in delivery.notes:
             await asyncio.to_thread(self._store.note, key, text, time.time())
-            self._bus.ring()
+            self._bus.notify()
         trial = await asyncio.to_thread(self._store.trial, key.experiment, key.trial)
         if trial.attempt != key.number:
             raise Fenced(f"attempt {key} was followed by attempt {trial.attempt}: exit", accepted=accepted)
@@ -423,13 +423,13 @@ class Service:
     async def _decide(self, number: int) -> None:
         """Let a search decide on a validation report at once: the ranks of that trial may be waiting for it."""
         experiment = await asyncio.to_thread(self._store.experiment, number)
-        if experiment.config.search is not None and await asyncio.to_thread(self._loop.searches.hear, experiment):
+        if experiment.config.search is not None and await asyncio.to_thread(self._loop.searches.take_news, experiment):
             self._loop.wake()
 
     # Small parts
 
     def _changed(self) -> None:
-        self._bus.ring()
+        self._bus.notify()
         self._loop.wake()
 
     async def _visible(self, who: Person, number: int) -> Experiment:

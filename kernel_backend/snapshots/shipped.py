@@ -60,11 +60,11 @@ def working_folder(job: LaunchSpec, stand_in: Path) -> Working:
         others = {name: path for name, path in shipped.items() if not _same(cwd / name, path)}
     first = job.attempt == 1  # what a training has written over is its own
     if job.rerun and (data_at or (first and others)):
-        return _likeness(cwd, data_at, others, stand_in)
+        return _overlay(cwd, data_at, others, stand_in)
     return Working(job.cwd, f"{_changed(cwd, others)}: it is read as it is now" if first and others else None)
 
 
-def _likeness(cwd: Path, data_at: Mapping[str, Path], others: Mapping[str, Path], stand_in: Path) -> Working:
+def _overlay(cwd: Path, data_at: Mapping[str, Path], others: Mapping[str, Path], stand_in: Path) -> Working:
     making = stand_in.with_name(f"{stand_in.name}.making")
     shutil.rmtree(making, ignore_errors=True)  # of a service that was killed while it made it
     linked = overlay(cwd, data_at, others, making).linked

@@ -163,7 +163,7 @@ class Store(QuotaStore, Protocol):
     def deleted_experiments(self) -> list[Experiment]:
         """Return the experiments that are deleted and not purged yet."""
 
-    def beginnings_from(self, number: int) -> list[tuple[str, int]]:
+    def warm_start_sources(self, number: int) -> list[tuple[str, int]]:
         """Return an experiment's checkpoints (`12.1/500-2`) that others begin from, with the numbers of these others.
 
         Deleted experiments are left out.
@@ -295,7 +295,7 @@ class Store(QuotaStore, Protocol):
     ) -> list[StoredReport]:
         """Return a trial's reports with a sequence number above `after`, in that order."""
 
-    def told(self, number: int, trial: int, after: int = 0) -> ReportedValues:
+    def reported_values(self, number: int, trial: int, after: int = 0) -> ReportedValues:
         """Return the values of a trial's reports above sequence number `after`, in columns, quickly.
 
         `join` appends them to earlier ones. Late reports of an older attempt get new sequence numbers, so reading on

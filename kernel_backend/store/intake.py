@@ -90,8 +90,8 @@ def _start(
         trial = advanced(trial, events.Started(), at, {"total_steps": word.total_steps})
     else:
         trial = changed(trial, {"total_steps": word.total_steps})
-    tx.say(at, attempt)
-    tx.say(at, trial)
+    tx.publish(at, attempt)
+    tx.publish(at, trial)
     return attempt, trial
 
 
@@ -102,7 +102,7 @@ def _progress(tx: Transaction, attempt: Attempt, trial: Trial, records: Sequence
     commits = [record for record in records if isinstance(record, Committed)]
     if commits and commits[-1].step >= checkpoint_step(trial.checkpoint):
         trial = changed(trial, {"checkpoint": commits[-1].id})
-        tx.say(at, trial)
+        tx.publish(at, trial)
     return trial
 
 

@@ -75,7 +75,7 @@ class SqlQuotaStore(QuotaStore):
             changes, entry = change(before)
             experiment = changed(before, {**changes, "state": before.state})
             tx.save(experiment)
-            tx.say(at, experiment)
+            tx.publish(at, experiment)
             if entry is not None:
                 tx.write_down(entry)
             return experiment

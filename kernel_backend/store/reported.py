@@ -71,6 +71,6 @@ class SqlReportedStore(Store):
         return found[0]
 
     @override
-    def told(self, number: int, trial: int, after: int = 0) -> ReportedValues:
+    def reported_values(self, number: int, trial: int, after: int = 0) -> ReportedValues:
         with self._reading() as db:
             return read_metric_columns(db, number, trial, after)

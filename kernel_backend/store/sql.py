@@ -109,7 +109,7 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
             fields["name"] = draft.name.strip()
             experiment = Experiment(number=number, state=ExperimentState.ACTIVE, created_at=at, **fields)
             tx.db.execute(insert(tables.experiments), to_row(experiment))
-            tx.say(at, experiment)
+            tx.publish(at, experiment)
             if experiment.config.search is not None:
                 return experiment, None
             return experiment, tx.add(at, number, Added(1, draft.params, begins_from=draft.begins_from))
@@ -165,7 +165,7 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
         return self._all(Experiment, query.order_by(here.number))
 
     @override
-    def beginnings_from(self, number: int) -> list[tuple[str, int]]:
+    def warm_start_sources(self, number: int) -> list[tuple[str, int]]:
         whose, here = tables.experiments.c, tables.trials.c
         others = (whose.deleted_at.is_(None), whose.number != number)
         source = f"{number}."
@@ -197,7 +197,7 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
             before = get_experiment(tx.db, number)
             blank = {"name": "", "note": "", "tags": (), "params": {}, "purged_at": at, "state": before.state}
             tx.save(changed(before, blank))
-            tx.say(at, changed(before, blank))
+            tx.publish(at, changed(before, blank))
 
     @override
     def unfinished_names(self) -> dict[int, str]:
@@ -218,7 +218,7 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
         with self._writing() as tx:
             experiment = advanced(get_experiment(tx.db, number), event, at, changes)
             tx.save(experiment)
-            tx.say(at, experiment)
+            tx.publish(at, experiment)
             if entry is not None:
                 tx.write_down(entry)
             return experiment
@@ -317,8 +317,8 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
             )
             tx.db.execute(insert(tables.attempts), to_row(attempt) | {"token_digest": token_digest})
             tx.save(trial)
-            tx.say(at, attempt)
-            tx.say(at, trial)
+            tx.publish(at, attempt)
+            tx.publish(at, trial)
             return attempt
 
     @override
@@ -347,7 +347,7 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
         with self._writing() as tx:
             attempt = advanced(get_attempt(tx.db, key), event, at, changes)
             tx.save(attempt)
-            tx.say(at, attempt)
+            tx.publish(at, attempt)
             return attempt
 
     # Searches

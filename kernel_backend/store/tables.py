@@ -251,7 +251,7 @@ artifacts = Table(
 )
 
 # Reservation records. No foreign key: a search requests gangs before it chooses the trial.
-claims = Table(
+reservation_records = Table(
     "claims",
     metadata,
     Column("experiment", Integer, primary_key=True, autoincrement=False),

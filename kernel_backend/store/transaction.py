@@ -124,7 +124,7 @@ class Transaction:
         if self._seq != self._before:
             self.db.execute(update(sequence).values(value=self._seq))
 
-    def say(self, at: float, record: Experiment | Trial | Attempt) -> None:
+    def publish(self, at: float, record: Experiment | Trial | Attempt) -> None:
         """Publish an experiment, trial or attempt: append a message with the whole record."""
         if isinstance(record, Experiment):
             self._event(at, record.number, None, "experiment", record.to_json())
@@ -158,7 +158,7 @@ class Transaction:
         """Store and publish a new trial, queued."""
         trial = Trial(experiment=experiment, state=states.TrialState.QUEUED, queued_at=at, **vars(new))
         self.db.execute(insert(trials), to_row(trial) | {"uid": uuid4().hex})
-        self.say(at, trial)
+        self.publish(at, trial)
         return trial
 
     def carry_out(self, at: float, experiment: int, effect: Effect) -> Trial:
@@ -171,7 +171,7 @@ class Transaction:
         else:
             trial = advanced(before, effect.event, at, effect.changes)
         self.save(trial)
-        self.say(at, trial)
+        self.publish(at, trial)
         return trial
 
     def save(self, record: Experiment | Trial | Attempt) -> None:

@@ -11,7 +11,7 @@ from kernel_backend.model.cluster.usage import ReservationRecord, UsageInterval
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.states import Outcome
 from kernel_backend.store.quotas import slots_of
-from kernel_backend.store.tables import attempts, claims, experiments, from_row, rows_of, to_row
+from kernel_backend.store.tables import attempts, experiments, from_row, reservation_records, rows_of, to_row
 
 _OUTCOMES = frozenset(Outcome)
 
@@ -72,15 +72,17 @@ def read_trial_seconds(db: Connection, number: int, at: float) -> dict[int, floa
 
 def read_reservations(db: Connection) -> list[ReservationRecord]:
     """Return all reservation records."""
-    return [from_row(ReservationRecord, row) for row in db.execute(rows_of(ReservationRecord, claims))]
+    return [from_row(ReservationRecord, row) for row in db.execute(rows_of(ReservationRecord, reservation_records))]
 
 
 def save_reservations(db: Connection, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord]) -> None:
     """Store the records `made`, replacing those of the same keys, and delete those that are `gone`."""
-    here = claims.c
+    here = reservation_records.c
     for each in (*made, *gone):
         db.execute(
-            delete(claims).where(here.experiment == each.experiment, here.trial == each.trial, here.nth == each.nth)
+            delete(reservation_records).where(
+                here.experiment == each.experiment, here.trial == each.trial, here.nth == each.nth
+            )
         )
     if made:
-        db.execute(insert(claims), [to_row(each) for each in made])
+        db.execute(insert(reservation_records), [to_row(each) for each in made])

@@ -22,7 +22,7 @@ from kernel_backend.model.resources import Node
 from kernel_backend.model.views.overview import LogChunk
 from kernel_backend.unix_users.agents import Agents
 
-GLANCE_S = 1.0  # that a round waits for agents' statuses; after that the last known ones are used
+STATUS_WAIT_S = 1.0  # that a round waits for agents' statuses; after that the last known ones are used
 KILL_S = 15.0  # for an agent to kill a gang; its own limit is slightly shorter
 
 Owner = Callable[[int], str]  # of an experiment
@@ -66,7 +66,7 @@ class UnixUserEngine:
         for user in noted.keys() - self._looks.keys():
             self._looks[user] = asyncio.create_task(self._look(user, noted[user]), name=f"gangs of {user}")
         if self._looks:
-            await asyncio.wait(self._looks.values(), timeout=GLANCE_S)
+            await asyncio.wait(self._looks.values(), timeout=STATUS_WAIT_S)
         for user, look in list(self._looks.items()):
             if look.done():
                 del self._looks[user]

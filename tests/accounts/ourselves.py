@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kernel_backend.agent.serve import AREA
+from kernel_backend.agent.serve import SUBFOLDER
 
 
 class Ourselves:
@@ -21,7 +21,7 @@ class Ourselves:
 
     def area(self, user: str) -> Path:
         """Where a user's agent keeps its files."""
-        return self.home / user / AREA
+        return self.home / user / SUBFOLDER
 
     def __call__(self, user: str, stdin: socket.socket) -> None:
         folder = self.home / user

@@ -126,7 +126,7 @@ def test_a_storage_limit_warns_then_refuses_until_there_is_room(
 
 
 async def _learn(served: Served, directory: Directory) -> None:
-    served.service.sharing.learn(directory)
+    served.service.quotas.learn(directory)
 
 
 def test_a_groups_storage_is_that_of_its_members_in_it(people: tuple[Served, dict[str, Client]]):

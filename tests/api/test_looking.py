@@ -135,9 +135,9 @@ def test_what_was_read_of_a_trial_is_not_read_again_and_is_let_go_of_when_there_
         def trial(self, number: int, trial: int):
             return store.trial(number, trial)
 
-        def told(self, number: int, trial: int, after: int) -> ReportedValues:
+        def reported_values(self, number: int, trial: int, after: int) -> ReportedValues:
             asked.append(after)
-            return store.told(number, trial, after)
+            return store.reported_values(number, trial, after)
 
     submit(client)
     tell(range(1, 11))

@@ -106,7 +106,7 @@ def test_numbers_that_are_set_here_win_over_the_hubs_one_by_one(served, person):
 
 
 async def _give(served: Served, members: dict[str, tuple[str, ...]], groups: dict[str, Quota | None]) -> None:
-    served.service.sharing.learn(Directory(members=members, groups=groups))
+    served.service.quotas.learn(Directory(members=members, groups=groups))
 
 
 @pytest.mark.parametrize(

@@ -246,7 +246,7 @@ def test_who_has_lost_the_right_to_submit_may_pause_and_stop_and_not_go_on(
 
 
 def test_who_is_called_as_a_group_has_nothing_of_it(served: Served, client: dict[str, Client]) -> None:
-    served.service.sharing.learn(Directory(members={"eve": ("speech",)}, groups={"vision": None, "speech": None}))
+    served.service.quotas.learn(Directory(members={"eve": ("speech",)}, groups={"vision": None, "speech": None}))
     served.identity.people["vision"] = Person(name="vision")
     squatter = served.client("vision", patience=5)
     with pytest.raises(Forbidden, match="there is a group vision, which you are not in"):

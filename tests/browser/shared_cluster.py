@@ -60,7 +60,7 @@ class Cluster:
         """Let the hub know these people."""
 
         async def learn() -> None:
-            self.served.service.sharing.learn(Directory(members=members, groups=GROUPS))
+            self.served.service.quotas.learn(Directory(members=members, groups=GROUPS))
 
         self.served.run(learn())
 

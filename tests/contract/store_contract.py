@@ -667,7 +667,7 @@ class StoreContract:
         odd = {"loss": math.nan, "up": math.inf, "down": -math.inf, "tiny": 5e-324, 'é, "]': 0.1}
         batch = [report(1, 1), report(2, 2, **odd), report(3, 2, "validation", loss=0.1 + 0.2), report(4, 3)]
         store.accept(attempt.id, batch, at=4.0)
-        told = store.told(1, 1)
+        told = store.reported_values(1, 1)
         stored = store.reports(1, 1)
         assert told.seq == stored[-1].seq
         expected: dict[tuple[str, str], list[tuple[int, float, float, float]]] = {}
@@ -676,29 +676,34 @@ class StoreContract:
                 expected.setdefault((one.kind, name), []).append((one.step, one.epoch, one.at, value))
         found = {key: list(zip(*column, strict=True)) for key, column in told.columns.items()}
         assert str(found) == str(expected)  # as text, NaN equals itself
-        assert store.told(1, 1, after=told.seq) == store.told(1, 2) == store.told(9, 1) == ReportedValues()
+        assert (
+            store.reported_values(1, 1, after=told.seq)
+            == store.reported_values(1, 2)
+            == store.reported_values(9, 1)
+            == ReportedValues()
+        )
 
     def test_what_is_told_later_is_joined_to_what_came_before(self, store: Store) -> None:
         first = placed(store)
         store.accept(first.id, training(1, 5), at=4.0)
-        early = store.told(1, 1)
+        early = store.reported_values(1, 1)
         requeue(store, first)
         second = placed(store, "8-1", number=1)
         store.accept(second.id, training(9, 12), at=5.0)
-        middle = store.told(1, 1, after=early.seq)
+        middle = store.reported_values(1, 1, after=early.seq)
         store.accept(first.id, training(6, 8), at=6.0)  # what the older attempt still had to say comes last
-        late = store.told(1, 1, after=middle.seq)
+        late = store.reported_values(1, 1, after=middle.seq)
         column = join([early, middle, late]).columns["training", "loss"]
         assert [len(part.columns["training", "loss"].step) for part in (early, middle, late)] == [5, 4, 3]
         assert list(column.step) == list(range(1, 13))
         assert list(column.value) == [1.0 / (step + 1) for step in range(1, 13)]
-        assert join([early, middle, late]) == store.told(1, 1)
+        assert join([early, middle, late]) == store.reported_values(1, 1)
 
     def test_thousands_of_reports_are_told_whole_and_in_order(self, store: Store) -> None:
         attempt = placed(store)
         for first in range(1, 5001, 1000):
             store.accept(attempt.id, training(first, first + 999), at=4.0)
-        column = store.told(1, 1).columns["training", "loss"]
+        column = store.reported_values(1, 1).columns["training", "loss"]
         assert list(column.step) == list(range(1, 5001))
         assert list(column.value) == [1.0 / (step + 1) for step in range(1, 5001)]
 

@@ -47,7 +47,7 @@ class Position(NamedTuple):
 class PendingCheckpoint(NamedTuple):
     """Checkpoint whose tensors are still being copied to the host."""
 
-    moment: Position
+    position: Position
     state: dict[str, Any]
     copying: Copying
     stalled: Stopwatch
@@ -91,18 +91,18 @@ class Checkpointer:
         """Raise DaylightError before training if some state contains a value that a checkpoint cannot hold."""
         self._contents.check()
 
-    def save(self, moment: Position) -> None:
-        """Begin a checkpoint of the training at `moment`.
+    def save(self, position: Position) -> None:
+        """Begin a checkpoint of the training at `position`.
 
         Training may go on. Call `settle` before changing weights, optimizer or other checkpointed state.
         """
         stalled = Stopwatch()
         with stalled:
-            everyones = self._contents.gather()
+            per_rank = self._contents.gather()
         if self._ranks.rank == 0:
             # Until a lazy copy has proved consistent, the best model so far is copied eagerly.
-            lazily = not self._eager and (self._proved or not moment.metrics)
-            self._begin_if_it_can(moment, everyones, stalled, lazily)
+            lazily = not self._eager and (self._proved or not position.metrics)
+            self._begin_if_it_can(position, per_rank, stalled, lazily)
 
     def settle(self) -> None:
         """Wait for a pending copy; call before weights, optimizer or other checkpointed state change."""
@@ -121,14 +121,14 @@ class Checkpointer:
             self._eager = self.due = True
             self._spool.say(Note(text="the model's forward pass changes its weights: checkpoints are copied at once"))
 
-    def finish(self, moment: Position) -> None:
+    def finish(self, position: Position) -> None:
         """Commit a final checkpoint before training ends or stops; no rank returns before it is committed.
 
         Raises CheckpointFailed if it cannot be written after several tries, as the work would be lost.
         """
-        everyones = self._contents.gather()
+        per_rank = self._contents.gather()
         if self._ranks.rank == 0:
-            self._begin(moment, everyones, Stopwatch(), lazily=False)
+            self._begin(position, per_rank, Stopwatch(), lazily=False)
             pending, self._pending = self._pending, None
             assert pending is not None
             self._writer.wait()
@@ -194,24 +194,24 @@ class Checkpointer:
 
     # Saving
 
-    def _begin_if_it_can(self, moment: Position, everyones: PerRankState, stalled: Stopwatch, lazily: bool) -> None:
+    def _begin_if_it_can(self, position: Position, per_rank: PerRankState, stalled: Stopwatch, lazily: bool) -> None:
         if self._missed and self._writer.busy:
             return  # a storage that hangs must not stall training again and again
-        if not moment.metrics:  # a checkpoint that may be the best so far takes the second buffer set
+        if not position.metrics:  # a checkpoint that may be the best so far takes the second buffer set
             with stalled:
                 self._writer.wait()  # so that a kill costs at most one interval and the checkpoint being written
         try:
-            self._begin(moment, everyones, stalled, lazily)
+            self._begin(position, per_rank, stalled, lazily)
         except MemoryError as error:
-            self._miss(moment, error)
+            self._miss(position, error)
 
-    def _begin(self, moment: Position, everyones: PerRankState, stalled: Stopwatch, lazily: bool) -> None:
+    def _begin(self, position: Position, per_rank: PerRankState, stalled: Stopwatch, lazily: bool) -> None:
         with stalled:
             self.settle()
-            state, parts = self._contents.split(everyones)
+            state, parts = self._contents.split(per_rank)
             config = self._job.config
-            state["training"] = {**moment.facts, "length": [config.epochs, config.steps]}
-            self._pending = PendingCheckpoint(moment, state, self._copy.begin(parts, lazily), stalled, lazily)
+            state["training"] = {**position.facts, "length": [config.epochs, config.steps]}
+            self._pending = PendingCheckpoint(position, state, self._copy.begin(parts, lazily), stalled, lazily)
         self.due = False
 
     def _write(self, pending: PendingCheckpoint) -> None:
@@ -222,14 +222,14 @@ class Checkpointer:
             self._fenced = fenced
         except Exception as error:  # storage backends raise their own classes
             self._discard(pending)
-            self._miss(pending.moment, error)
+            self._miss(pending.position, error)
         finally:
             pending.copying.done()
 
-    def _miss(self, moment: Position, error: Exception) -> None:
+    def _miss(self, position: Position, error: Exception) -> None:
         self._missed += 1
         if self._missed == 1:  # warn once: a full disk stays full for long
-            text = f"checkpoint at step {moment.step} could not be written: {_said(error)}; training goes on"
+            text = f"checkpoint at step {position.step} could not be written: {_said(error)}; training goes on"
             self._spool.say(Note(level="warning", text=text))
 
     def _write_at_last(self, pending: PendingCheckpoint) -> None:
@@ -244,14 +244,14 @@ class Checkpointer:
                 self._discard(pending)
                 pause = next(waits, None)
                 if pause is None:
-                    what = f"the last checkpoint, at step {pending.moment.step}, could not be written to"
+                    what = f"the last checkpoint, at step {pending.position.step}, could not be written to"
                     newest = f"the newest is {self._newest}" if self._newest else "there is none before it"
                     way_out = "Make room" if getattr(error, "errno", None) in _FULL else "Put that right"
                     raise CheckpointFailed(f"{what} {self._home.where}: {_said(error)}; {newest}. {way_out}") from error
             time.sleep(pause)
 
     def _try_to_write(self, pending: PendingCheckpoint) -> None:
-        name = checkpoint_id(pending.moment.step, self._job.attempt)
+        name = checkpoint_id(pending.position.step, self._job.attempt)
         began = time.monotonic()
         pending.copying.arrived()
         self._must_be_newest()
@@ -293,24 +293,24 @@ class Checkpointer:
 
     def _discard(self, pending: PendingCheckpoint) -> None:
         with contextlib.suppress(Exception):
-            self._home.discard(checkpoint_id(pending.moment.step, self._job.attempt))
+            self._home.discard(checkpoint_id(pending.position.step, self._job.attempt))
 
     def _commit(self, pending: PendingCheckpoint, written: list[Part], seconds: float) -> None:
-        moment, job = pending.moment, self._job
+        position, job = pending.position, self._job
         manifest = Manifest(
             experiment=job.experiment,
             trial=job.trial,
             uid=job.uid,
             attempt=job.attempt,
-            step=moment.step,
-            epoch=moment.epoch,
+            step=position.step,
+            epoch=position.epoch,
             at=time.time(),
             world=self._ranks.size,
             seed=job.config.seed,
             params=job.params,
             snapshot=job.snapshot,
             numerics=self._numerics,
-            metrics=moment.metrics,
+            metrics=position.metrics,
             parts=tuple(written),
             state=pending.state,
         )
@@ -318,7 +318,7 @@ class Checkpointer:
         self._home.commit(manifest)
         self._newest = manifest.id
         if self._missed:
-            self._spool.say(Note(text=f"checkpoints are written again, from step {moment.step} on"))
+            self._spool.say(Note(text=f"checkpoints are written again, from step {position.step} on"))
             self._missed = 0
         self.cost = Cost(pending.stalled.seconds, seconds)
         self._spool.say(

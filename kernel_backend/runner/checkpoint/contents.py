@@ -51,7 +51,7 @@ class Contents(Protocol):
     def check(self) -> None:
         """Raise DaylightError naming the first value that a checkpoint cannot hold."""
 
-    def split(self, everyones: PerRankState) -> tuple[dict[str, Any], Parts]:
+    def split(self, per_rank: PerRankState) -> tuple[dict[str, Any], Parts]:
         """Split the state into JSON and tensors by part; raise DaylightError for values that fit neither."""
 
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
@@ -93,15 +93,15 @@ class TrainingContents:
             for name, tensor in tensors.items():
                 must_hold(name, tensor)
 
-    def split(self, everyones: PerRankState) -> tuple[dict[str, Any], Parts]:
+    def split(self, per_rank: PerRankState) -> tuple[dict[str, Any], Parts]:
         """Split the training's state into JSON and tensors by part; raise DaylightError for values that fit neither."""
         state: dict[str, Any] = {}
         parts: dict[str, dict[str, Tensor]] = {}
         for name, part in self._parts.items():
             state[name], parts[name] = flatten(part.state_dict())
-        for rank, random in enumerate(everyones.random):
+        for rank, random in enumerate(per_rank.random):
             state[_random(rank)], parts[_random(rank)] = flatten(random)
-        for rank, buffers in everyones.buffers.items():
+        for rank, buffers in per_rank.buffers.items():
             parts[_buffers(rank)] = dict(buffers)
         # Buffers change in the next forward pass already; those that were gathered are copies.
         first, model = parts.get(_buffers(0), {}), parts["model"]

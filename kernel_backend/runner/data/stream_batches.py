@@ -215,5 +215,5 @@ class _Pass:
         )
 
 
-def _keeps_place(thing: Any) -> bool:
-    return all(callable(getattr(thing, name, None)) for name in ("state_dict", "load_state_dict"))
+def _keeps_place(obj: Any) -> bool:
+    return all(callable(getattr(obj, name, None)) for name in ("state_dict", "load_state_dict"))

@@ -11,17 +11,17 @@ from torch import nn
 from kernel_backend.runner.determinism.reachability import held_by
 
 
-def auxiliary_modules(model: nn.Module, **things: Any) -> dict[str, nn.Module]:
-    """Return the modules outside the model that the model or `things` refer to, by path; none is part of another.
+def auxiliary_modules(model: nn.Module, **objects: Any) -> dict[str, nn.Module]:
+    """Return the modules outside the model that the model or `objects` refer to, by path; none is part of another.
 
     Cells create such modules in a function, as `def criterion()`, or at the top level.
     """
     known = set(model.modules())
     found: dict[str, nn.Module] = {}
-    for way, thing in held_by({"model": model, **things}):
-        if isinstance(thing, nn.Module) and known.isdisjoint(own := set(thing.modules())):
+    for way, obj in held_by({"model": model, **objects}):
+        if isinstance(obj, nn.Module) and known.isdisjoint(own := set(obj.modules())):
             known |= own
-            found[way] = thing
+            found[way] = obj
     return found
 
 

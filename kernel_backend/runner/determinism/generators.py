@@ -28,9 +28,9 @@ Seeder = Callable[[int], Any]
 class OwnGenerators:
     """Random generators that some objects hold."""
 
-    def __init__(self, **things: Any) -> None:
+    def __init__(self, **objects: Any) -> None:
         """Find the generators; each is identified by a path such as `model.noise`, the same in every process."""
-        self._things = things
+        self._objects = objects
         self._found: dict[str, Any] = {}
         self._seeders: dict[str, Seeder] = {}
         self.look()
@@ -46,7 +46,7 @@ class OwnGenerators:
 
     def look(self) -> bool:
         """Search the objects again; return True if other generators than before were found."""
-        before, self._found = self._found, dict(_found_in(self._things))
+        before, self._found = self._found, dict(_found_in(self._objects))
         self._seeders = {way: _seeder(each) for way, each in self._found.items()}
         return {way: id(each) for way, each in before.items()} != {way: id(each) for way, each in self._found.items()}
 
@@ -63,9 +63,9 @@ class OwnGenerators:
 class GeneratorDraws:
     """Seeds for every position, applied to the main generators and to those that an object holds."""
 
-    def __init__(self, thing: Any, seed: int, tag: str) -> None:
+    def __init__(self, obj: Any, seed: int, tag: str) -> None:
         """Set up the seeds; the object's generators are unknown before the first `look`."""
-        self._thing, self._seed, self._tag = thing, seed, tag
+        self._obj, self._seed, self._tag = obj, seed, tag
         self._main = seeds.Draws(seed, tag)
         self._kept: OwnGenerators | None = None
         self._rows: list[tuple[Seeder, seeds.Numbers]] = []
@@ -79,7 +79,7 @@ class GeneratorDraws:
     def look(self) -> bool:
         """Search for generators that the object holds; return True if they have changed."""
         if self._kept is None:
-            self._kept = OwnGenerators(it=self._thing)
+            self._kept = OwnGenerators(it=self._obj)
             changed = bool(self._kept)
         else:
             changed = self._kept.look()
@@ -93,11 +93,11 @@ class GeneratorDraws:
             seeder(numbers.at(position))
 
 
-def _found_in(things: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _found_in(objects: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield each generator once; numpy's are identified by their state object, which two may share."""
     met, ways = _main_ones(), set[str]()
-    for way, thing in held_by(things):
-        one = _state_of(thing)
+    for way, obj in held_by(objects):
+        one = _state_of(obj)
         if one is not None and id(one) not in met:
             met.add(id(one))
             while way in ways:  # such as two members of a set
@@ -115,15 +115,15 @@ def _main_ones() -> set[int]:
     return {id(each) for each in main}
 
 
-def _state_of(thing: Any) -> Any:
+def _state_of(obj: Any) -> Any:
     """Return the object if it is a generator (for numpy's newer ones, its bit generator), else None."""
-    kind = type(thing)
+    kind = type(obj)
     if issubclass(kind, random.Random):
-        return None if issubclass(kind, random.SystemRandom) else thing
+        return None if issubclass(kind, random.SystemRandom) else obj
     if np is not None and issubclass(kind, np.random.Generator):
-        return thing.bit_generator
+        return obj.bit_generator
     numpys = (np.random.RandomState, np.random.BitGenerator) if np is not None else ()
-    return thing if issubclass(kind, (torch.Generator, *numpys)) else None
+    return obj if issubclass(kind, (torch.Generator, *numpys)) else None
 
 
 def _seeder(generator: Any) -> Seeder:

@@ -13,20 +13,20 @@ from kernel_backend.runner.determinism.reachability import MOST_ITEMS, held_by
 _CONTAINERS: tuple[Any, ...] = (list, dict, set, deque)
 
 
-def goes_on(things: Mapping[str, Any]) -> bool:
+def goes_on(objects: Mapping[str, Any]) -> bool:
     """Return whether the objects hold an iterator, whose position cannot be restored after a call."""
-    return any(hasattr(type(each), "__next__") for _, each in held_by(things))
+    return any(hasattr(type(each), "__next__") for _, each in held_by(objects))
 
 
 @contextmanager
-def as_it_was(things: Mapping[str, Any]) -> Iterator[None]:
+def as_it_was(objects: Mapping[str, Any]) -> Iterator[None]:
     """Restore what the objects hold when the block ends: items of containers, attributes, globals and closures.
 
     Tensors, and containers of more than a thousand items, are left as they are.
     """
     restores: list[Callable[[], None]] = []
     seen: set[int] = set()
-    for _, each in held_by(things):
+    for _, each in held_by(objects):
         _remember(each, restores, seen)
     try:
         yield
@@ -35,16 +35,16 @@ def as_it_was(things: Mapping[str, Any]) -> Iterator[None]:
             restore()
 
 
-def _remember(thing: Any, restores: list[Callable[[], None]], seen: set[int]) -> None:
-    if isinstance(thing, FunctionType):
-        names = [name for name in thing.__code__.co_names if name in thing.__globals__]
-        _remember_values({name: thing.__globals__[name] for name in names}, restores, seen)
-        before = {name: thing.__globals__[name] for name in names}
-        restores.append(lambda: thing.__globals__.update(before))
-        for cell in thing.__closure__ or ():
+def _remember(obj: Any, restores: list[Callable[[], None]], seen: set[int]) -> None:
+    if isinstance(obj, FunctionType):
+        names = [name for name in obj.__code__.co_names if name in obj.__globals__]
+        _remember_values({name: obj.__globals__[name] for name in names}, restores, seen)
+        before = {name: obj.__globals__[name] for name in names}
+        restores.append(lambda: obj.__globals__.update(before))
+        for cell in obj.__closure__ or ():
             _remember_cell(cell, restores)
-    held = vars(thing) if type(getattr(thing, "__dict__", None)) is dict else None
-    for each in (thing, held):
+    held = vars(obj) if type(getattr(obj, "__dict__", None)) is dict else None
+    for each in (obj, held):
         _remember_items(each, restores, seen)
 
 

@@ -32,70 +32,70 @@ _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib"
 Parts = Iterator[tuple[str, Any]]
 
 
-def held_by(things: Mapping[str, Any]) -> Parts:
+def held_by(objects: Mapping[str, Any]) -> Parts:
     """Yield each reachable object once with its path, nearest first.
 
     Closures of functions are included, and for code outside libraries also class attributes and the globals that
     functions name, since notebooks hold much state there. Tensors, modules and long containers are not entered.
     """
-    waiting: deque[tuple[str, Any]] = deque(things.items())
+    waiting: deque[tuple[str, Any]] = deque(objects.items())
     seen: dict[int, Any] = {}  # with the objects: the id of one that is gone may be another's
     while waiting and len(seen) < MOST_OBJECTS:
-        way, thing = waiting.popleft()
-        if id(thing) in seen:
+        way, obj = waiting.popleft()
+        if id(obj) in seen:
             continue
-        seen[id(thing)] = thing
-        yield way, thing
-        for name, part in _parts(thing, seen):
+        seen[id(obj)] = obj
+        yield way, obj
+        for name, part in _parts(obj, seen):
             if len(waiting) == MOST_OBJECTS:
                 break
             if not _is_plain(part):
                 waiting.append((way + name, part))
 
 
-def _is_plain(thing: Any) -> bool:
-    kind = type(thing)
-    return issubclass(kind, _PLAIN) or (kind in (dict, OrderedDict, *_LISTS) and not thing)
+def _is_plain(obj: Any) -> bool:
+    kind = type(obj)
+    return issubclass(kind, _PLAIN) or (kind in (dict, OrderedDict, *_LISTS) and not obj)
 
 
-def _parts(thing: Any, seen: dict[int, Any]) -> Parts:
+def _parts(obj: Any, seen: dict[int, Any]) -> Parts:
     """Yield items and attributes of an object, and attributes of its classes unless these were visited before."""
-    kind = type(thing)
-    yield from ((f".{name}", getattr(thing, name)) for name in _WRAPPED.get(kind, ()))
-    yield from _items(thing, kind)
-    yield from _attributes(thing)
+    kind = type(obj)
+    yield from ((f".{name}", getattr(obj, name)) for name in _WRAPPED.get(kind, ()))
+    yield from _items(obj, kind)
+    yield from _attributes(obj)
     if kind is FunctionType:
-        yield from _of_function(thing)
+        yield from _of_function(obj)
     for base in kind.__mro__:
         if "__slots__" in vars(base):
-            yield from _slots(thing, base)
+            yield from _slots(obj, base)
         if id(base) not in seen:
             seen[id(base)] = base
             yield from _of_class(base)
 
 
-def _items(thing: Any, kind: type) -> Parts:
-    if issubclass(kind, dict) and dict.__len__(thing) <= MOST_ITEMS:
-        for number, (key, value) in enumerate(list(dict.items(thing))):
+def _items(obj: Any, kind: type) -> Parts:
+    if issubclass(kind, dict) and dict.__len__(obj) <= MOST_ITEMS:
+        for number, (key, value) in enumerate(list(dict.items(obj))):
             # Other keys may be another number in every process: that of an object, or a count of what came before.
             yield f"[{key!r}]" if type(key) is str else f"[{number}]", value
     for base in _LISTS:
-        if issubclass(kind, base) and base.__len__(thing) <= MOST_ITEMS:
+        if issubclass(kind, base) and base.__len__(obj) <= MOST_ITEMS:
             ordered = base not in (set, frozenset)
-            pairs = enumerate(list(base.__iter__(thing)))
+            pairs = enumerate(list(base.__iter__(obj)))
             yield from ((f"[{number}]" if ordered else "[]", each) for number, each in pairs)
 
 
-def _attributes(thing: Any) -> Parts:
-    held = _or_none(lambda: object.__getattribute__(thing, "__dict__"))
+def _attributes(obj: Any) -> Parts:
+    held = _or_none(lambda: object.__getattribute__(obj, "__dict__"))
     if type(held) is dict and len(held) <= MOST_ITEMS:
         yield from ((f".{name}", value) for name, value in list(held.items()))
 
 
-def _slots(thing: Any, base: type) -> Parts:
+def _slots(obj: Any, base: type) -> Parts:
     for name, member in vars(base).items():
         if type(member) is MemberDescriptorType:
-            yield f".{name}", _or_none(functools.partial(member.__get__, thing))
+            yield f".{name}", _or_none(functools.partial(member.__get__, obj))
 
 
 def _of_function(function: FunctionType) -> Parts:

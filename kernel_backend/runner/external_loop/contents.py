@@ -101,7 +101,7 @@ class RegisteredContents:
     def check(self) -> None:
         """Do nothing: each part was checked when it was registered."""
 
-    def split(self, everyones: PerRankState) -> tuple[dict[str, Any], Parts]:
+    def split(self, per_rank: PerRankState) -> tuple[dict[str, Any], Parts]:
         """Split all parts into JSON and tensors."""
         state: dict[str, Any] = {}
         parts: dict[str, dict[str, Tensor]] = {}
@@ -111,9 +111,9 @@ class RegisteredContents:
                 parts |= split_frozen(name, parts[name], part.module)
         for name, module in self.modules.items():
             parts[name + _GRADIENTS] = waiting_gradients(module)
-        for rank, random in enumerate(everyones.random):
+        for rank, random in enumerate(per_rank.random):
             state[f"random-{rank}"], parts[f"random-{rank}"] = flatten(random)
-        for rank, buffers in everyones.buffers.items():
+        for rank, buffers in per_rank.buffers.items():
             parts[_buffers(rank)] = dict(buffers)
         return state, {name: tensors for name, tensors in parts.items() if tensors}
 

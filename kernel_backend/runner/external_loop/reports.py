@@ -63,10 +63,10 @@ class PendingReports:
         return kept
 
 
-def merged(everyones: Iterable[Sequence[Reported]]) -> list[Report]:
+def merged(per_rank: Iterable[Sequence[Reported]]) -> list[Report]:
     """Return one report for each kind and step, with the means of all ranks, weighted by samples."""
     together: dict[tuple[int, Kind], list[Reported]] = {}
-    for rank in everyones:
+    for rank in per_rank:
         for each in rank:
             together.setdefault((each.step, each.kind), []).append(each)
     return [

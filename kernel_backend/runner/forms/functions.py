@@ -110,8 +110,8 @@ def build(rank: RankContext) -> Training:
     job, loaded, functions, ranks, device = rank.job, rank.loaded, rank.functions, rank.ranks, rank.device
     instructions, spool, progress = rank.instructions, rank.spool, rank.progress
     config = job.config
-    everyones = shares_of(config.logical_workers or ranks.size, ranks.size)
-    mine, count = everyones[ranks.rank], everyones[-1].stop
+    per_rank = shares_of(config.logical_workers or ranks.size, ranks.size)
+    mine, count = per_rank[ranks.rank], per_rank[-1].stop
 
     def batches(role: str, tag: str, training: bool = False) -> Batches:
         data, workers = source_of(functions, role, config, training), loader_workers(config, functions, role)
@@ -156,7 +156,7 @@ def build(rank: RankContext) -> Training:
         optimizers,
         schedules,
         scaler=lambda: GradScaler(device.type, enabled=config.amp == "fp16"),
-        gradients=partial(gradients, config, ranks, everyones),
+        gradients=partial(gradients, config, ranks, per_rank),
         finite=lambda role: Finite(config.on_nan == "fail", role_line(job, loaded, role)),
     )
     stateful: dict[str, Stateful] = {"model": Model(model)}
@@ -266,12 +266,12 @@ def role_line(job: LaunchSpec, loaded: Loaded, role: str) -> str:
 
 
 def gradients(
-    config: Config, ranks: Ranks, everyones: list[range], parameters: Parameters, scaler: GradScaler, name: str
+    config: Config, ranks: Ranks, per_rank: list[range], parameters: Parameters, scaler: GradScaler, name: str
 ) -> Gradients:
     """Choose the gradient sum: a tree for logical workers, none for a single rank, else the backend's ring."""
     parts = config.accumulate or 1
     if config.logical_workers is not None:
-        leaves = [range(each.start * parts, each.stop * parts) for each in everyones]
+        leaves = [range(each.start * parts, each.stop * parts) for each in per_rank]
         return TreeGradients(parameters, scaler, ranks, leaves, named("tree", name))
     if ranks.size == 1:
         return OwnGradients(parameters, scaler)

@@ -55,16 +55,16 @@ class TreeGradients(Buckets):
     """Gradients of V logical ranks, of which this one computes `mine`."""
 
     def __init__(
-        self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, everyones: Sequence[range], name: str = "tree"
+        self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, per_rank: Sequence[range], name: str = "tree"
     ) -> None:
         """Set up the tree.
 
-        `everyones` holds the logical ranks of each rank, in order; `name` is unique among the sums of a training.
+        `per_rank` holds the logical ranks of each rank, in order; `name` is unique among the sums of a training.
         """
-        super().__init__(parameters, scaler, multiple=len(everyones))
-        self._ranks, self._mine, self._name = ranks, everyones[ranks.rank], name
-        self._root = Node(0, everyones[-1].stop)
-        self._covers = [tuple(cover(mine, self._root)) for mine in everyones]
+        super().__init__(parameters, scaler, multiple=len(per_rank))
+        self._ranks, self._mine, self._name = ranks, per_rank[ranks.rank], name
+        self._root = Node(0, per_rank[-1].stop)
+        self._covers = [tuple(cover(mine, self._root)) for mine in per_rank]
         self._sums = [_Sums(self._covers[ranks.rank], bucket.wide) for bucket in self._buckets]
         self._done = 0  # shares of this step
 

@@ -53,17 +53,17 @@ def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None
     small = run.ranks.all_gather_object(sum(size_of(part.values) for part in parts) <= LIMIT // run.ranks.size)
     if not all(small) or not math.isfinite(mean):
         return
-    everyones = [each for parts in gather_objects(parts, run.ranks, run.device) for each in parts]
-    if run.ranks.rank != 0 or len(everyones) < 2:
+    per_rank = [each for parts in gather_objects(parts, run.ranks, run.device) for each in parts]
+    if run.ranks.rank != 0 or len(per_rank) < 2:
         return
-    everyones.sort(key=lambda part: part.logical)
-    whole = _whole(run, everyones)
+    per_rank.sort(key=lambda part: part.logical)
+    whole = _whole(run, per_rank)
     tolerance = _OF_SIXTEEN_BITS if run.config.amp else _TOLERANCE
     if whole is None or not math.isfinite(whole) or math.isclose(whole, mean, rel_tol=tolerance, abs_tol=1e-6):
         return
     parted = (run.config.accumulate or 1) > 1
     text = (
-        f"the loss of the first batch as a whole is {whole:.6g}, and the mean over its {len(everyones)} shares "
+        f"the loss of the first batch as a whole is {whole:.6g}, and the mean over its {len(per_rank)} shares "
         f"{mean:.6g}: it is no mean over samples (it compares samples with one another, perhaps), so the training "
         f"depends on how many slots{' and parts' if parted else ''} share a batch; {'without --accumulate, ' * parted}"
         "--gather-loss computes the loss over the whole batch"

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 def nan_origin(run: Training, objective: Objective, shares: list[Batch]) -> str:
     """Describe why a loss of this step is not finite, before its update; called by all ranks, changes nothing."""
-    find = _whence if objective.function is None else _bad_batch
+    find = _first_bad_value if objective.function is None else _bad_batch
     with torch.no_grad(), RandomStates().aside(), run.logical.aside(), run.statistics.apart():
         found = bad_parameter(run.model) or next(filter(None, (find(run, *each) for each in parts(run, shares))), "")
-    everyones = run.ranks.all_gather_object(found)
+    per_rank = run.ranks.all_gather_object(found)
     otherwise = "the model gives finite outputs, and the loss function does not"
     if objective.function is not None:
         otherwise = f"the batch and the weights are finite, and what {objective.role}() computes of them is not"
-    return next(filter(None, everyones), otherwise)
+    return next(filter(None, per_rank), otherwise)
 
 
 def _bad_batch(run: Training, rank: int, batch: Batch) -> str:
@@ -36,7 +36,7 @@ def _bad_batch(run: Training, rank: int, batch: Batch) -> str:
     return next(filter(None, (bad_value(str(name), value) for name, value in named)), "")
 
 
-def _whence(run: Training, rank: int, batch: Batch) -> str:
+def _first_bad_value(run: Training, rank: int, batch: Batch) -> str:
     inputs = run.rule.split(to_device(batch.data, run.device))
     if bad := bad_value("input", inputs.value) or bad_value("target", inputs.target):
         return bad

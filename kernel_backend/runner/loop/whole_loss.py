@@ -75,9 +75,9 @@ def share_losses(run: Training, shares: list[Batch], logged: Sums) -> list[Tenso
 def validation_loss(run: Training, number: int, given: Iterable[MetricPart], sums: Sums) -> None:
     """Add the loss of a whole validation batch to `sums` on rank 0; called by all ranks with their shares."""
     own = [each._replace(values={name: host_copy(each.values[name]) for name in asked(run)}) for each in given]
-    everyones = [part for each in gather_objects(own, run.ranks, run.device) for part in each]
-    if run.ranks.rank == 0 and everyones:
-        whole = _joined(run, everyones)
+    per_rank = [part for each in gather_objects(own, run.ranks, run.device) for part in each]
+    if run.ranks.rank == 0 and per_rank:
+        whole = _joined(run, per_rank)
         if run.streams is None:
             reseed(run, "validation", run.step, number, "loss")
         loss, _ = loss_and_logged(run.loss_function(**{name: whole.values[name] for name in run.loss_asks}))
@@ -89,10 +89,10 @@ def asked(run: Training) -> frozenset[str]:
     return run.loss_asks | {"output"}
 
 
-def _joined(run: Training, everyones: list[MetricPart]) -> Whole:
-    everyones.sort(key=lambda part: part.logical)
-    counts = [part.samples for part in everyones]
-    values = {name: join(counts, [part.values[name] for part in everyones], name) for name in sorted(asked(run))}
+def _joined(run: Training, per_rank: list[MetricPart]) -> Whole:
+    per_rank.sort(key=lambda part: part.logical)
+    counts = [part.samples for part in per_rank]
+    values = {name: join(counts, [part.values[name] for part in per_rank], name) for name in sorted(asked(run))}
     values = moved(values, run.device)
     leaves: list[Tensor] = []
 
@@ -105,7 +105,7 @@ def _joined(run: Training, everyones: list[MetricPart]) -> Whole:
 
     values["output"] = mapped(leaf, values["output"])
     rows, start = {}, 0
-    for part in everyones:
+    for part in per_rank:
         rows[part.logical] = slice(start, start + part.samples)
         start += part.samples
     return Whole(values, leaves, rows, start)

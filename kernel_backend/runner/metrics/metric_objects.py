@@ -83,11 +83,11 @@ def computed(name: str, metric: Any) -> dict[str, float]:
     return {name: number(name, found)}
 
 
-def merge(metric: Any, everyones: list[States], move: Callable[[Any], Any]) -> None:
+def merge(metric: Any, per_rank: list[States], move: Callable[[Any], Any]) -> None:
     """Set a metric to the merged states of all ranks; `move` brings them to its device."""
-    if len(everyones) == 1:
+    if len(per_rank) == 1:
         return
-    for module, states in zip(_with_states(metric), zip(*everyones, strict=True), strict=True):
+    for module, states in zip(_with_states(metric), zip(*per_rank, strict=True), strict=True):
         updated = [state for state, updates in states if updates] or [states[0][0]]
         for name, reduce in module._reductions.items():
             setattr(module, name, move(_reduced([state[name] for state in updated], reduce)))

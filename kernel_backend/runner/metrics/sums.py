@@ -44,8 +44,8 @@ class Sums:
             rank: {name: (float(total), samples) for name, (total, samples) in sums.items()}
             for rank, sums in self._sums.items()
         }
-        everyones = [each for sums in ranks.all_gather_object(mine) for each in sums.items()]
-        for _, sums in sorted(everyones, key=lambda each: each[0]):
+        per_rank = [each for sums in ranks.all_gather_object(mine) for each in sums.items()]
+        for _, sums in sorted(per_rank, key=lambda each: each[0]):
             for name, pair in sums.items():
                 merged[name].append(pair)
         return {name: _mean(pairs) for name, pairs in merged.items()}

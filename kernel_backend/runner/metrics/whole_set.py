@@ -95,8 +95,8 @@ class Metrics:
 
     def gather(self, parts: list[MetricPart]) -> list[MetricPart]:
         """Return all ranks' parts in sample order on rank 0, an empty list elsewhere; called by all."""
-        everyones = gather_objects(parts, self._ranks, self.device)
-        return sorted((part for each in everyones for part in each), key=lambda part: part[:2])
+        per_rank = gather_objects(parts, self._ranks, self.device)
+        return sorted((part for each in per_rank for part in each), key=lambda part: part[:2])
 
     def gather_states(self, states: dict[str, States]) -> list[dict[str, States]]:
         """Return all ranks' states of metric objects on rank 0; called by all ranks."""
@@ -288,12 +288,12 @@ class OfObjects:
 
     def finish(self) -> dict[str, float]:
         """Return each metric's value over all samples."""
-        everyones = self._metrics.gather_states({name: states_of(each) for name, each in self._mergeable.items()})
+        per_rank = self._metrics.gather_states({name: states_of(each) for name, each in self._mergeable.items()})
         parts = self._metrics.gather(self._collected.parts)
         found: dict[str, float] = {}
         if self._ranks.rank == 0:
             for name, each in self._mergeable.items():
-                merge(each, [states[name] for states in everyones], self._metrics.move)
+                merge(each, [states[name] for states in per_rank], self._metrics.move)
             for part in parts:
                 values = self._metrics.move(part.values)
                 for each in self._others.values():

@@ -119,8 +119,8 @@ def _moments(values: Tensor, axes: list[int], ranks: Ranks) -> tuple[Tensor, Ten
     variance, mean = torch.var_mean(values, axes, correction=0)
     own = values.numel() // values.shape[1]
     # 64 bits: a count beyond 2 ** 24 is no number of 32.
-    everyones = _Gathered.apply(torch.cat([mean, variance, mean.new_full((1,), own)]).double(), ranks)  # type: ignore[no-untyped-call]
-    means, variances, counts = everyones.split([len(mean), len(mean), 1], dim=1)
+    per_rank = _Gathered.apply(torch.cat([mean, variance, mean.new_full((1,), own)]).double(), ranks)  # type: ignore[no-untyped-call]
+    means, variances, counts = per_rank.split([len(mean), len(mean), 1], dim=1)
     total = int(counts.sum())
     if total <= 1:
         raise ValueError("Expected more than 1 value per channel when training")

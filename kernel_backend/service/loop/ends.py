@@ -111,7 +111,7 @@ class AttemptEnder:
         if trial.attempt == attempt.number and trial.state in HOLDING_SLOTS:
             experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
             await self._spools.take_in(attempt.id, experiment.owner)
-            await self._hear(attempt.experiment)
+            await self._take_news(attempt.experiment)
             await self._move_on(attempt, result)
         if attempt.state is AttemptState.ENDED:  # else the engine's record of it is still needed
             await self._engine.forget(attempt.id)
@@ -134,7 +134,7 @@ class AttemptEnder:
         await asyncio.to_thread(
             self._store.advance_trial, trial.experiment, trial.index, what.event, time.time(), **what.changes
         )
-        self._bus.ring()
+        self._bus.notify()
 
     def _progressed(self, trial: Trial) -> bool:
         """Return whether a trial's newest attempt got further than every point that any attempt resumed from.
@@ -148,11 +148,11 @@ class AttemptEnder:
         begun = (each.resume_from for each in self._store.attempts(trial.experiment, trial.index))
         return checkpoint_step(trial.checkpoint) > max(map(checkpoint_step, begun), default=0)
 
-    async def _hear(self, number: int) -> None:
+    async def _take_news(self, number: int) -> None:
         """Let the experiment's search, if it is one, process all reports before a trial advances."""
         experiment = await asyncio.to_thread(self._store.experiment, number)
         if experiment.config.search is not None:
-            await asyncio.to_thread(self._searches.hear, experiment)
+            await asyncio.to_thread(self._searches.take_news, experiment)
 
     async def close(self, attempt: Attempt, outcome: Outcome, failure: Failure | None) -> None:
         """Record the end of an attempt whose trial has advanced; the engine may forget its gang, which is gone."""
@@ -165,7 +165,7 @@ class AttemptEnder:
             self._store.advance_attempt, attempt.id, e.Ended(), time.time(), outcome=outcome, failure=failure
         )
         self._asked.pop(attempt.id, None)
-        self._bus.ring()
+        self._bus.notify()
 
     async def remove_unknown(self, key: AttemptId) -> None:
         """Kill and forget a gang whose attempt is not in the store, or ended there: it must hold no slots."""

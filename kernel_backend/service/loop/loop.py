@@ -27,7 +27,7 @@ from kernel_backend.service.isolation import IsolatedTasks, Work
 from kernel_backend.service.loop.ends import AttemptEnder
 from kernel_backend.service.loop.starts import AttemptStarter
 from kernel_backend.service.notebook_servers import Notebooks
-from kernel_backend.service.notifier import heard
+from kernel_backend.service.notifier import wait_for
 from kernel_backend.service.search.runner import Searches
 from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.requests import plain_request, pool_of
@@ -71,7 +71,7 @@ class Loop:
                 pause = FAILED_S
                 with self._isolated.errors("this round"):
                     pause = BUSY_S if await self.round() else IDLE_S
-                await heard(self._wake, min(pause, FAILED_S) if self._isolated.troubled else pause)
+                await wait_for(self._wake, min(pause, FAILED_S) if self._isolated.troubled else pause)
         finally:
             self._isolated.cancel()
             self._ends.cancel()
@@ -161,7 +161,7 @@ class Loop:
                 key = AttemptId(number, trial.index, trial.attempt)
                 await asyncio.to_thread(self._store.note, key, note, time.time())
                 await asyncio.to_thread(self._store.advance_experiment, number, e.Paused(), time.time())
-                self._bus.ring()
+                self._bus.notify()
 
     # What experiments want of their trials
 
@@ -211,7 +211,7 @@ class Loop:
         for begin in range(0, len(moves), TOGETHER):
             some = moves[begin : begin + TOGETHER]
             await asyncio.to_thread(self._store.record, experiment.number, (), some, at=time.time())
-            self._bus.ring()
+            self._bus.notify()
         search = self.cluster_state.cache.searches.get(experiment.number)
         over = await self._search_over(search) if search is not None else None
         counts = await asyncio.to_thread(self._store.trial_counts, experiment.number)
@@ -219,7 +219,7 @@ class Loop:
         event = terminal_event(experiment.state, counts, over, failed=failed is not None)
         if event is not None:
             ended = await asyncio.to_thread(self._store.advance_experiment, experiment.number, event, time.time())
-            self._bus.ring()
+            self._bus.notify()
             self.searches.forget(experiment.number)
             tidy = partial(self._tidy, ended)
             await self._isolated.patiently(ended.number, f"the checkpoints of experiment #{ended.number}", tidy)
@@ -235,8 +235,8 @@ class Loop:
         search, now = experiment.config.search, time.time()
         if search is None:
             return None
-        if await asyncio.to_thread(self.searches.hear, experiment):
-            self._bus.ring()
+        if await asyncio.to_thread(self.searches.take_news, experiment):
+            self._bus.notify()
         spent = search.budget and await asyncio.to_thread(self._store.slot_seconds, experiment.number, now)
         limit = used_up(search, spent or 0.0, now - experiment.created_at)
         if limit is not None:
@@ -275,7 +275,7 @@ class Loop:
         await asyncio.to_thread(self._store.advance_trial, number, index, e.Release(), time.time())
         note = f"attempt {trial.attempt} was preempted: {preempt.reason}; it resumes when slots are free"
         await asyncio.to_thread(self._store.note, AttemptId(number, index, trial.attempt), note, time.time())
-        self._bus.ring()
+        self._bus.notify()
 
 
 def possible(cluster: ClusterState, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:

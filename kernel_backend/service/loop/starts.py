@@ -23,7 +23,7 @@ from kernel_backend.scheduler.requests import ANY_TRIAL, RequestKey
 from kernel_backend.service.checkpoint_copies import CheckpointCopies
 from kernel_backend.service.context import Context
 from kernel_backend.service.environments import Preparation
-from kernel_backend.service.isolation import MOMENT_S, Work
+from kernel_backend.service.isolation import ROUND_WAIT_S, Work
 from kernel_backend.service.loop.ends import AttemptEnder
 from kernel_backend.service.loop.launch_spec import job_of
 from kernel_backend.service.search.runner import Searches
@@ -72,15 +72,15 @@ class AttemptStarter:
         )
         self._ends = ends
         self._looks: dict[tuple[int, int, int], asyncio.Task[_Begins]] = {}  # for attempts to come
-        self._patience = MOMENT_S  # that this round still has for the lookups of searches' trials
+        self._patience = ROUND_WAIT_S  # that this round still has for the lookups of searches' trials
 
     async def look(self, starts: Sequence[Start]) -> list[Start]:
         """Look up the resume checkpoints of these starts concurrently; return the starts that are ready in time.
 
-        The limit is `MOMENT_S`. The owner's files, or their agent, may be slow: the remaining starts are made by a
+        The limit is `ROUND_WAIT_S`. The owner's files, or their agent, may be slow: the remaining starts are made by a
         round after their lookup ends.
         """
-        self._patience = MOMENT_S
+        self._patience = ROUND_WAIT_S
         # A trial that was stopped before it began does not look again.
         self._looks = {about: task for about, task in self._looks.items() if not _stale(task)}
         before = set(self._looks.values())
@@ -90,7 +90,7 @@ class AttemptStarter:
             if start.request.trial != ANY_TRIAL
         }
         if new := set(known.values()) - before:
-            await asyncio.wait(new, timeout=MOMENT_S)
+            await asyncio.wait(new, timeout=ROUND_WAIT_S)
         return [start for start in starts if start.request.key not in known or known[start.request.key].done()]
 
     async def start(self, start: Start) -> Launch | None:
@@ -144,7 +144,7 @@ class AttemptStarter:
             return None
         trial = await asyncio.to_thread(self._searches.on_slot, experiment)
         self._request_builder.got(experiment.number, time.time())
-        self._bus.ring()
+        self._bus.notify()
         if trial is None or trial.state is not TrialState.QUEUED:
             return None
         request = await asyncio.to_thread(self._request_builder.for_trial, experiment, trial, start.request.pool)
@@ -181,7 +181,7 @@ class AttemptStarter:
             return None
         if resume.note:
             await asyncio.to_thread(self._store.note, attempt.id, resume.note, time.time())
-        self._bus.ring()
+        self._bus.notify()
         return number, f"the start of attempt {attempt.id}", partial(self._launch, experiment, attempt, python, token)
 
     def _last_attempt(self, experiment: Experiment, index: int) -> int:
@@ -198,13 +198,13 @@ class AttemptStarter:
             note = await asyncio.to_thread(self._preparation.note, experiment, attempt.number - 1)
             if note:
                 await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
-                self._bus.ring()
+                self._bus.notify()
             archive = await asyncio.to_thread(self._archive.get, experiment.snapshot)
             working = await asyncio.to_thread(self._workspaces.of(experiment.owner).unpack, job, archive)
             job = job.model_copy(update={"cwd": working.cwd})
             if working.note:
                 await asyncio.to_thread(self._store.note, attempt.id, working.note, time.time())
-                self._bus.ring()
+                self._bus.notify()
             await self._engine.submit(job, token)
         except Exception as error:  # whatever it is, it ends only this attempt
             _log.exception("attempt %s could not be started", attempt.id)

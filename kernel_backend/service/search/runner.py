@@ -98,14 +98,14 @@ class Searches:
         with self._locked(experiment) as known:
             return self._on_slot(experiment, known) if known else None
 
-    def hear(self, experiment: Experiment) -> bool:
+    def take_news(self, experiment: Experiment) -> bool:
         """Let a search process new reports and ends of its trials; return whether it has decided anything."""
         if is_slow(experiment):
             if self._news(experiment):
-                self._isolated(experiment, self._hear_all)
+                self._isolated(experiment, self._take_all)
             return False
         with self._locked(experiment) as known:
-            return self._hear_all(experiment, known) if known else False
+            return self._take_all(experiment, known) if known else False
 
     def over(self, experiment: Experiment) -> bool:
         """Return whether a search has ended: none of its trials is training, and none will be."""
@@ -263,10 +263,10 @@ class Searches:
         trials = self._happen(experiment, known, Vacancy(), effects)
         return trials[0] if trials else None
 
-    def _hear_all(self, experiment: Experiment, known: SearchState) -> bool:
+    def _take_all(self, experiment: Experiment, known: SearchState) -> bool:
         before = known.entries
         for report in self._store.validations(experiment.number, known.heard):
-            self._hear(experiment, known, report)
+            self._take_report(experiment, known, report)
             known.heard = report.seq  # also what the search ignores: it is not read again
         self._see_ended(experiment, known)
         if known.failure is not None:
@@ -342,7 +342,7 @@ class Searches:
         counts = self._store.trial_counts(experiment.number)
         return sum(counts.get(state, 0) for state in TRIAL_ENDED)
 
-    def _hear(self, experiment: Experiment, known: SearchState, report: StoredReport) -> None:
+    def _take_report(self, experiment: Experiment, known: SearchState, report: StoredReport) -> None:
         unit = settings.unit_of(experiment.config, report)
         value = report.metrics.get(experiment.config.metric.name)
         if unit is not None and value is not None:

@@ -124,7 +124,7 @@ class SearchVerbs:
         if isinstance(moved, Moved) and moved.event is not None:
             at = time.time()
             await asyncio.to_thread(self._store.advance_trial, number, trial, moved.event, at, **moved.changes)
-            await asyncio.to_thread(self._loop.searches.hear, experiment)
+            await asyncio.to_thread(self._loop.searches.take_news, experiment)
             await keep_audit_entry(self._store, audit_entry(who, experiment, "prune", on=f"#{found.id}"))
         self._changed()
 

@@ -22,18 +22,20 @@ class CurveReader:
         """Return a trial's current curves, of at most `points` points each; raises NotFound."""
         async with self._lock:
             known = self._told.pop((number, trial), ReportedValues())
-            told, curves = await asyncio.to_thread(self._read, number, trial, known, points)
-            self._told[number, trial] = told
+            reported_values, curves = await asyncio.to_thread(self._read, number, trial, known, points)
+            self._told[number, trial] = reported_values
             self._forget()
         return curves
 
     def _read(self, number: int, trial: int, known: ReportedValues, points: int) -> tuple[ReportedValues, Curves]:
         self._store.trial(number, trial)  # raises NotFound
-        more = self._store.told(number, trial, known.seq)
-        told = join([known, more]) if more.seq else known
-        return told, thin(trial, told, points)
+        more = self._store.reported_values(number, trial, known.seq)
+        reported_values = join([known, more]) if more.seq else known
+        return reported_values, thin(trial, reported_values, points)
 
     def _forget(self) -> None:
         """Evict the least recently used curves until the cache is small enough; the newest always stays."""
-        while len(self._told) > 1 and sum(told.values for told in self._told.values()) > self._kept:
+        while (
+            len(self._told) > 1 and sum(reported_values.values for reported_values in self._told.values()) > self._kept
+        ):
             del self._told[next(iter(self._told))]

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from kernel_backend.model.stream import Message
-from kernel_backend.service.notifier import Notifier, heard
+from kernel_backend.service.notifier import Notifier, wait_for
 from kernel_backend.store.base import Store
 
 WATCH_S = 20.0  # without a notification, too, the store is read so often
@@ -47,7 +47,7 @@ class WatcherFeed:
         """
         with self._watched() as pump:
             while True:
-                bell = self._bells.setdefault(experiment, asyncio.Event())
+                event = self._bells.setdefault(experiment, asyncio.Event())
                 if pump.done():
                     pump.result()  # raises what ended it
                 page = self._newest(after, experiment) or await self._earlier(after, experiment)
@@ -55,7 +55,7 @@ class WatcherFeed:
                     yield frame
                 after = page.upto
                 if page.last and not page.frames:
-                    await bell.wait()
+                    await event.wait()
 
     @contextmanager
     def _watched(self) -> Iterator[asyncio.Task[None]]:
@@ -112,12 +112,12 @@ class WatcherFeed:
             self._recent, self._floor, self._read = [], last, last
             self._wake(set(self._bells))
             while True:
-                bell = self._bus.listen()
+                event = self._bus.listen()
                 new = list(map(_frame, await asyncio.to_thread(self._store.messages, self._read, None, PAGE)))
                 if new:
                     self._take(new)
                 else:
-                    await heard(bell, WATCH_S)
+                    await wait_for(event, WATCH_S)
         finally:
             self._wake(set(self._bells))
 
@@ -131,9 +131,9 @@ class WatcherFeed:
 
     def _wake(self, whom: set[int | None]) -> None:
         for experiment in whom:
-            bell = self._bells.pop(experiment, None)
-            if bell is not None:
-                bell.set()
+            event = self._bells.pop(experiment, None)
+            if event is not None:
+                event.set()
 
 
 class _Page(NamedTuple):

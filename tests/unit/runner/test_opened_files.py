@@ -157,5 +157,5 @@ def test_a_file_in_a_likeness_of_a_folder_goes_by_its_real_name(tmp_path: Path):
     likeness = tmp_path / "likeness"
     (likeness / "home").mkdir(parents=True)
     (likeness / "home" / "a").write_text("as it was")
-    (known,) = observed([str(likeness / "home/a")], tmp_path, likeness=str(likeness)).files
+    (known,) = observed([str(likeness / "home/a")], tmp_path, overlay=str(likeness)).files
     assert (known.path, known.size) == ("/home/a", 9)

@@ -59,23 +59,20 @@ class World:
     def __init__(self, home: Path, seed: int = 0) -> None:
         self.draw, self.at, self.home = random.Random(seed), 1_000_000.0, home
         self.store: Store = SqlStore(home / "daylight.db")
-        self.engine, self.roster = Machines(), Named()
+        self.engine, self.quotas = Machines(), Named()
         self.workspace = OwnWorkspace(home)
-        self.pictures = self.afresh()
+        self.cluster_state = self.afresh()
         self.promised: dict[RequestKey, Reservation] = {}  # to those that hold slots
         self.first_requested: dict[RequestKey, float] = {}  # when each has asked first
 
     def afresh(self) -> ClusterStateManager:
         """Those of a service that was just started."""
-        archive, storage = (
-            Archive(self.home / "snapshots"),
-            CheckpointStorage(str(self.home / "checkpoints")),
-        )
+        archive, storage = Archive(self.home / "snapshots"), CheckpointStorage(str(self.home / "checkpoints"))
         preparation = Preparation(archive, SingleWorkspace(self.workspace), lambda: None)
         searches = Searches(self.store, lambda experiment: pytest.fail("nobody searches"))
         asking = RequestBuilder(self.store, searches, preparation, CheckpointCopies(storage, lambda: None))
         rules = Rules(min_run=60.0)
-        return ClusterStateManager(self.store, self.engine, self.roster, asking, rules, lambda: self.at)  # type: ignore[arg-type]
+        return ClusterStateManager(self.store, self.engine, self.quotas, asking, rules, lambda: self.at)  # type: ignore[arg-type]
 
     def submit(self, owner: str, snapshot: str = "0" * 64, **config: Any) -> int:
         given: dict[str, Any] = {"slots": 1, **config}
@@ -92,20 +89,20 @@ class World:
 
     async def decide(self) -> list[Start]:
         """A round as the loop has it."""
-        async with self.pictures.settled() as cluster:
+        async with self.cluster_state.settled() as cluster:
             decisions = decide(cluster)
-            self.pictures.decided(cluster, decisions)
+            self.cluster_state.decided(cluster, decisions)
         for start in decisions.starts:
             key = start.request.key
-            async with self.pictures.starting(key, start):
+            async with self.cluster_state.starting(key, start):
                 self.store.add_attempt(*key[:2], start.placement, None, "digest", self.at)
             self.promised.pop(key, None)
             if start.reservation is not None:
                 self.promised[key] = start.reservation
         for preempt in decisions.preempts:
             self.store.advance_trial(*preempt.run.key[:2], e.Release(), self.at)
-        await self.pictures.now()
-        await self.pictures.keep()
+        await self.cluster_state.now()
+        await self.cluster_state.keep()
         return list(decisions.starts)
 
     def running(self, *states: TrialState) -> list[RequestKey]:
@@ -152,9 +149,9 @@ class World:
                 self.ends(draw.choice(running), e.Finished(), Outcome.OK)
             case "quota":
                 quotas = Quota(), Quota(guarantee=3), Quota(limit=4), Quota(slot_hours="40/2d")  # type: ignore[arg-type]
-                self.roster.users = self.roster.users | {draw.choice(sorted(OWNERS)): draw.choice(quotas)}
+                self.quotas.users = self.quotas.users | {draw.choice(sorted(OWNERS)): draw.choice(quotas)}
             case "drain":
-                self.roster.drained = draw.choice((frozenset(), frozenset({"n1"})))
+                self.quotas.drained = draw.choice((frozenset(), frozenset({"n1"})))
             case "pause":
                 queued = self.running(TrialState.QUEUED)
                 if queued:
@@ -162,7 +159,7 @@ class World:
                     self.store.advance_trial(*key[:2], e.Held(), self.at)
                     self.store.advance_trial(*key[:2], e.Lifted(), self.at)
             case "restart":
-                self.pictures = self.afresh()
+                self.cluster_state = self.afresh()
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +228,7 @@ def test_the_picture_is_the_one_that_a_restart_gives_and_nobody_loses_his_place(
         for _ in range(25):
             await world.something()
             await world.decide()
-            kept = await world.pictures.now()
+            kept = await world.cluster_state.now()
             same(kept, await world.afresh().now())
             reserved = {each.key: each for each in kept.reservations}
             for key, request in kept.queue.requests.items():

@@ -105,34 +105,34 @@ def custom(tmp_path: Path) -> Iterator[World]:
 def test_a_failure_is_heard_while_another_trial_has_all_its_reports_and_has_not_ended(random: World) -> None:
     done, failing = random.begin(), random.begin()
     random.report(done, 4)
-    assert random.searches.hear(random.experiment)
+    assert random.searches.take_news(random.experiment)
     random.store.advance_trial(1, failing.trial, e.Errored(retries_left=False), 4.0)
-    assert random.searches.hear(random.experiment)
+    assert random.searches.take_news(random.experiment)
     assert random.store.search_log(1)[-1].event == Exited(trial=failing.trial, reason="failed")
 
 
 def test_trials_are_looked_at_only_when_another_one_has_ended(random: World, monkeypatch: pytest.MonkeyPatch) -> None:
     first, _ = random.begin(), random.begin()
     random.report(first, 4)
-    random.searches.hear(random.experiment)
+    random.searches.take_news(random.experiment)
     random.store.advance_trial(1, first.trial, e.Finished(), 4.0)
-    random.searches.hear(random.experiment)
+    random.searches.take_news(random.experiment)
 
     def unexpected(*arguments: Any) -> None:
         raise AssertionError("all trials are read")
 
     monkeypatch.setattr(random.store, "trials", unexpected)
     monkeypatch.setattr(random.store, "outlines", unexpected)
-    assert not random.searches.hear(random.experiment)
+    assert not random.searches.take_news(random.experiment)
     random.report(random.begin(), 4)  # ends by what is decided on it, and takes its time to leave
-    assert random.searches.hear(random.experiment)
+    assert random.searches.take_news(random.experiment)
 
 
 def test_of_a_search_that_has_ended_nothing_is_made_again(custom: World) -> None:
-    custom.searches.hear(custom.experiment)
+    custom.searches.take_news(custom.experiment)
     custom.settle()
     custom.stop()
-    custom.searches.hear(custom.experiment)  # a launcher that says its last words once more
+    custom.searches.take_news(custom.experiment)  # a launcher that says its last words once more
     custom.settle()
     assert len(custom.made) == 1
     assert not custom.searches.over(custom.experiment)
@@ -163,7 +163,7 @@ def test_a_search_is_made_of_what_the_store_says_and_not_of_what_somebody_read_b
 def test_an_answer_of_any_length_is_told_in_few_words(custom: World) -> None:
     custom.searches.on_slot(custom.experiment)
     custom.settle()
-    custom.searches.hear(custom.experiment)
+    custom.searches.take_news(custom.experiment)
     custom.settle()
     failed = custom.searches.failed(custom.experiment)
     assert failed is not None

@@ -69,7 +69,7 @@ def started(world: World) -> list[int]:
 def test_a_user_whose_disk_is_silent_holds_no_round_up(world: World) -> None:
     waiting, other = locked(world), world.submit("bob")
     assert started(world) == [other]
-    request = asyncio.run(world.pictures.now()).queue.requests[RequestKey(waiting, 1)]
+    request = asyncio.run(world.cluster_state.now()).queue.requests[RequestKey(waiting, 1)]
     assert request.preparing == "its locked environment is being looked for"
 
 
@@ -82,13 +82,13 @@ def test_a_user_whose_disk_answers_late_keeps_the_old_place(world: World) -> Non
     answers(world)
 
     async def heard() -> None:
-        while (await world.pictures.now()).queue.requests[RequestKey(first, 1)].preparing:
+        while (await world.cluster_state.now()).queue.requests[RequestKey(first, 1)].preparing:
             await asyncio.sleep(0.01)
 
     asyncio.run(heard())
     world.engine.there = nodes(1, 1)
     assert started(world) == [first]
-    assert second in {key.experiment for key in asyncio.run(world.pictures.now()).queue.requests}
+    assert second in {key.experiment for key in asyncio.run(world.cluster_state.now()).queue.requests}
 
 
 def test_nobody_overtakes_in_the_first_round_after_a_restart(world: World) -> None:
@@ -96,7 +96,7 @@ def test_nobody_overtakes_in_the_first_round_after_a_restart(world: World) -> No
     first = locked(world)
     world.at += 1.0
     world.submit("bob")
-    world.pictures = world.afresh()
+    world.cluster_state = world.afresh()
     assert started(world) == [first]
 
 

@@ -34,7 +34,7 @@ def damage(world: World, statement: str) -> None:
     assert isinstance(world.store, SqlStore)
     with world.store._writing() as tx:
         tx.db.execute(text(statement))
-    world.pictures = world.afresh()
+    world.cluster_state = world.afresh()
 
 
 @pytest.mark.parametrize("told", DAMAGE)
@@ -57,7 +57,7 @@ def test_the_slots_of_its_gang_are_taken_all_the_same(world: World) -> None:
     world.submit("bob")
     damage(world, "UPDATE experiments SET config = '{' WHERE number = 1")
     assert asyncio.run(world.decide()) == []
-    assert RequestKey(number, 1) in asyncio.run(world.pictures.now()).runs
+    assert RequestKey(number, 1) in asyncio.run(world.cluster_state.now()).runs
 
 
 @pytest.mark.parametrize("column", ["failure = '{'", "outcome = 'lost its way'", "accepted = 'many'"])
@@ -72,7 +72,7 @@ def test_an_attempt_that_cannot_be_read_holds_its_experiment_and_keeps_its_slots
     with caplog.at_level(logging.ERROR):
         starts = asyncio.run(world.decide())
     assert [start.request.experiment for start in starts] == others[:1]
-    assert RequestKey(number, 1) in asyncio.run(world.pictures.now()).runs
+    assert RequestKey(number, 1) in asyncio.run(world.cluster_state.now()).runs
     assert f"attempts {number}.1-1: " in caplog.text
 
 

@@ -96,7 +96,7 @@ def test_a_watcher_gets_what_was_and_what_comes_each_once_and_in_order(store: Co
             for _ in range(30):
                 store.tell(2, 3)
                 store.tell(1, 2)
-                bus.ring()
+                bus.notify()
                 seen += await some(everything, store.last_seq())
                 seen_of_one += await some(one, store.last_seq())
             assert seen == all_of(store, None)
@@ -111,7 +111,7 @@ def test_one_who_reads_slowly_misses_nothing_of_what_is_kept_no_more(store: Coun
             seen = [(await anext(slow)).seq]
             for _ in range(10):
                 store.tell(1, 25)
-                bus.ring()
+                bus.notify()
                 await some(quick, store.last_seq())
             assert len(feed._recent) <= 2 * feeding.RECENT
             assert seen + await some(slow, store.last_seq()) == all_of(store, None)
@@ -126,17 +126,17 @@ def test_watchers_of_an_ended_experiment_cost_nothing_while_another_reports(stor
         waiting = [asyncio.create_task(anext(frames)) for frames in quiet]
         async with aclosing(feed.frames(last, 2)) as busy:
             store.tell(2)
-            bus.ring()
+            bus.notify()
             await some(busy, store.last_seq())
             store.read.clear()
             for _ in range(5):
                 store.tell(2)
-                bus.ring()
+                bus.notify()
                 await some(busy, store.last_seq())
         assert len(store.read) < 50  # a page and the look behind it, for each of five reports: none for the fifty
         assert not any(task.done() for task in waiting)
         store.tell(1)
-        bus.ring()
+        bus.notify()
         frames = await asyncio.gather(*waiting)
         assert {frame.experiment for frame in frames} == {1}
         assert len({id(frame.text) for frame in frames}) == 1
@@ -168,7 +168,7 @@ def test_a_store_that_fails_is_told_to_all_and_the_next_watcher_begins_anew(stor
         waiting = [asyncio.create_task(anext(feed.frames(last, number))) for number in (1, 2)]
         await asyncio.sleep(0)
         store.broken = True
-        bus.ring()
+        bus.notify()
         for task in waiting:
             with pytest.raises(StoreUnavailable):
                 await task

@@ -38,8 +38,8 @@ class Attributes:
         """Return the attributes that hold data which a checkpoint cannot."""
         return [
             f"{owner}.{name} is a {type(value).__name__}"
-            for owner, thing in self._owners.items()
-            for name, value in self._own(owner, thing)
+            for owner, obj in self._owners.items()
+            for name, value in self._own(owner, obj)
             if type(value).__name__ in _CONTAINERS
         ]
 
@@ -83,8 +83,8 @@ class Attributes:
     def _plain(self) -> dict[str, tuple[Any, str]]:
         """Return the attributes that a checkpoint can hold, with their digests."""
         found: dict[str, tuple[Any, str]] = {}
-        for owner, thing in self._owners.items():
-            for name, value in self._own(owner, thing):
+        for owner, obj in self._owners.items():
+            for name, value in self._own(owner, obj):
                 try:
                     tree, tensors = flatten(value)
                 except DaylightError:
@@ -93,24 +93,22 @@ class Attributes:
                 found[f"{owner}/{name}"] = value, json.dumps([tree, digests], default=str)
         return found
 
-    def _own(self, owner: str, thing: Any) -> list[tuple[str, Any]]:
+    def _own(self, owner: str, obj: Any) -> list[tuple[str, Any]]:
         ignored = self._ignored.get(owner, frozenset())
-        return [(name, value) for name, value in vars(thing).items() if name not in ignored]
+        return [(name, value) for name, value in vars(obj).items() if name not in ignored]
 
     def _modules(self) -> dict[str, nn.Module]:
         """Return the modules that callbacks hold, such as averaged weights; a module's own are saved with it."""
         return {
             f"{owner}/{name}": value
-            for owner, thing in self._owners.items()
-            if not isinstance(thing, nn.Module)
-            for name, value in self._own(owner, thing)
+            for owner, obj in self._owners.items()
+            if not isinstance(obj, nn.Module)
+            for name, value in self._own(owner, obj)
             if isinstance(value, nn.Module) and not _is_lightning(value)
         }
 
     def _metrics(self) -> dict[str, Any]:
-        roots = {
-            owner: thing for owner, thing in self._owners.items() if isinstance(thing, nn.Module)
-        } | self._modules()
+        roots = {owner: obj for owner, obj in self._owners.items() if isinstance(obj, nn.Module)} | self._modules()
         return {
             f"{root}.{path}": each
             for root, module in roots.items()

@@ -48,10 +48,10 @@ class Curves:
         ranks = self._rank.ranks
         if ranks.size == 1:
             return dict(values)
-        everyones = ranks.all_gather_object((dict(values), samples))
+        per_rank = ranks.all_gather_object((dict(values), samples))
         found: dict[str, float] = {}
-        for name in dict.fromkeys(name for each, _ in everyones for name in each):
-            pairs = [(each[name], count) for each, count in everyones if name in each]
+        for name in dict.fromkeys(name for each, _ in per_rank for name in each):
+            pairs = [(each[name], count) for each, count in per_rank if name in each]
             total = sum(count for _, count in pairs)
             found[name] = sum(value * count for value, count in pairs) / total if total else pairs[0][0]
         return found

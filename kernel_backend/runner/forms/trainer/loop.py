@@ -97,9 +97,9 @@ class TrainerLoop:
         if self.world == 1:
             return mine
         device = self._trainer.args.device
-        everyones = self._rank.ranks.all_gather_object(recursively_apply(lambda tensor: tensor.cpu(), mine))
-        found = everyones[0]
-        for each in everyones[1:]:
+        per_rank = self._rank.ranks.all_gather_object(recursively_apply(lambda tensor: tensor.cpu(), mine))
+        found = per_rank[0]
+        for each in per_rank[1:]:
             found = nested_concat(found, each, padding_index=_PADDING)  # type: ignore[no-untyped-call]
         return recursively_apply(lambda tensor: tensor.to(device), found)
 
