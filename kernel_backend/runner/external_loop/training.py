@@ -83,6 +83,9 @@ class ExternalTraining:
         self.rank = rank
         self.position = LoopPosition()
         self.form_state: Callable[[], dict[str, Any]] = dict
+        self.guarantee = exactness.guarantee(
+            rank.config, ranks.size, rank.device, asks_rank=ranks.size > 1
+        )  # of the start; a form may have its own
         self.expected_steps = rank.config.steps  # of the whole training, where that is known before it begins
         self.in_step = False  # between begin_step and end_step
         self.metrics: dict[str, float] = {}  # of the validation at this step
@@ -147,9 +150,7 @@ class ExternalTraining:
             steps_per_epoch=None,
             total_steps=self.expected_steps,
             parameters=sum(parameter.numel() for parameter in each.values()),
-            guarantee=exactness.guarantee(
-                self.rank.config, self.rank.ranks.size, self.rank.device, asks_rank=self.rank.ranks.size > 1
-            ),
+            guarantee=self.guarantee,
             resumed_from=self.resumed_from,
         )
         self.contents.restore_random()

@@ -12,6 +12,7 @@ from typing import Any
 
 from kernel_backend.definition.script.loops import TrainingLoop, training_loops
 from kernel_backend.definition.script.rewrite import Site
+from kernel_backend.definition.script.signs import presumed, signs
 from kernel_backend.runner.forms.script.project import ProjectImports, project_modules
 
 
@@ -22,6 +23,7 @@ class Program:
         """Find its training loops and compile it; `hooks` are the functions that the rewritten loops call."""
         modules = project_modules(tree, folders)
         self.loops: tuple[TrainingLoop, ...] = training_loops(tree, modules)
+        self.presumed = presumed(signs(tree, self.loops, modules))
         self.builtins = {**vars(builtins), **hooks}
         self.module = ModuleType("__main__")
         vars(self.module).update(__file__=str(path), __builtins__=self.builtins)

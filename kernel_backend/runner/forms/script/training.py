@@ -36,6 +36,8 @@ class ScriptTraining:
         folders = [code, *shipped_folders(code, project), Path(rank.job.cwd)]
         self._program = Program(loaded.cell, Path(str(loaded.module.__file__)), folders, heads.hooks())
         self.events.on_backward.append(self._report_loss)
+        if rank.config.reproducible != "off":
+            self._training.guarantee = self._program.presumed
 
     @property
     def step(self) -> int:

@@ -1,0 +1,188 @@
+"""Presume from a program's source how exactly it can go on after a kill, before anything has run.
+
+The rungs of the ladder, the best first: `step` (a kill costs seconds, same bits), `epoch` (back to the head of the
+outermost loop, same bits), `start` (from its beginning, same bits) and `anew` (from its beginning, other bits).
+A rehearsal of the first checkpoint settles which one holds; until then a sign in the source lowers the presumption.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from kernel_backend.definition.script.loops import TrainingLoop
+from kernel_backend.definition.script.scopes import own_nodes, scopes
+
+Rung = Literal["step", "epoch", "start", "anew"]
+RUNGS: tuple[Rung, ...] = ("step", "epoch", "start", "anew")
+PROMISES: Mapping[Rung, str] = {
+    "step": "exact to the step",
+    "epoch": "exact to the epoch",
+    "start": "from the start, with the same bits",
+    "anew": "from the start, with other bits",
+}
+# What runs next to the loop, and has a position that no checkpoint holds.
+_RUNS = {
+    "threading.Thread": "a thread",
+    "threading.Timer": "a timer",
+    "concurrent.futures.ThreadPoolExecutor": "a pool of threads",
+    "concurrent.futures.ProcessPoolExecutor": "a pool of processes",
+    "multiprocessing.Process": "a process",
+    "multiprocessing.get_context.Process": "a process",
+    "multiprocessing.Pool": "a pool of processes",
+    "torch.multiprocessing.Process": "a process",
+    "torch.multiprocessing.spawn": "a process",
+    "subprocess.Popen": "a process",
+    "socket.socket": "a socket",
+    "asyncio.run": "an event loop",
+}
+# Random generators that take a seed from the operating system where they are given none.
+_SEEDABLE = {"numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.SeedSequence", "random.Random"}
+_RESEEDING = {"numpy.random.seed", "random.seed"}
+_ENTROPY = {"random.SystemRandom", "torch.seed", "torch.random.seed"}
+_CHANGING = {"time", "uuid", "secrets", "os.urandom", "os.getpid", "datetime"}  # another value in each process
+
+
+@dataclass(frozen=True)
+class Sign:
+    """Something in the source that stands in the way of a better rung."""
+
+    rung: Rung
+    line: int
+    what: str
+    module: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the sign with its line.
+
+        Examples
+        --------
+        >>> Sign("anew", 3, "rng = default_rng() has no seed").text
+        'rng = default_rng() has no seed, line 3'
+        """
+        return f"{self.what}, line {self.line}" + (f" of {self.module}" if self.module else "")
+
+
+def signs(
+    tree: ast.Module,
+    loops: Sequence[TrainingLoop],
+    modules: Mapping[str, ast.Module] = MappingProxyType({}),
+) -> tuple[Sign, ...]:
+    """Return what stands in the way of going on exactly, the worst first.
+
+    Examples
+    --------
+    >>> from kernel_backend.definition.script.loops import training_loops
+    >>> program = ast.parse('''from numpy.random import default_rng
+    ... rng = default_rng()
+    ... while True: loss(rng.normal()).backward()''')
+    >>> [each.text for each in signs(program, training_loops(program))]
+    ['rng = default_rng() has no seed, line 2']
+    """
+    found = [
+        Sign("start", each.line, "a training loop in the body of a class or a coroutine is not saved", each.module)
+        for each in loops
+        if not each.saved
+    ]
+    for name, one in {"": tree, **modules}.items():
+        found += _Reading(name, one, modules, [each for each in loops if each.module == name]).signs()
+    return tuple(sorted(found, key=lambda each: (-RUNGS.index(each.rung), each.module, each.line)))
+
+
+def presumed(found: Sequence[Sign]) -> str:
+    """Return the guarantee that these signs let presume, with what stands in the way of a better one.
+
+    Examples
+    --------
+    >>> presumed([])
+    'presumed exact to the step'
+    >>> presumed([Sign("epoch", 7, "worker = Thread(...) runs next to the loop")])
+    'presumed exact to the epoch: worker = Thread(...) runs next to the loop, line 7'
+    """
+    if not found:
+        return f"presumed {PROMISES['step']}"
+    return f"presumed {PROMISES[found[0].rung]}: {found[0].text}"
+
+
+class _Reading:
+    """One module, read for signs."""
+
+    def __init__(
+        self, name: str, tree: ast.Module, modules: Mapping[str, ast.Module], loops: Sequence[TrainingLoop]
+    ) -> None:
+        self._module, self._tree = name, tree
+        self._full = dict(_imports(tree))  # names of other modules, by the name here
+        self._scopes = scopes(tree, {})
+        lines = {each.line for each in loops if each.depth == 0}
+        outermost = [each for each in ast.walk(tree) if isinstance(each, ast.For | ast.While) and each.lineno in lines]
+        self._repeated = {id(each) for loop in outermost for each in own_nodes(loop)}
+        self._tests = [each.test for each in outermost if isinstance(each, ast.While)]
+
+    def signs(self) -> Iterator[Sign]:
+        for scope in self._scopes:
+            changing: set[str] = set()  # names whose values are another in each process
+            names: dict[int, str] = {}  # of what is assigned, by the call
+            for node in scope.nodes:
+                if isinstance(node, ast.Assign):
+                    targets = [each.id for each in node.targets if isinstance(each, ast.Name)]
+                    names |= {id(node.value): f"{each} = " for each in targets}
+                    changing |= {each for each in targets if self._changes(node.value, changing)}
+                elif isinstance(node, ast.Call):
+                    yield from self._of_call(node, names.get(id(node), ""), changing)
+        for test in self._tests:
+            if any(self._name(each).startswith("time.") for each in ast.walk(test)):
+                yield self._sign("anew", test, f"while {ast.unparse(test)} ends by the clock")
+
+    def _of_call(self, call: ast.Call, prefix: str, changing: set[str]) -> Iterator[Sign]:
+        name, short = self._name(call.func), ast.unparse(call.func).rpartition(".")[2]
+        given = [*call.args, *(each.value for each in call.keywords)]
+        unseeded = not given or (isinstance(given[0], ast.Constant) and given[0].value is None)
+        if (name in _SEEDABLE | _RESEEDING and unseeded) or name in _ENTROPY:
+            yield self._sign("anew", call, f"{prefix}{short}() has no seed")
+        elif _seeds(short) and any(self._changes(each, changing) for each in given):
+            yield self._sign("anew", call, f"{prefix}{ast.unparse(call)} has another seed each time")
+        elif name in _RUNS:
+            begins: Rung = "epoch" if id(call) in self._repeated else "start"
+            yield self._sign(begins, call, f"{prefix}{short}(...) is {_RUNS[name]} next to the loop")
+
+    def _changes(self, node: ast.AST, changing: set[str]) -> bool:
+        """Return whether a value comes from the clock, or from the operating system's entropy."""
+        for each in ast.walk(node):
+            name = self._name(each)
+            if isinstance(each, ast.Name) and each.id in changing:
+                return True
+            if any(name == one or name.startswith(f"{one}.") for one in _CHANGING):
+                return True
+        return False
+
+    def _name(self, node: ast.AST) -> str:
+        """Return the dotted name of what an expression takes from an imported module; else an empty string."""
+        if isinstance(node, ast.Name):
+            return self._full.get(node.id, "")
+        if isinstance(node, ast.Call):
+            return self._name(node.func)
+        if isinstance(node, ast.Attribute):
+            base = self._name(node.value)
+            return f"{base}.{node.attr}" if base else ""
+        return ""
+
+    def _sign(self, rung: Rung, node: ast.expr, what: str) -> Sign:
+        return Sign(rung, node.lineno, what, self._module)
+
+
+def _seeds(name: str) -> bool:
+    return "seed" in name.lower() or name in ("default_rng", "RandomState", "Random")
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for each in node.names:
+                yield (each.asname, each.name) if each.asname else (each.name.split(".")[0],) * 2
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for each in node.names:
+                yield each.asname or each.name, f"{node.module}.{each.name}"
