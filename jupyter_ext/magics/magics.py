@@ -12,6 +12,7 @@ from typing import Any
 from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, magics_class, no_var_expand
 
 from jupyter_ext.capture import Capture, capture_cell, capture_file
+from jupyter_ext.capture.cells import parse_cell
 from jupyter_ext.frontend import headless, notebook_path, wants_widget
 from jupyter_ext.job.job import Job
 from jupyter_ext.magics.commands import HELP, run_command
@@ -30,6 +31,7 @@ from kernel_backend.client import Client
 from kernel_backend.definition.contract import Definition
 from kernel_backend.definition.lightning.source import defined_only
 from kernel_backend.definition.plain import marked
+from kernel_backend.definition.script import defined as script
 from kernel_backend.definition.trainer import source as trainer
 from kernel_backend.errors import InvalidDefinition, InvalidRequest
 from kernel_backend.model.views.overview import Overview
@@ -120,7 +122,7 @@ class DaylightMagics(Magics):
         widget = wants_widget(options.view, self.kernel)
         session = Session(self.kernel.user_ns, self.recorder.imported, self.told) if file is None else None
         try:
-            checked = check(capture, asked.given, asked.wanted, file, session, asked.wrong, asked.space)
+            checked = check(capture, asked.given, asked.wanted, file, session, asked.wrong, asked.space, asked.config)
         except InvalidDefinition as refused:
             raise offered(refused, line) if cell is not None else refused from None
         if options.dry_run or options.as_script:
@@ -138,9 +140,7 @@ class DaylightMagics(Magics):
         self.told |= set(capture.kept_out)
         client = _client()
         notebook = notebook_path(self.kernel)
-        overview, new = send(
-            checked, asked.config, asked.given, name=options.name, notebook=notebook, client=client, again=options.again
-        )
+        overview, new = send(checked, name=options.name, notebook=notebook, client=client, again=options.again)
         if not new and not options.quiet:
             tell(same_text("this cell" if file is None else str(file), overview))
         if options.out:
@@ -195,10 +195,15 @@ class DaylightMagics(Magics):
             cell = defined_only(self.kernel.transform_cell(cell))
         if definition.form == "trainer":
             cell = trainer.defined_only(self.kernel.transform_cell(cell))
+        source = None
+        if definition.form == "script":  # what trains there has not happened here, for later captures neither
+            parsed = parse_cell(self.recorder.running)
+            source = "\n".join(script.defined_only(parsed.lines, parsed.tree))
+            cell = "\n".join(script.defined_only(parsed.plain, parsed.tree))
         result = self.kernel.run_cell(cell, silent=True, store_history=False)
         kept = [name for name in values if isinstance(held.get(name), FunctionType)]
         held.update({name: values[name] for name in kept})
-        self.recorder.body_ran(None if result.success else 1, kept)
+        self.recorder.body_ran(None if result.success else 1, kept, source)
         if kept:
             tell(
                 f"{', '.join(sorted(kept))}: the notebook keeps its value; the function of this name is the job's alone"
@@ -254,4 +259,5 @@ def _captured(checked: PreparedSubmission, overview: Overview) -> list[str]:
     slots = f"{config.slots} slot{'' if config.slots == 1 else 's'}"
     backend = "" if config.backend == "auto" else f"{config.backend} on "
     notes = [f"note: {each}" for each in checked.passing]
-    return [checked.capture.described, f"{checked.definition.summary} -> {backend}{slots}", *notes]
+    summary = checked.capture.relocate(checked.definition.summary)
+    return [checked.capture.described, f"{summary} -> {backend}{slots}", *notes]

@@ -21,6 +21,7 @@ class Recorder:
         self.started = time.time()  # when recording began: a notebook saved before is from another session
         self._body: tuple[int | None] | None = None
         self._retained = frozenset[str]()
+        self._source: str | None = None  # what was run of the running cell, where that is not all of it
         self._depth = 0  # of cells within a cell: some magics, such as %%capture, run their body as one
         self.imported = Imported()
         self.imported.look()
@@ -44,7 +45,7 @@ class Recorder:
         self._depth += 1
         if self._depth == 1:
             self._began, self.running, self._body = time.monotonic(), info.raw_cell, None
-            self._retained = frozenset()
+            self._retained, self._source = frozenset(), None
 
     def after(self, result: Any) -> None:
         """Record a cell that ran or failed; a cell that was not valid Python has no effect."""
@@ -64,7 +65,7 @@ class Recorder:
         elif result.error_in_exec is not None:
             error_line = failed_line(result.info.raw_cell, result.error_in_exec, self._shell.user_ns)
         cell = Cell(
-            result.info.raw_cell,
+            result.info.raw_cell if self._source is None else self._source,
             error_line,
             time.monotonic() - self._began if self._began else None,
             result.execution_count,
@@ -74,12 +75,14 @@ class Recorder:
         self.cells.append(cell)
         analyse(cell.source)  # now, while the user is not waiting
 
-    def body_ran(self, error_line: int | None, retained: Collection[str] = ()) -> None:
+    def body_ran(self, error_line: int | None, retained: Collection[str] = (), source: str | None = None) -> None:
         """Record that the running cell's magic executed the body; the cell counts even if the magic raises later.
 
         The body's functions in `retained` do not count as bound: the notebook retained its own values of these names.
+        `source` is the cell with its other statements blanked, where only a part was executed.
         """
         self._body, self._retained = (error_line,), self._retained | frozenset(retained)
+        self._source = self._source if source is None else source
 
 
 def failed_line(source: str, error: BaseException, namespace: dict[str, Any]) -> int:

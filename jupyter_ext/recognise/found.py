@@ -1,19 +1,13 @@
-"""Report the kind of a cell without roles (loop, framework class, script), with its line and an alternative."""
+"""Report the kind of a cell that is no definition (framework, script, an uncalled loop), with an alternative."""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from jupyter_ext.recognise import keras
-from jupyter_ext.recognise.cell import cell, options
-from jupyter_ext.recognise.loop import Loop, first_loop, program, read_loop
 from jupyter_ext.recognise.scripts import Script, scripts
-from jupyter_ext.recognise.step import Unreadable
 from jupyter_ext.recognise.trees import binds, called, calls, has_backward, root
 from kernel_backend.definition.contract import ROLES
 from kernel_backend.definition.parse import parse
@@ -21,10 +15,6 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.syntax import module_tree
 
 _FUNCTIONS = "def model(), def train_data() and def loss(output, target)"
-_KEPT = (
-    "Or keep your loop, as def train(run): run.restore(model=..., optimizer=...) before it, "
-    "`for epoch in run.epochs()` and `for batch in run.loader(dataset)` for its heads, and run.report(loss=...) in it"
-)
 _KERAS = (
     "def model() that makes, compiles and returns it, def train_data() that returns x, y, and where you have them def "
     "validation_data() and def callbacks(), without the call of fit"
@@ -51,45 +41,18 @@ class Recognised:
 
 
 def recognise(source: str, roles_from: int) -> Recognised | None:
-    """Describe the training code from line `roles_from` on (loop, framework, script); None where it is unknown."""
+    """Describe the code from line `roles_from` on (framework, script, uncalled loop); None where it is unknown."""
     body = module_tree(source).body
     own = [each for each in body if each.lineno >= roles_from]
-    found = _of_statements(source, roles_from, body, own)
-    return found or (None if _roles(own) else next(_scripts(source, roles_from, own), None))
-
-
-def _of_statements(
-    source: str, roles_from: int, body: Sequence[ast.stmt], own: Sequence[ast.stmt]
-) -> Recognised | None:
-    statements = program(body)
-    place = first_loop(statements)
-    if place is not None and statements[place].lineno >= roles_from:
-        return _loop(source, roles_from, body, statements)
-    if not _roles(own) and (fit := keras.first_fit(body, roles_from)):
+    if _roles(own):
+        return None
+    if fit := keras.first_fit(body, roles_from):
         return _keras_fit(source, roles_from, fit)
-    return None if _roles(own) else next(_others(own, body), None)
+    return next(_others(own, body), None) or next(_scripts(source, roles_from, own), None)
 
 
 def _roles(own: Sequence[ast.stmt]) -> set[str]:
     return {each.name for each in own if isinstance(each, ast.FunctionDef)} & set(ROLES)
-
-
-def _loop(source: str, roles_from: int, body: Sequence[ast.stmt], statements: Sequence[ast.stmt]) -> Recognised:
-    place = first_loop(statements)
-    assert place is not None
-    at = statements[place]
-    backward = next(calls(at, "backward"))
-    head = source.splitlines()[at.lineno - 1].strip().rstrip(":")
-    text = f"this cell is a training loop (line {at.lineno}: {head}; line {backward.lineno}: {ast.unparse(backward)})"
-    try:
-        loop = read_loop(statements)
-    except Unreadable as why:
-        instead = why.instead or f"Write {_FUNCTIONS}"
-        return Recognised(f"{text}. Daylight trains functions. It cannot write them for you: {why}. {instead}. {_KEPT}")
-    written, words = _written(source, roles_from, body, loop), tuple(options(loop))
-    if written is None:
-        return Recognised(f"{text}. Daylight trains functions: write {_FUNCTIONS}. {_KEPT}")
-    return Recognised(f"{text}. Daylight trains functions; these are yours", written, words)
 
 
 def _keras_fit(source: str, roles_from: int, fit: keras.Fit) -> Recognised:
@@ -99,14 +62,6 @@ def _keras_fit(source: str, roles_from: int, fit: keras.Fit) -> Recognised:
     if written is None or not _is_definition(source, roles_from, written):
         return Recognised(f"{text}, on Keras' torch backend. Write {_KERAS}. {_AS_IT_IS}")
     return Recognised(f"{text}. These are its parts", written, tuple(keras.options(fit)))
-
-
-def _written(source: str, roles_from: int, body: Sequence[ast.stmt], loop: Loop) -> str | None:
-    """Return the loop rewritten as functions, if these and the code above `roles_from` form a valid definition."""
-    above = {id(each) for each in body if each.lineno < roles_from}
-    defined = [each for each in body if isinstance(each, ast.ClassDef) and each.lineno > loop.statement.lineno]
-    text = cell(loop, [*(each for each in loop.setup if id(each) not in above), *defined], source)
-    return text if _is_definition(source, roles_from, text) else None
 
 
 def _is_definition(source: str, roles_from: int, text: str) -> bool:
@@ -122,18 +77,18 @@ def _is_definition(source: str, roles_from: int, text: str) -> bool:
 def _others(own: Sequence[ast.stmt], body: Sequence[ast.stmt]) -> Iterator[Recognised]:
     for each in own:
         if isinstance(each, ast.ClassDef) and has_backward(each):
-            yield _told(each, f"class {each.name} trains in a loop of its own", f"{_FUNCTIONS}. {_KEPT}")
+            yield _uncalled(each, f"class {each.name}", f"{each.name}(...) and its method that trains")
     for call in (each for statement in own for each in ast.walk(statement) if isinstance(each, ast.Call)):
         yield from _without_network(call, body)
         yield from _call(call, own)
     for each in own:
         if isinstance(each, ast.FunctionDef) and has_backward(each):
-            yield _told(each, f"def {each.name}(...) trains in a loop of its own", f"{_FUNCTIONS}. {_KEPT}")
+            yield _uncalled(each, f"def {each.name}(...)", f"{each.name}(...)")
     for statement in own:
         if isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test):
-            yield _told(statement, "it is a script that runs from here", _FUNCTIONS)
+            yield _told(statement, "it is a script that runs from here, without a training loop", _FUNCTIONS)
         if any(calls(statement, "parse_args")):
-            yield _told(statement, "it is a script with arguments", f"{_FUNCTIONS}; arguments of theirs are name=value")
+            yield _told(statement, "it is a script with arguments, without a training loop", _FUNCTIONS)
 
 
 def _without_network(call: ast.Call, body: Sequence[ast.stmt]) -> Iterator[Recognised]:
@@ -193,28 +148,26 @@ def _of_trainer(call: ast.Call) -> str | None:
 
 def _scripts(source: str, roles_from: int, own: Sequence[ast.stmt]) -> Iterator[Recognised]:
     for each in scripts(source, roles_from, own):
-        found = _within(each)
-        what = f"this cell runs {each.file} (line {each.line}: {each.command}), which a job does not do. "
-        yield Recognised(f"{what}{found.text}", found.cell, found.options)
+        instead = f"%dlsubmit {each.file}" if _is_functions(each) else f"%dlsubmit -- python {each.arguments}"
+        yield Recognised(
+            f"this cell runs {each.file} (line {each.line}: {each.command}), and a job runs a program by itself. "
+            f"Submit that one: {instead}"
+        )
 
 
-def _within(script: Script) -> Recognised:
-    """Describe the kind of training code in a script that the cell runs, by the script's file and lines."""
-    found = None
-    source = script.source()
-    if source is not None:
-        try:
-            parse(source)
-        except InvalidDefinition:
-            with suppress(SyntaxError, ValueError, RecursionError):
-                body = module_tree(source).body
-                found = _of_statements(source, 1, body, body)
-        else:
-            return Recognised(f"{script.file} is a definition. What works instead: daylight submit {script.file}")
-    if found is None:
-        return Recognised(f"Daylight trains functions. What works instead: {_FUNCTIONS}, in this cell")
-    text = re.sub(r"^(?:this cell|it) is\b", f"{script.file} is", found.text)
-    return Recognised(re.sub(r"\bline (\d+)", rf"{Path(script.file).name}:\1", text), found.cell, found.options)
+def _is_functions(script: Script) -> bool:
+    """Return whether a script is a definition of functions, which has no training loop of its own."""
+    try:
+        return parse(script.source() or "").form != "script"
+    except InvalidDefinition:
+        return False
+
+
+def _uncalled(node: ast.stmt, what: str, call: str) -> Recognised:
+    return Recognised(
+        f"{what} trains in a loop of its own (line {node.lineno}), and nothing in this cell calls it: write the call, "
+        f"such as {call}, below it"
+    )
 
 
 def _told(node: ast.stmt | ast.expr, what: str, instead: str) -> Recognised:

@@ -26,6 +26,12 @@ class Script(NamedTuple):
     command: str
     file: str
 
+    @property
+    def arguments(self) -> str:
+        """Return the file and its arguments as they are given: `train.py --epochs 3`."""
+        _, file, rest = self.command.partition(self.file)
+        return f"{file}{rest}".strip() if not self.command.endswith(")") else self.file
+
     def source(self) -> str | None:
         """Return the script's text; None where it cannot be read."""
         try:

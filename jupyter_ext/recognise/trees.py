@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import TypeVar, cast
 
 T = TypeVar("T", bound=ast.AST)
-_WRAPPERS = {"enumerate", "tqdm", "trange", "iter", "list", "progress_bar", "track"}
 
 
 def calls(node: ast.AST, method: str) -> Iterator[ast.Call]:
@@ -60,16 +59,6 @@ def changed(node: T, change: Callable[[ast.expr], ast.expr | None]) -> T:
     return cast("T", _Change().visit(copy.deepcopy(node)))
 
 
-def replaced(node: T, values: Mapping[str, ast.expr]) -> T:
-    """Return a copy with these names replaced by their values."""
-
-    def value(each: ast.expr) -> ast.expr | None:
-        found = values.get(each.id) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load) else None
-        return copy.deepcopy(found) if found is not None else None
-
-    return changed(node, value)
-
-
 def without_devices(node: T) -> T:
     """Return a copy without `.to(device)`, `.cuda()` and `nn.DataParallel(...)`: Daylight places tensors."""
 
@@ -91,27 +80,3 @@ def _moves(call: ast.Call) -> bool:
         return name in ("cuda", "cpu") and not isinstance(call.func, ast.Name)
     text = " ".join(ast.unparse(each) for each in [*call.args, *(keyword.value for keyword in call.keywords)])
     return any(word in text.lower() for word in ("device", "cuda", "cpu", "dev"))
-
-
-def iterated(node: ast.expr) -> ast.expr:
-    """Return the iterable of a loop, without `enumerate`, `tqdm` and the like."""
-    while isinstance(node, ast.Call) and called(node) in _WRAPPERS and node.args:
-        node = node.args[0]
-    return node
-
-
-def flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield statements in order, including those in `with` blocks and `if __name__` blocks."""
-    for statement in body:
-        if isinstance(statement, ast.With):
-            yield from flat(statement.body)
-        elif isinstance(statement, ast.If) and not _is_main(statement):
-            yield statement
-        elif isinstance(statement, ast.If):
-            yield from flat(statement.body)
-        else:
-            yield statement
-
-
-def _is_main(statement: ast.If) -> bool:
-    return "__name__" in ast.unparse(statement.test)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from jupyter_ext.plain_script.script import plain_script
 from jupyter_ext.submit.submit import ParsedLine, PreparedSubmission
-from kernel_backend.definition.binding import configured
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.sizes import size
 from kernel_backend.spec.config_text import to_options
@@ -19,7 +18,7 @@ def dry_run(checked: PreparedSubmission, asked: ParsedLine, command: str) -> str
     head = [f"# {line}" for line in _about(checked, asked)]
     values = [f"{name}={value!r}" for name, value in checked.params.items() if name not in checked.space.names]
     values += map(str, checked.space.parameters)
-    words = [*to_options(configured(checked.definition, asked.config)), *asked.wanted.words(), *asked.others, *values]
+    words = [*to_options(checked.config), *asked.wanted.words(), *asked.others, *values]
     quote = _quoted if command.startswith("%") else shlex.quote
     same = f"# {command} {' '.join(map(quote, words))}"
     return "\n".join([*head, "# nothing was sent; the same, spelled out:", same, "", checked.capture.source.rstrip()])
@@ -30,14 +29,15 @@ def as_script(checked: PreparedSubmission, asked: ParsedLine, command: str) -> s
     if checked.capture.captured or checked.space.parameters:
         what = "captured values travel" if checked.capture.captured else "a search trains several trials"
         raise InvalidRequest(f"--as-script writes code alone, and {what}: leave out what asks for it")
-    config = configured(checked.definition, asked.config)
     modules = sorted(name.partition("/")[2] for name in checked.travelling.files)
-    return plain_script(checked.capture.source, checked.definition, config, checked.params, command, modules).rstrip()
+    return plain_script(
+        checked.capture.source, checked.definition, checked.config, checked.params, command, modules
+    ).rstrip()
 
 
 def _about(checked: PreparedSubmission, asked: ParsedLine) -> Iterator[str]:
     yield checked.capture.described
-    yield checked.definition.summary
+    yield checked.capture.relocate(checked.definition.summary)
     yield from (f"{name} = {value!r}" for name, value in checked.params.items())
     if asked.config.search is not None:
         # Searchers hold numpy, which a kernel need not load to submit.

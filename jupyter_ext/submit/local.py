@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_ext.submit.submit import ParsedLine, PreparedSubmission, describe
-from kernel_backend.definition.binding import configured
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.resources import Share
@@ -25,7 +24,7 @@ def train_locally(checked: PreparedSubmission, asked: ParsedLine) -> Any:
 
     Raises InvalidRequest for options that need a job, and the user's own errors.
     """
-    config = configured(checked.definition, asked.config)
+    config = checked.config
     given = {
         f"--slots {config.slots}": config.slots > 1,
         "--search": config.search is not None or bool(checked.space.parameters),

@@ -20,9 +20,10 @@ from jupyter_ext.submit.secret_check import find_leaks, without_secrets
 from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
 from kernel_backend.data import Declared, declare
-from kernel_backend.definition.binding import bind_space, configured
+from kernel_backend.definition.binding import bind_space, configured, with_epochs
 from kernel_backend.definition.contract import CONTRACT, REQUIRED, Definition
 from kernel_backend.definition.parse import parse
+from kernel_backend.definition.script.modules import project_modules
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
 from kernel_backend.model.experiment import LONGEST_NAME, Config, Submission
 from kernel_backend.model.record import Value
@@ -43,6 +44,7 @@ from kernel_backend.spec.options import OPTIONS
 from kernel_backend.spec.search_rules import check_search
 
 T = TypeVar("T")
+_USUAL = Config()
 _OURS = 100  # members reserved for the definition, its description and the records next to it
 
 
@@ -150,6 +152,8 @@ class PreparedSubmission:
     around: ImplicitContext = field(default_factory=ImplicitContext)
     passing: tuple[str, ...] = ()  # warnings for this submission only
     process: Process | None = None  # expected settings of the job's process
+    config: Config = field(default_factory=Config)  # with the settings that the code makes
+    given: dict[str, Value] = field(default_factory=dict)  # values of the line
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -187,6 +191,7 @@ def check(
     session: Session | None = None,
     wrong: Sequence[str] = (),
     space: Space = UNSEARCHED,
+    config: Config = _USUAL,
 ) -> PreparedSubmission:
     """Check a capture: bind a value or a domain to each hyperparameter, and collect the files that it needs.
 
@@ -207,8 +212,9 @@ def check(
         *unreadable,
     ]
     try:
-        definition = _definition(capture, session.namespace if session is not None else {})
+        definition = _definition(capture, travelling, session.namespace if session is not None else {})
         problems += [] if asked.allow_unused else _unused(capture, definition)
+        config, given = with_epochs(definition, config, given)
         params, searched = ({}, Space()) if wrong else bind_space(definition, given, space)
     except InvalidDefinition as error:
         message = capture.relocate(error.message) + error.details.get("shown", "")
@@ -227,19 +233,32 @@ def check(
     around = collect_context(Path.cwd(), known_secrets(), budget)
     passing = _passing(capture, travelling, session)
     return PreparedSubmission(
-        capture, definition, params, searched, travelling, declared, asked.commits, state, around, passing, process
+        capture=capture,
+        definition=definition,
+        params=params,
+        space=searched,
+        travelling=travelling,
+        declared=declared,
+        commits=asked.commits,
+        state=state,
+        around=around,
+        passing=passing,
+        process=process,
+        config=configured(definition, config),
+        given=dict(given),
     )
 
 
-def _definition(capture: Capture, namespace: Mapping[str, object]) -> Definition:
+def _definition(capture: Capture, travelling: ProjectFiles, namespace: Mapping[str, object]) -> Definition:
     """Return the parsed definition of a capture, made in a notebook with these names.
 
-    Raises InvalidDefinition for a cell without roles, such as a training loop. If the loop can be rewritten as
+    Raises InvalidDefinition for a cell that is none, such as a call of Keras' fit. If that can be rewritten as
     functions, or other cells have made what it lacks, `details["cell"]` holds that cell, `details["options"]` the
     options for its `%%dlsubmit` line, and the message ends with the cell.
     """
     try:
-        return parse(capture.source, capture.roles_from)
+        modules = project_modules(travelling.files, travelling.project)
+        return parse(capture.source, capture.roles_from, modules=modules)
     except InvalidDefinition as error:
         roles = error.details.get("roles")
         found = recognise(capture.source, capture.roles_from) if roles else None
@@ -328,8 +347,8 @@ def submit(
     Raises CaptureError or InvalidDefinition before anything is sent, and errors of the service.
     """
     check_search(config, space)
-    checked = check(capture, given, asked, file, space=space)
-    return send(checked, config, given, name=name, notebook=notebook, client=client, again=again).overview
+    checked = check(capture, given, asked, file, space=space, config=config)
+    return send(checked, name=name, notebook=notebook, client=client, again=again).overview
 
 
 class SubmitResult(NamedTuple):
@@ -341,8 +360,6 @@ class SubmitResult(NamedTuple):
 
 def send(
     checked: PreparedSubmission,
-    config: Config,
-    given: Mapping[str, Value],
     *,
     name: str | None = None,
     notebook: str | None = None,
@@ -359,8 +376,8 @@ def send(
     submission = record_of(
         Submission,
         snapshot=id,
-        config=configured(checked.definition, config),
-        params=dict(given),
+        config=checked.config,
+        params=checked.given,
         space=checked.space,
         name=name,
         python=sys.executable,

@@ -19,7 +19,9 @@ def submit(call: Call) -> Answer:
     options = call.arguments
     path = _file(options.words)
     asked = read(options)
-    checked = check(capture_file(path), asked.given, asked.wanted, path, wrong=asked.wrong, space=asked.space)
+    checked = check(
+        capture_file(path), asked.given, asked.wanted, path, wrong=asked.wrong, space=asked.space, config=asked.config
+    )
     for warning in checked.warnings:
         call.console.note(warning)
     if options.dry_run:
@@ -30,7 +32,7 @@ def submit(call: Call) -> Answer:
     if options.as_script:
         return Answer(None, [Text([as_script(checked, asked, f"{call.command} {path}")])])
     name = options.name or path.stem
-    overview, new = send(checked, asked.config, asked.given, name=name, client=call.client, again=options.again)
+    overview, new = send(checked, name=name, client=call.client, again=options.again)
     if not new:
         call.console.say(same_text(str(path), overview))
     if not call.console.waits(options.wait):

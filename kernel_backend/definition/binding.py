@@ -50,6 +50,25 @@ def bind_space(definition: Definition, given: Mapping[str, Value], space: Space)
     return Bound(params, Space(parameters=tuple(fitted)))
 
 
+def with_epochs(definition: Definition, config: Config, given: Mapping[str, Value]) -> tuple[Config, dict[str, Value]]:
+    """Take a script's own name for its number of epochs, such as `EPOCHS=20`, for `--epochs 20`.
+
+    Returns the configuration, and the values without that name. Raises InvalidDefinition for two different numbers, and
+    for one that is no number of epochs.
+    """
+    name = definition.epochs_name
+    if not name or name not in given:
+        return config, dict(given)
+    value, rest = given[name], {key: each for key, each in given.items() if key != name}
+    if type(value) is not int or value < 1:
+        raise InvalidDefinition(f"{name}={value!r}: {name} is the number of epochs, a whole number from 1 on")
+    if "epochs" in config.model_fields_set and config.epochs != value:
+        raise InvalidDefinition(
+            f"{name}={value} and --epochs {config.epochs} are both the number of epochs: leave one of them out"
+        )
+    return Config.model_validate(config.model_dump(exclude_unset=True) | {"epochs": value}), rest
+
+
 def configured(definition: Definition, config: Config) -> Config:
     """Return a configuration with the settings that the definition's code makes, unless an option sets them."""
     given = config.model_fields_set

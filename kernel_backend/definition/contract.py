@@ -113,12 +113,18 @@ class Definition(Record):
     unused: tuple[str, ...] = ()  # what looks like a role, is none, and is used by nothing
     settings: dict[str, Any] = {}  # fields of Config that the code sets, for options that are not given
     models: tuple[str, ...] = ()  # names of the models that `model` returns in a dict, as far as its source tells
+    about: str = ""  # of a script: where its training loops are
+    excluded: dict[str, str] = {}  # of a script: names that are no hyperparameters, with what to do about each
+    epochs_name: str = ""  # of a script: its own name for the number of epochs
+    epochs_fixed: str = ""  # of a script: why its number of epochs cannot be given; empty where it can
 
     @property
     def summary(self) -> str:
         """Summarise the roles on one line: `functions: model train_data criterion (as loss)`."""
         if self.form == "plain":
             return "plain: the cell as it is, in one process"
+        if self.form == "script":
+            return f"script: {self.about}"
         if self.form == "trainer":
             return f"trainer: {self.functions['trainer'].written}, its model and data"
         return f"{self.form}: {' '.join(map(self._told, self.roles))}"
@@ -177,6 +183,10 @@ class Definition(Record):
 
     def unknown(self, name: str) -> str:
         """Return the message for a name that is no hyperparameter."""
+        if name in self.excluded:
+            return self.excluded[name]
+        if name and name == self.epochs_name:
+            return f"{name} is the number of epochs: write --epochs N"
         names = " ".join(self.hyperparameters) or "none"
         values = [each for each in self.functions.values() if each.value]
         for each in values:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
+from types import MappingProxyType
 
+from kernel_backend.definition.aliases import role_of
 from kernel_backend.definition.contract import REQUIRED, Form
 from kernel_backend.definition.keras.cell import is_keras
 from kernel_backend.definition.lightning.cell import is_lightning
 from kernel_backend.definition.plain import is_plain
-from kernel_backend.definition.script.loops import training_loops
+from kernel_backend.definition.script.definition import is_script
 from kernel_backend.definition.trainer.cell import is_trainer
+from kernel_backend.definition.unused import names_used
 from kernel_backend.model.syntax import FunctionNode
 
 TRAIN = "train"  # the function of a user's own loop
 RUN = "run"  # its first parameter, the object through which it restores, iterates and reports
 
 
-def form_of(tree: ast.Module, roles_from: int) -> Form:
+def form_of(tree: ast.Module, roles_from: int, modules: Mapping[str, ast.Module] = MappingProxyType({})) -> Form:
     """Return the form of the definition whose submitted cell begins at line `roles_from`.
 
-    Forms are tried in this order: plain, loop, trainer, lightning, keras, functions with their roles, script.
-    A cell with functions `model` and `loss` trains a LightningModule in their way.
+    Forms are tried in this order: plain, loop, trainer, lightning, keras, functions, script. A cell with functions
+    `model` and `loss` trains a LightningModule in their way. One with all the roles that the form of functions requires
+    is of that form; without them, or where it calls them itself, a training loop makes it a script. `modules` are those
+    of the project, in which the loop may be.
     """
     own = [node for node in tree.body if node.lineno >= roles_from]
     if is_plain(tree):
@@ -34,9 +40,9 @@ def form_of(tree: ast.Module, roles_from: int) -> Form:
         return "lightning"
     if is_keras(tree, roles_from):
         return "keras"
-    if not names >= set(REQUIRED) and any(each.line >= roles_from for each in training_loops(tree)):
-        return "script"
-    return "functions"
+    # A function that the cell's own code calls is a helper of its loop.
+    roles = {role_of(name) or name for name in names - names_used(tree)}
+    return "script" if not roles >= set(REQUIRED) and is_script(tree, roles_from, modules) else "functions"
 
 
 def _is_train(node: ast.stmt) -> bool:

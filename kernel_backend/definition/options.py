@@ -7,6 +7,7 @@ from typing import NamedTuple
 from kernel_backend.definition.contract import Definition, Form
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config
+from kernel_backend.model.search.registry import method_of
 
 
 class _Own(NamedTuple):
@@ -79,6 +80,31 @@ _OWN: dict[Form, _Own] = {
             "sync_bn": "nothing: its BatchNorm has the statistics of each slot's samples",
             "validate_every": 'eval_strategy="steps", eval_steps=N',
             "validate_first": "eval_on_start=True",
+        },
+    ),
+    "script": _Own(
+        "the program's own loop takes the steps: leave it out, and write there",
+        {
+            "accumulate": "several backward() before an optimizer.step()",
+            "amp": 'with torch.autocast("cuda"): around the forward pass',
+            "batch_size": "the batch size of its DataLoader: a name such as batch_size = 64 can be given on the line",
+            "clip": "nn.utils.clip_grad_norm_(model.parameters(), 1.0) after backward()",
+            "compile": "model.compile()",
+            "ema": "torch.optim.swa_utils.AveragedModel",
+            "gather_loss": "nothing: the loss is that of the whole batch on any number of slots",
+            "loader_workers": "num_workers=N of its DataLoader",
+            "logical_workers": "nothing: every slot runs the whole program on the whole batch",
+            "patience": "break where it shall stop: what the loop counts is in its checkpoints",
+            "per_slot_batch": "the size of the whole batch in its DataLoader",
+            "rng": "nothing: random states are in the checkpoints",
+            "schedule_per": "schedule.step() where it shall be",
+            "seed": "torch.manual_seed(seed) with seed = 0 above it, and give seed=1 on the line",
+            "sync_bn": "nothing: its BatchNorm has the statistics of the whole batch on any number of slots",
+            "steps": "a loop of so many steps: a name such as max_steps = 1000 can be given on the line",
+            "uneven": "drop_last=True of its DataLoader",
+            "validate_every": "its validation where it shall be",
+            "validate_first": "its validation before the loop too",
+            "weights_from": "model.load_state_dict(...) above the loop",
         },
     ),
     "lightning": _Own(
@@ -185,4 +211,21 @@ def _leaves_steps_to_the_code(definition: Definition, config: Config) -> str | N
     return f"--{name.replace('_', '-')} is for definitions of functions, and {own.means} {own.instead[name]}"
 
 
-_RULES = (_leaves_steps_to_the_code, _gathers, _synchronizes, _averages, _validates)
+def _counts_epochs(definition: Definition, config: Config) -> str | None:
+    if definition.form != "script":
+        return None
+    written = definition.settings.get("epochs")
+    if definition.epochs_fixed and config.epochs != (written or Config.model_fields["epochs"].default):
+        return (
+            f"--epochs {config.epochs} cannot be given to this program: {definition.epochs_fixed}. Write "
+            "`for epoch in range(epochs)` with epochs = 10 above it, or leave --epochs out"
+        )
+    if written is None and config.search is not None and method_of(config.search.method).judged != "end":
+        return (
+            f"--search {config.search.method} decides about trials by their epochs: {definition.epochs_fixed}. Write "
+            "`for epoch in range(epochs)` with epochs = 10 above it, or search with random"
+        )
+    return None
+
+
+_RULES = (_leaves_steps_to_the_code, _counts_epochs, _gathers, _synchronizes, _averages, _validates)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 from kernel_backend.definition.aliases import by_place, role_of
@@ -69,21 +70,27 @@ class _Found:
     own_defaults: bool = False  # an argument with a default is a hyperparameter, whatever its name
 
 
-def parse(source: str, roles_from: int = 1, contract: int = CONTRACT) -> Definition:
+def parse(
+    source: str,
+    roles_from: int = 1,
+    contract: int = CONTRACT,
+    modules: Mapping[str, ast.Module] = MappingProxyType({}),
+) -> Definition:
     """Return the definition in `source`; functions above line `roles_from` are helpers, not roles.
 
-    `contract` is the one by which its snapshot was made. Raises InvalidDefinition (`details["line"]`,
-    `details["text"]`; `details["roles"]` where it is about roles) for a syntax error, a missing role, a role that is
-    no function, an argument that cannot be injected, one name with two defaults, or code that is nested too deeply.
+    `contract` is the one by which its snapshot was made, `modules` are those of its project. Raises InvalidDefinition
+    (`details["line"]`, `details["text"]`; `details["roles"]` where it is about roles) for a syntax error, a missing
+    role, a role that is no function, an argument that cannot be injected, one name with two defaults, or code that is
+    nested too deeply.
     """
     try:
-        return _parsed(_tree(source), roles_from, contract)
+        return _parsed(_tree(source), roles_from, contract, modules)
     except (RecursionError, MemoryError):  # which Python raises for one that is deeper than its parser goes
         raise InvalidDefinition("an expression is nested too deeply to be read: split it into several") from None
 
 
-def _parsed(tree: ast.Module, roles_from: int, contract: int) -> Definition:
-    form = form_of(tree, roles_from) if contract > 2 else "functions"
+def _parsed(tree: ast.Module, roles_from: int, contract: int, modules: Mapping[str, ast.Module]) -> Definition:
+    form = form_of(tree, roles_from, modules) if contract > 2 else "functions"
     if form == "plain":
         # Its own errors are not tried again: it would begin anew.
         settings = {"form": "plain", "epochs": 1, "max_restarts": 0}
@@ -97,7 +104,7 @@ def _parsed(tree: ast.Module, roles_from: int, contract: int) -> Definition:
     if form == "keras":
         return _keras(tree, roles_from)
     if form == "script":
-        return script_definition(tree)
+        return script_definition(tree, modules)
     return _functions(tree, roles_from, contract)
 
 

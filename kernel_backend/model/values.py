@@ -216,5 +216,6 @@ def _wanted(kinds: list[Any], value: Value) -> str:
 
 def nearest(name: object, names: Iterable[object]) -> str:
     """Return ` (did you mean width?)` with the closest of `names`, or an empty text if none is close."""
-    found = difflib.get_close_matches(str(name), [str(each) for each in names], n=1)
-    return f" (did you mean {found[0]}?)" if found else ""
+    small = {str(each).lower(): str(each) for each in names}
+    found = difflib.get_close_matches(str(name).lower(), small, n=1)
+    return f" (did you mean {small[found[0]]}?)" if found else ""

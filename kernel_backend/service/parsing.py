@@ -9,6 +9,7 @@ from kernel_backend.definition.binding import Bound, bind_space
 from kernel_backend.definition.code import code_id, is_code
 from kernel_backend.definition.options import check_options
 from kernel_backend.definition.parse import parse
+from kernel_backend.definition.script.modules import project_modules
 from kernel_backend.definition.search_class import check_class
 from kernel_backend.differences.diff import causes
 from kernel_backend.differences.side import Side
@@ -26,7 +27,8 @@ def bound(root: Path, submission: Submission) -> Bound:
     archive = Archive(root)
     source = archive.definition(submission.snapshot)
     snapshot = archive.snapshot(submission.snapshot)
-    definition = parse(source, snapshot.roles_from, snapshot.contract)
+    modules = project_modules(archive.files(submission.snapshot, is_code), snapshot.project)
+    definition = parse(source, snapshot.roles_from, snapshot.contract, modules)
     found = bind_space(definition, submission.params, submission.space)
     check_options(definition, submission.config)
     search = submission.config.search

@@ -54,7 +54,7 @@ def trained(line: str, source: str = CELL):
     asked = read(parser.parse_mixed(line.split()))
     path = Path("train.py")
     capture = capture_file(path)
-    return train_locally(check(capture, asked.given, asked.wanted, path, space=asked.space), asked)
+    return train_locally(check(capture, asked.given, asked.wanted, path, space=asked.space, config=asked.config), asked)
 
 
 def test_a_definition_trains_here_and_gives_its_model(capsys):

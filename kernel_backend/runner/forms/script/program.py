@@ -37,8 +37,9 @@ class Program:
 
     def run(self) -> None:
         """Run the program; a `sys.exit()` without an error is its end."""
-        before = sys.modules["__main__"]
+        before, argv = sys.modules["__main__"], sys.argv
         sys.modules["__main__"] = self.module
+        sys.argv = [str(vars(self.module)["__file__"])]  # argparse takes its defaults
         self._imports.begin()
         try:
             exec(self._code, vars(self.module))
@@ -47,4 +48,4 @@ class Program:
                 raise
         finally:
             self._imports.close()
-            sys.modules["__main__"] = before
+            sys.modules["__main__"], sys.argv = before, argv

@@ -8,7 +8,9 @@ from typing import Any
 from torch import nn
 
 from kernel_backend.artifacts.run import run
+from kernel_backend.definition.script.definition import with_values
 from kernel_backend.runner.context import RankContext
+from kernel_backend.runner.definition.load import shipped_modules
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.external_loop.leave import FINISHED, Leave
 from kernel_backend.runner.external_loop.run_methods import RunMethods
@@ -34,7 +36,9 @@ class ScriptTraining:
         assert loaded.cell is not None
         code, project = Path(rank.job.code), loaded.snapshot.project if loaded.snapshot else None
         folders = [code, *shipped_folders(code, project), Path(rank.job.cwd)]
-        self._program = Program(loaded.cell, Path(str(loaded.module.__file__)), folders, heads.hooks())
+        modules = shipped_modules(code, project)
+        tree = with_values(loaded.cell, modules, rank.job.params, rank.config.epochs)
+        self._program = Program(tree, Path(str(loaded.module.__file__)), folders, heads.hooks())
         self.events.on_backward.append(self._report_loss)
         if rank.config.reproducible != "off":
             self._training.guarantee = self._program.presumed

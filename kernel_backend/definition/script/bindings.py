@@ -1,0 +1,89 @@
+"""Find where the names of a program's top level are bound and changed, by syntax tree alone."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kernel_backend.definition.trainer.cell import statements
+from kernel_backend.model.syntax import FunctionNode
+
+MAIN = "main"
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_MUTATING = frozenset({
+    "add", "append", "clear", "extend", "insert", "pop", "popitem", "remove", "reverse", "setdefault", "sort", "update",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Statements that run once from top to bottom: those of the module, or of its function `main`."""
+
+    statements: Sequence[ast.stmt]
+    bound: Mapping[str, Sequence[int]]  # lines at which each name is bound, or bound anew
+    mutated: frozenset[str]  # names whose values are changed in place
+
+
+def scopes(tree: ast.Module) -> Iterator[Scope]:
+    """Yield the module's own scope, and that of a function `main` without required arguments."""
+    body = statements(tree.body)
+    mutated = frozenset(_mutated(tree))
+    bound = _bound(body)
+    for function in (each for each in ast.walk(tree) if isinstance(each, FunctionNode)):
+        named = {name for each in ast.walk(function) if isinstance(each, ast.Global) for name in each.names}
+        for name, lines in _bound(function.body).items():
+            if name in named:
+                bound[name] += lines
+    yield Scope(body, bound, mutated)
+    for each in body:
+        if isinstance(each, ast.FunctionDef) and each.name == MAIN and not each.args.args:
+            yield Scope(each.body, _bound(each.body), mutated)
+
+
+def changed_within(tree: ast.Module, owner: str) -> set[str]:
+    """Return the attributes and keys of `owner` that the program sets: `config.lr = ...`, `args["lr"] *= 2`."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+            if not isinstance(node.value, ast.Name) or node.value.id != owner:
+                continue
+            if isinstance(node, ast.Attribute):
+                found.add(node.attr)
+            elif isinstance(node.slice, ast.Constant):
+                found.add(str(node.slice.value))
+    return found
+
+
+def _bound(body: Sequence[ast.stmt]) -> defaultdict[str, list[int]]:
+    """Return the lines at which the statements of a scope bind each name."""
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    queue: list[ast.AST] = list(body)
+    while queue:
+        node = queue.pop()
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found[node.id].append(node.lineno)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                found[alias.asname or alias.name.partition(".")[0]].append(node.lineno)
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar | FunctionNode | ast.ClassDef):
+            found[node.name or ""].append(node.lineno)
+        if not isinstance(node, _SCOPES + _COMPREHENSIONS):
+            queue += ast.iter_child_nodes(node)
+    for lines in found.values():
+        lines.sort()
+    return found
+
+
+def _mutated(tree: ast.Module) -> Iterator[str]:
+    """Yield the names whose values a program changes in place by a method, an item or a slice."""
+    for node in ast.walk(tree):
+        owner: ast.expr | None = None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATING:
+            owner = node.func.value
+        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            owner = node.value
+        if isinstance(owner, ast.Name):
+            yield owner.id
