@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
+
+from kernel_backend.runner.definition.on_import import OnImport
 
 # Variables that make trackers send nothing; their calls stay valid.
 SILENT = {"WANDB_MODE": "disabled", "NEPTUNE_MODE": "debug"}
@@ -21,10 +20,7 @@ def silence_trackers() -> None:
     Call it on all ranks but rank 0, before the user's code is imported.
     """
     os.environ.update(SILENT)
-    for name in _WRITERS:
-        if name in sys.modules:
-            _replace_writer(sys.modules[name])
-    sys.meta_path.insert(0, _Finder())
+    OnImport(dict.fromkeys(_WRITERS, _replace_writer)).begin()
 
 
 class _Nowhere:
@@ -44,31 +40,6 @@ class _Nowhere:
 
 
 def _nothing(*values: Any, **named: Any) -> None: ...
-
-
-class _Finder:
-    """Import hook that replaces the file writers of TensorBoard modules when they are imported."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Find a module in `_WRITERS` with the other finders, and patch its writer once the module has run."""
-        if name not in _WRITERS:
-            return None
-        sys.meta_path.remove(self)
-        try:
-            spec = importlib.util.find_spec(name)
-        finally:
-            sys.meta_path.insert(0, self)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def executed(module: ModuleType) -> None:
-                execute(module)
-                _replace_writer(module)
-
-            spec.loader.exec_module = executed  # type: ignore[method-assign]
-        return spec
 
 
 def _replace_writer(module: ModuleType) -> None:

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any
 
 from kernel_backend.definition.script import rewrite
+from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.definition.script.rewrite import Site
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.forms.script.events import Events
@@ -29,6 +30,10 @@ class Heads:
     def __init__(self, training: ExternalTraining, events: Events, sites: Callable[[], Mapping[str, Site]]) -> None:
         self._training, self._events, self._sites = training, events, sites
         self.active: list[Active] = []
+
+    def loops(self) -> list[TrainingLoop]:
+        """Return the training loops that the program is in, outermost first."""
+        return [each.site.loop for each in self.active]
 
     def hooks(self) -> dict[str, Callable[..., Any]]:
         """Return the functions by the names that the rewritten program calls."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
@@ -16,6 +15,7 @@ from kernel_backend.runner.external_loop.leave import FINISHED, Leave
 from kernel_backend.runner.external_loop.run_methods import RunMethods
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.external_loop.user_loop import LoopSettings
+from kernel_backend.runner.forms.script.curves.curves import Curves
 from kernel_backend.runner.forms.script.events import Events
 from kernel_backend.runner.forms.script.heads import Heads
 from kernel_backend.runner.forms.script.program import Program
@@ -39,7 +39,10 @@ class ScriptTraining:
         modules = shipped_modules(code, project)
         tree = with_values(loaded.cell, modules, rank.job.params, rank.config.epochs)
         self._program = Program(tree, Path(str(loaded.module.__file__)), folders, heads.hooks())
-        self.events.on_backward.append(self._report_loss)
+        self._curves: Curves | None = None
+        if rank.ranks.rank == 0:
+            trees = {"": loaded.cell, **modules}
+            self._curves = Curves(self._training, rank.config, trees, self.events, heads.loops)
         if rank.config.reproducible != "off":
             self._training.guarantee = self._program.presumed
 
@@ -55,6 +58,8 @@ class ScriptTraining:
             self._training.begin()
         try:
             self._program.run()
+            if self._curves is not None:
+                self._curves.finish()
             self._training.finish()
         except Leave as leave:
             return leave.code
@@ -68,9 +73,7 @@ class ScriptTraining:
     def close(self) -> None:
         """Wait for the checkpoint being written, and stop threads and loader processes."""
         self.events.close()
+        if self._curves is not None:
+            self._curves.close()
         self._training.close()
         self._methods.loop.close()
-
-    def _report_loss(self, loss: Any) -> None:
-        if getattr(loss, "numel", int)() == 1:
-            self._training.report("training", {"loss": loss.item()}, step=self.step + 1)

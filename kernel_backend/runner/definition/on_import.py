@@ -1,0 +1,50 @@
+"""Change modules of libraries as soon as a program imports them, and not before."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+
+class OnImport:
+    """Import hook that calls a function with each of these modules once it has been imported."""
+
+    def __init__(self, changes: Mapping[str, Callable[[ModuleType], None]]) -> None:
+        self._changes = changes
+
+    def begin(self) -> None:
+        """Change the modules that are imported already, and the others when they are."""
+        for name, change in self._changes.items():
+            if name in sys.modules:
+                change(sys.modules[name])
+        sys.meta_path.insert(0, self)
+
+    def close(self) -> None:
+        """Change no more modules."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find one of the modules with the other finders, and change it once it has run."""
+        if name not in self._changes:
+            return None
+        place = sys.meta_path.index(self)
+        sys.meta_path.remove(self)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            sys.meta_path.insert(place, self)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def executed(module: ModuleType) -> None:
+                execute(module)
+                self._changes[name](module)
+
+            spec.loader.exec_module = executed  # type: ignore[method-assign]
+        return spec

@@ -1,0 +1,116 @@
+"""Find the numbers that a program binds to a name, or appends to a list, once in each iteration of an outer loop."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_TIMES = frozenset({"time", "perf_counter", "monotonic", "process_time", "now", "default_timer"})
+_NOTHING = object()
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Name that an iteration binds, or list that it appends to."""
+
+    name: str  # of the curve
+    path: tuple[str, ...]  # of the value: a variable, then attributes and keys
+    appended: bool = False
+
+    def value(self, names: Mapping[str, Any]) -> float | None:
+        """Return the newest number of this name among a frame's names; None where there is none.
+
+        No property of the user's is called.
+        """
+        found: Any = names.get(self.path[0], _NOTHING)
+        for part in self.path[1:]:
+            inner = found if isinstance(found, dict) else getattr(found, "__dict__", {})
+            found = inner.get(part, _NOTHING)
+        if self.appended:
+            found = found[-1] if isinstance(found, list) and found else _NOTHING
+        return number_of(found)
+
+    def count(self, names: Mapping[str, Any]) -> int:
+        """Return how many numbers were appended; 0 for a name."""
+        if not self.appended:
+            return 0
+        found: Any = names.get(self.path[0])
+        for part in self.path[1:]:
+            found = (found if isinstance(found, dict) else getattr(found, "__dict__", {})).get(part)
+        return len(found) if isinstance(found, list) else 0
+
+
+def number_of(value: Any) -> float | None:
+    """Return a fraction or a scalar tensor or array as a number; None for anything else, and for whole numbers."""
+    if type(value) is float:
+        return value
+    kind, size = str(getattr(value, "dtype", "")), getattr(value, "size", None)
+    count = size() if callable(size) else size
+    whole = tuple(count) == () if isinstance(count, tuple) else count == 1
+    return float(value) if "float" in kind and whole and getattr(value, "ndim", 1) == 0 else None
+
+
+def bound_in(tree: ast.Module, line: int) -> tuple[Bound, ...]:
+    """Return what an iteration of the loop at a line binds and appends once, outside of the loops within it.
+
+    Times, and names that only get a constant there, are left out.
+
+    Examples
+    --------
+    >>> program = '''for epoch in range(3):
+    ...     total = 0.0
+    ...     for x, y in loader:
+    ...         total += step(x, y)
+    ...     val_acc = evaluate()
+    ...     history["loss"].append(total / len(loader))
+    ... '''
+    >>> [each.name for each in bound_in(ast.parse(program), 1)]
+    ['val_acc', 'loss']
+    """
+    loops = (each for each in ast.walk(tree) if isinstance(each, ast.For | ast.While) and each.lineno == line)
+    loop = next(loops, None)
+    found = {} if loop is None else {each.name: each for each in _of_body(loop.body)}
+    return tuple(found.values())
+
+
+def _of_body(body: Sequence[ast.stmt]) -> Iterator[Bound]:
+    for each in body:
+        if isinstance(each, ast.If | ast.With | ast.Try):
+            for inner in (each.body, getattr(each, "orelse", []), getattr(each, "finalbody", [])):
+                yield from _of_body(inner)
+        elif isinstance(each, ast.Assign | ast.AnnAssign | ast.AugAssign) and each.value is not None:
+            if not isinstance(each.value, ast.Constant) and not _is_time(each.value):
+                for target in each.targets if isinstance(each, ast.Assign) else [each.target]:
+                    yield from _targets(target)
+        elif isinstance(each, ast.Expr) and isinstance(each.value, ast.Call):
+            call = each.value
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "append" and not _is_time(call):
+                path = _path(call.func.value)
+                if path:
+                    yield Bound("_".join(path[1:] or path).removeprefix("history_"), path, appended=True)
+
+
+def _targets(target: ast.expr) -> Iterator[Bound]:
+    for each in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
+        if isinstance(each, ast.Name) and len(each.id) > 1 and not each.id.startswith("_"):
+            yield Bound(each.id, (each.id,))
+
+
+def _path(node: ast.expr) -> tuple[str, ...]:
+    """Return the parts of `history["acc"]` or `self.losses`; empty for another expression."""
+    if isinstance(node, ast.Name):
+        return (node.id,)
+    if isinstance(node, ast.Attribute):
+        inner = _path(node.value)
+        return (*inner, node.attr) if inner else ()
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+        inner = _path(node.value)
+        return (*inner, node.slice.value) if inner else ()
+    return ()
+
+
+def _is_time(value: ast.expr) -> bool:
+    calls = (each.func for each in ast.walk(value) if isinstance(each, ast.Call))
+    return any(ast.unparse(each).rpartition(".")[2] in _TIMES for each in calls)

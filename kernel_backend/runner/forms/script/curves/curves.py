@@ -1,0 +1,182 @@
+"""Report what a program names while it trains: losses at `backward`, printed and logged numbers, names of an epoch.
+
+Values of a step are reported with that step. What is named outside the innermost training loop, or is called a
+validation, is reported as a validation, which a search and `best` go by.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+from kernel_backend.definition.script.loops import TrainingLoop
+from kernel_backend.model.experiment import Config
+from kernel_backend.runner.external_loop.training import ExternalTraining
+from kernel_backend.runner.forms.script.curves.bound import Bound, bound_in, number_of
+from kernel_backend.runner.forms.script.curves.labels import labelled
+from kernel_backend.runner.forms.script.curves.losses import loss_names
+from kernel_backend.runner.forms.script.curves.trackers import Trackers
+from kernel_backend.runner.forms.script.events import Events
+
+_VALIDATION = re.compile(r"(?:^|[^a-z])(?:val|valid|validation|test|eval|evaluation|dev)(?:[^a-z]|$)", re.IGNORECASE)
+_LOSS = re.compile(r"(?:^|[^a-z])loss(?:[^a-z]|$)", re.IGNORECASE)
+_LONGEST = 10_000  # characters of a printed line
+
+
+class Curves:
+    """Listener of one rank's program that reports its values."""
+
+    def __init__(
+        self,
+        training: ExternalTraining,
+        config: Config,
+        trees: Mapping[str, ast.Module],
+        events: Events,
+        active: Callable[[], Sequence[TrainingLoop]],
+    ) -> None:
+        """Listen to a program whose modules have these `trees`, by name, with "" for the program itself.
+
+        `active` returns the training loops that the program is in, outermost first.
+        """
+        self._training, self._config, self._trees = training, config, trees
+        self._events, self._active = events, active
+        events.on_backward.append(self.backward)
+        events.on_iteration.append(self.iteration)
+        events.on_output.append(self.output)
+        self._losses = loss_names(trees)
+        self._outer: set[TrainingLoop] = set()  # loops in which others train
+        self._heard = {"loss"} if isinstance(self._losses, str) else set(self._losses.values())
+        self._bound: dict[TrainingLoop, tuple[Bound, ...]] = {}
+        self._counts: dict[Bound, int] = {}
+        self._own: set[str] = set()  # bound names that have a curve of their own
+        self._line = ""
+        self._step: dict[str, float] = {}
+        self._epoch: dict[str, float] = {}
+        self._last: dict[str, float] = {}  # of the newest validation
+        self._trackers = Trackers(self.named)
+
+    def close(self) -> None:
+        """Listen to trackers no more."""
+        self._trackers.close()
+
+    # What the program does
+
+    def backward(self, loss: Any) -> None:
+        """Report a loss, before its backward pass."""
+        self._look()
+        if hasattr(loss, "numel") and loss.numel() == 1:
+            values = {self._loss_name(): loss.detach()}
+            self._training.report("training", values, step=self._training.position.step + 1)
+
+    def output(self, text: str) -> None:
+        """Take the numbers of a printed text; several pieces may make one line."""
+        *whole, self._line = (self._line + text).rpartition("\n")
+        if len(self._line) > _LONGEST:
+            self._line = ""
+        if "".join(whole):
+            self.named(labelled("".join(whole)))
+
+    def named(self, values: Mapping[str, Any]) -> None:
+        """Take values that the program prints or logs; those that are no numbers are left out."""
+        if self._events.muted:
+            return
+        self._look()
+        found = {_name(name): value for name, each in values.items() if (value := _value(each)) is not None}
+        if not found or not self._begun:
+            return
+        validates = any(_VALIDATION.search(name) for name in found)
+        within = bool(self._active()) and self._active()[-1] not in self._outer
+        (self._step if within and not validates else self._epoch).update(found)
+
+    def iteration(self, loop: TrainingLoop, frame: FrameType) -> None:
+        """Report the values of an iteration at its end."""
+        self._look()
+        # A loss is reported at `backward`, exactly: what is printed of it is rounded.
+        values, self._step = {name: each for name, each in self._step.items() if name not in self._heard}, {}
+        if values:
+            self._training.report("training", values)
+        if loop in self._outer:
+            self._take_bound(loop, frame)
+        self._validate()
+
+    def finish(self) -> None:
+        """Report what was named after the last iteration, with what the last validation said of other names."""
+        if self._epoch:
+            self._epoch = {**self._last, **self._epoch}
+            self._validate()
+
+    # Levels
+
+    def _look(self) -> None:
+        self._outer.update(self._active()[:-1])
+
+    @property
+    def _begun(self) -> bool:
+        return bool(self._active()) or self._training.position.step > 0
+
+    def _take_bound(self, loop: TrainingLoop, frame: FrameType) -> None:
+        """Take the numbers that an iteration has bound or appended, unless they were printed or logged as well."""
+        if loop not in self._bound:
+            tree = self._trees.get(loop.module)
+            self._bound[loop] = () if tree is None else bound_in(tree, loop.line)
+        names = frame.f_locals
+        told = list(self._epoch.values())
+        for each in self._bound[loop]:
+            value, count = each.value(names), each.count(names)
+            fresh = not each.appended or count > self._counts.get(each, 0)
+            self._counts[each] = count
+            if value is None or not fresh or each.name in self._epoch:
+                continue
+            if each.name in self._own or each.name == self._config.metric.name or not _is_told(value, told):
+                self._own.add(each.name)
+                self._epoch[each.name] = value
+
+    def _validate(self) -> None:
+        """Report the values named since the last validation."""
+        values, self._epoch = self._epoch, {}
+        if not values:
+            return
+        metric, searches = self._config.metric, self._config.search is not None
+        if metric.name == "loss" and "loss" not in values:
+            losses = [name for name in values if _LOSS.search(name.replace("_", " "))]
+            held = [name for name in losses if _VALIDATION.search(name.replace("_", " "))]
+            for name in (held or losses)[:1]:
+                values["loss"] = values[name]
+        if metric.name not in values and metric.name in self._last:
+            self._training.report("training", values)  # it is named in some iterations only
+            return
+        if metric.name in values or not searches:
+            self._last |= values
+            self._training.report("validation", values)
+        else:
+            self._training.report("training", values)
+
+    def _loss_name(self) -> str:
+        """Return the name of the loss whose `backward` the program is calling."""
+        if isinstance(self._losses, str):
+            return self._losses
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None:
+            module = frame.f_globals.get("__name__", "")
+            name = self._losses.get(("" if module == "__main__" else module, frame.f_lineno))
+            if name is not None:
+                return name
+            frame = frame.f_back
+        return "loss"
+
+
+def _name(name: Any) -> str:
+    return str(name).strip().replace(" ", "_")
+
+
+def _value(value: Any) -> float | None:
+    return float(value) if type(value) is int else number_of(value)
+
+
+def _is_told(value: float, told: Sequence[float]) -> bool:
+    """Return whether a number was printed already, rounded or in percent."""
+    return any(abs(value * scale - each) <= 0.006 * max(abs(each), 0.1) for each in told for scale in (1, 100))

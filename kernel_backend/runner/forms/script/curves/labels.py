@@ -1,0 +1,148 @@
+"""Read the numbers that a printed text names: `Epoch 3: loss=0.12 acc: 97.3%` has a loss of 0.12 and an acc of 97.3.
+
+A number is taken if words stand before it. Counters (epoch, step, batch), times, speeds and sizes are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_CLOCK = re.compile(r"\d{4}-\d\d-\d\d|\b\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?\b(?!\s*%)")
+_BAR = re.compile(r"it/s|s/it|\u2588|={4,}|-{4,}>?\]|\?it")
+_NUMBER = re.compile(
+    r"(?<![\w.@])(?<![A-Za-z]-)(?P<value>[-+]?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.(?:\d+|(?!\.)))?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?)"
+    r"|[-+]?(?:nan|inf)(?!\w))(?:\s*/\s*(?P<of>\d[\d,]*)(?![\d.]))?(?P<unit>\s?%|[A-Za-z]\w*|/[A-Za-z]+)?",
+    re.IGNORECASE,
+)
+_END = re.compile(r"(?:\s*(?:[:=~(\[\"']|-+>|=>|\btensor\(|\bis\b|\bof\b|\bat\b|\bwas\b|\bby\b))*\s*$", re.IGNORECASE)
+_START = re.compile(r".*(?:[,;|\t]|[\])}](?=.*[A-Za-z])|\s-+\s|\s/\s|\.\.+|\s{3,}|[A-Za-z]\.\s)", re.DOTALL)
+_LEVEL = re.compile(r"\b(?:DEBUG|INFO|WARNING|ERROR)\b[\s:|-]*")
+_PHRASE = re.compile(
+    r"\s(?:after|over|on|in|at|for|from|to|with|than|of\s+the)\b.*|\s(?:after|over|at|for|from|to)$", re.IGNORECASE
+)
+_SPLIT = re.compile(r"\b(train(?:ing)?|val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?|dev)\b", re.IGNORECASE)
+_METRIC = re.compile(
+    r"\b(loss(?:es)?|acc(?:uracy)?|f1|auc|auroc|bleu|rouge|perplexity|ppl|error|precision|recall|iou|dice|mse|mae|rmse|"
+    r"r2|psnr|ssim|wer|cer|map|reward|return|score|fid|elbo|kl)\b",
+    re.IGNORECASE,
+)
+# fmt: off
+_COUNTERS = frozenset({
+    "a", "and", "batch", "batches", "best_epoch", "classes", "cuda", "data", "device", "dim", "dt", "elapsed", "epoch",
+    "epochs", "episode", "episodes", "eta", "fold", "folds", "gpu", "hour", "hours", "idx", "images", "index", "it",
+    "iter", "iteration", "iterations", "iters", "layer", "layers", "line", "mem", "memory", "min", "mins", "minute",
+    "minutes", "ms", "or", "parameter", "parameters", "params", "patience", "port", "rank", "round", "rounds", "run",
+    "runs", "s", "sample", "samples", "sec", "second", "seconds", "secs", "seed", "size", "speed", "step", "steps",
+    "the", "throughput", "time", "times", "tokens", "took", "trial", "update", "updates", "version", "worker",
+    "workers",
+})
+# fmt: on
+_RATE = re.compile(
+    r"(?:^|[^a-z])(?:ms|s|secs?|tok|tokens|samples|img|images|it|step|batch)/|/(?:s|secs?|second|batch|step|it)\b"
+)
+_SHORTEST, _LONGEST = 2, 40  # characters of a name
+_WORDS = 4  # of a label that is taken as it is
+
+
+class _Found(NamedTuple):
+    name: str
+    value: float
+
+
+def labelled(text: str) -> dict[str, float]:
+    """Return the numbers that a text names, by name; of a name that comes twice, the last.
+
+    Names are in small letters, with `_` between words. A heading such as `Validation:` becomes part of the names below
+    it: `Val: loss 0.3` has a `val_loss`.
+
+    Examples
+    --------
+    >>> labelled("Epoch [3/10], Step [100/600], Loss: 0.2513")
+    {'loss': 0.2513}
+    >>> labelled("Train: loss 0.31 acc 0.90 | Val: loss 0.42 acc 0.87")
+    {'train_loss': 0.31, 'train_acc': 0.9, 'val_loss': 0.42, 'val_acc': 0.87}
+    """
+    found: dict[str, float] = {}
+    heading = ""
+    for line in _ANSI.sub("", text).splitlines():
+        if _BAR.search(line):
+            continue
+        names, heading = _of_line(_LEVEL.sub("", _CLOCK.sub("", line)), heading)
+        found |= {each.name: each.value for each in names}
+    return found
+
+
+def _of_line(line: str, heading: str) -> tuple[list[_Found], str]:
+    found: list[_Found] = []
+    begin = 0
+    for number in _NUMBER.finditer(line):
+        if number.start() < begin:
+            continue
+        before = line[begin : number.start()]
+        if _is_within_phrase(before) or (
+            before.rstrip().endswith("[") and line[number.end() : number.end() + 1] != "]"
+        ):
+            continue
+        begin = number.end()
+        parts = _END.sub("", before).split(":")
+        for each in parts[:-1]:
+            heading = _heading(each) or heading
+        name = _name(parts[-1], heading)
+        unit = (number["unit"] or "").strip()
+        if name and unit in ("", "%"):
+            value = _value(number["value"], number["of"])
+            if value is not None:
+                found.append(_Found(name, value))
+        elif name and unit:
+            begin = number.end()
+    rest = line[begin:].strip()
+    alone = not found and rest.endswith(":")
+    return found, _heading(rest) or heading if alone else ""
+
+
+def _is_within_phrase(text: str) -> bool:
+    """Return True for the text before the number of `accuracy on the 10000 test images: 0.9`, which has no value."""
+    return _PHRASE.search(text.rstrip()) is not None and text.rstrip()[-1:] not in (":", "=")
+
+
+def _heading(text: str) -> str:
+    """Return `val` of `| Val set`, for the names that follow it."""
+    split = _SPLIT.search(_START.sub("", text))
+    return split[1].lower() if split else ""
+
+
+def _name(text: str, heading: str) -> str:
+    """Return the name in the text before a number; empty where there is none, or it counts or times something."""
+    label = _START.sub("", text).strip(" \t'\"#*>-:=.[({")
+    label = re.sub(r"\.(?:item|mean|detach|cpu|numpy)\(\)?", "", label)
+    if _RATE.search(label.lower()):
+        return ""
+    if label.count("[") > label.count("]"):  # within a list of numbers
+        return ""
+    head = _PHRASE.sub("", label)
+    words = head.replace("_", " ").split()
+    if not words or len(label) < _SHORTEST or not re.search(r"[A-Za-z]", label) or words[-1].lower() in _COUNTERS:
+        return ""
+    split, metric = _SPLIT.search(label.replace("_", " ")), _METRIC.search(head.replace("_", " "))
+    if len(words) > _WORDS:
+        if metric is None:
+            return ""
+        head = metric[1]
+    if split and not _SPLIT.search(head.replace("_", " ")):
+        head = f"{split[1]} {head}"
+    label = head
+    name = re.sub(r"[^a-z0-9@/.%_-]+", "_", label.lower()).strip("_-./")
+    if heading and not _SPLIT.search(name.replace("_", " ")):
+        name = f"{heading}_{name}"
+    return name if len(name) <= _LONGEST else ""
+
+
+def _value(text: str, of: str | None) -> float | None:
+    """Return a number, or the share that `9823/10000` is; None for a counter such as `[100/600]`."""
+    number = float(text.replace(",", ""))
+    if of is None:
+        return number
+    whole = float(of.replace(",", ""))
+    return number / whole if whole and 0 <= number <= whole and number.is_integer() else number

@@ -1,0 +1,107 @@
+"""The numbers that a printed line names, in the styles in which people print."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from kernel_backend.runner.forms.script.curves.labels import labelled
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        # Epochs and steps
+        ("Epoch 3: loss=0.12 acc: 97.3%", {"loss": 0.12, "acc": 97.3}),
+        ("Epoch [3/10], Step [100/600], Loss: 0.1234", {"loss": 0.1234}),
+        ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.305123", {"loss": 2.305123}),
+        ("[1,  2000] loss: 2.184", {"loss": 2.184}),
+        ("loss: 0.345678  [   64/60000]", {"loss": 0.345678}),
+        ("epoch:3 loss:0.4000 acc:0.90", {"loss": 0.4, "acc": 0.9}),
+        ("Epoch 0 train_loss 0.5 val_loss 0.4", {"train_loss": 0.5, "val_loss": 0.4}),
+        ("Epoch 3 | Loss 0.1234 | Acc 98.20%", {"loss": 0.1234, "acc": 98.2}),
+        ("iter 100: train loss 2.1, val loss 2.2", {"train_loss": 2.1, "val_loss": 2.2}),
+        ("Fold 1 Epoch 2 RMSE 0.34", {"rmse": 0.34}),
+        ("Loss after epoch 3: 0.25", {"loss": 0.25}),
+        ("Epoch 12, train/loss: 0.5, val/acc: 0.6", {"train/loss": 0.5, "val/acc": 0.6}),
+        ("Epoch: 1/10.. Training Loss: 0.5.. Test Loss: 0.4", {"training_loss": 0.5, "test_loss": 0.4}),
+        ("Epoch 1 - avg_train_loss: 0.5  avg_val_loss: 0.4  time: 12s", {"avg_train_loss": 0.5, "avg_val_loss": 0.4}),
+        (
+            "Epoch 5/10 - loss: 0.3 - accuracy: 0.9 - val_loss: 0.4 - val_accuracy: 0.85",
+            {"loss": 0.3, "accuracy": 0.9, "val_loss": 0.4, "val_accuracy": 0.85},
+        ),
+        # Headings
+        ("Validation: loss=0.3, acc=0.9", {"validation_loss": 0.3, "validation_acc": 0.9}),
+        (
+            "Train: loss 0.31 acc 0.90 | Val: loss 0.42 acc 0.87",
+            {"train_loss": 0.31, "train_acc": 0.9, "val_loss": 0.42, "val_acc": 0.87},
+        ),
+        (
+            "Test set: Average loss: 0.0543, Accuracy: 9823/10000 (98%)",
+            {"test_average_loss": 0.0543, "test_accuracy": 0.9823},
+        ),
+        ("Test Error: \n Accuracy: 65.5%, Avg loss: 0.789 \n", {"test_accuracy": 65.5, "test_avg_loss": 0.789}),
+        # Sentences
+        ("Accuracy of the network on the 10000 test images: 54 %", {"test_accuracy": 54.0}),
+        ("Training accuracy is 0.91", {"training_accuracy": 0.91}),
+        ("mean reward over 100 episodes: 195.2", {"mean_reward": 195.2}),
+        ("best val_acc 0.95 at epoch 3", {"best_val_acc": 0.95}),
+        ("2024-01-01 12:00:01 INFO loss: 0.2", {"loss": 0.2}),
+        # Values as Python writes them
+        ("{'loss': 0.5, 'acc': 0.9, 'epoch': 1}", {"loss": 0.5, "acc": 0.9}),
+        ("loss tensor(0.5000, grad_fn=<NllLossBackward0>)", {"loss": 0.5}),
+        ("loss.item()=0.25", {"loss": 0.25}),
+        ("lr: [0.001]", {"lr": 0.001}),
+        ("t = 3 loss = 1,234.5", {"loss": 1234.5}),
+        ("loss -0.5 kl 1e-4", {"loss": -0.5, "kl": 1e-4}),
+        ("acc = .75", {"acc": 0.75}),
+        # Several of a kind
+        ("F1: 0.8 / precision: 0.7 / recall: 0.9", {"f1": 0.8, "precision": 0.7, "recall": 0.9}),
+        ("ROUGE-1: 40.2 ROUGE-L: 35.1", {"rouge-1": 40.2, "rouge-l": 35.1}),
+        ("Episode 10\tLast reward: 35.00\tAverage reward: 11.4", {"last_reward": 35.0, "average_reward": 11.4}),
+        (
+            "[0/5][0/1583]\tLoss_D: 1.4\tLoss_G: 5\tD(x): 0.56\tD(G(z)): 0.6 / 0.01",
+            {"loss_d": 1.4, "loss_g": 5.0, "d_x": 0.56, "d_g_z": 0.6},
+        ),
+        (
+            "Epoch: [0][ 10/5005]\tTime  0.2 ( 0.5)\tData 0.1\tLoss 6.9e+00 (7.0e+00)\tAcc@1   0.39 (  0.2)",
+            {"loss": 6.9, "acc@1": 0.39},
+        ),
+        ("| epoch   1 |   200/ 2983 batches | lr 20.00 | ms/batch 12.0 | loss  7.65", {"lr": 20.0, "loss": 7.65}),
+        ("step 10 | loss 3.2 | norm 0.3 | dt 100ms | tok/sec 1234", {"loss": 3.2, "norm": 0.3}),
+    ],
+)
+def test_numbers_under_a_name_are_found(line: str, found: dict[str, float]) -> None:
+    assert labelled(line) == found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "0.123",
+        "3 0.5",
+        "Epoch 1/5",
+        "Epoch 1 took 12.3s",
+        "number of parameters: 10.65M",
+        "GPU mem 3.2GB",
+        "early stopping at epoch 7",
+        "val loss improved from 0.5 to 0.4",
+        "Saved checkpoint to model_3.pt",
+        "Using device cuda:0",
+        "weights [0.1 0.2]",
+        "100%|##########| 10/10 [00:00<00:00, 12.3it/s, loss=0.3]",
+        "torch.Size([64, 10])",
+        "",
+    ],
+)
+def test_counters_times_and_numbers_without_a_name_are_left_out(line: str) -> None:
+    assert labelled(line) == {}
+
+
+def test_a_number_that_is_none_is_kept() -> None:
+    assert math.isnan(labelled("loss: nan")["loss"])
+
+
+def test_of_a_name_that_comes_twice_the_last_counts() -> None:
+    assert labelled("loss: 0.3\nloss: 0.2\n") == {"loss": 0.2}
