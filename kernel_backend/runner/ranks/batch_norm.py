@@ -82,33 +82,43 @@ class _Synchronized(_BatchNorm):
         self._check_input_dim(input)  # type: ignore[no-untyped-call]
         if self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
-        return self._normalized(input)
-
-    def _normalized(self, input: Tensor) -> Tensor:
-        axes = [axis for axis in range(input.dim()) if axis != 1]
-        shape = [-1 if axis == 1 else 1 for axis in range(input.dim())]
-        # As torch's: in 32 bits, and returned in the input's own.
-        values = input.to(torch.promote_types(input.dtype, torch.float32))
-        mean, variance, count = _moments(values, axes, self._shared_statistics.ranks)
-        self._track(mean.detach(), variance.detach(), count)
-        scale = torch.rsqrt(variance + self.eps)
-        if self.weight is not None:
-            scale = scale * self.weight
-        result = (values - mean.view(shape)) * scale.view(shape)
-        if self.bias is not None:
-            result = result + self.bias.view(shape)
-        return result.to(input.dtype)
-
-    def _track(self, mean: Tensor, variance: Tensor, count: int) -> None:
-        """Update the running statistics, which have the unbiased variance."""
-        if self.running_mean is None or self.running_var is None:
-            return
         factor = self.momentum
         if factor is None:  # a plain mean over all batches
             factor = 1.0 / float(cast("Tensor", self.num_batches_tracked))
+        ranks = self._shared_statistics.ranks
+        return batch_norm(ranks, input, self.running_mean, self.running_var, self.weight, self.bias, factor, self.eps)
+
+
+def batch_norm(
+    ranks: Ranks,
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    factor: float,
+    eps: float,
+) -> Tensor:
+    """Return `torch.nn.functional.batch_norm` in training over the samples of all ranks, which all call it.
+
+    Running statistics, where there are any, take in the new ones by `factor`.
+    """
+    axes = [axis for axis in range(input.dim()) if axis != 1]
+    shape = [-1 if axis == 1 else 1 for axis in range(input.dim())]
+    # As torch's: in 32 bits, and returned in the input's own.
+    values = input.to(torch.promote_types(input.dtype, torch.float32))
+    mean, variance, count = _moments(values, axes, ranks)
+    if running_mean is not None and running_var is not None:
         with torch.no_grad():
-            self.running_mean.lerp_(mean.to(self.running_mean.dtype), factor)
-            self.running_var.lerp_((variance * (count / (count - 1))).to(self.running_var.dtype), factor)
+            running_mean.lerp_(mean.to(running_mean.dtype), factor)
+            running_var.lerp_((variance * (count / (count - 1))).to(running_var.dtype), factor)  # the unbiased one
+    scale = torch.rsqrt(variance + eps)
+    if weight is not None:
+        scale = scale * weight
+    result = (values - mean.view(shape)) * scale.view(shape)
+    if bias is not None:
+        result = result + bias.view(shape)
+    return result.to(input.dtype)
 
 
 def _moments(values: Tensor, axes: list[int], ranks: Ranks) -> tuple[Tensor, Tensor, int]:

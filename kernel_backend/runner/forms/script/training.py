@@ -19,6 +19,7 @@ from kernel_backend.runner.forms.script.curves.curves import Curves
 from kernel_backend.runner.forms.script.events import Events
 from kernel_backend.runner.forms.script.heads import Heads
 from kernel_backend.runner.forms.script.program import Program
+from kernel_backend.runner.forms.script.split.calls import SplitCalls
 from kernel_backend.snapshots.shipped import shipped_folders
 
 
@@ -45,6 +46,7 @@ class ScriptTraining:
             self._curves = Curves(self._training, rank.config, trees, self.events, heads.loops)
         if rank.config.reproducible != "off":
             self._training.guarantee = self._program.presumed
+        self._split = SplitCalls(rank.ranks, rank.device, rank.note) if rank.ranks.size > 1 else None
 
     @property
     def step(self) -> int:
@@ -56,6 +58,9 @@ class ScriptTraining:
         run.attach(self._methods)
         with RandomStates().aside():
             self._training.begin()
+        if self._split is not None:
+            self._split.install()
+            self.events.on_step.append(self._split.end_step)
         try:
             self._program.run()
             if self._curves is not None:
@@ -72,6 +77,8 @@ class ScriptTraining:
 
     def close(self) -> None:
         """Wait for the checkpoint being written, and stop threads and loader processes."""
+        if self._split is not None:
+            self._split.close()
         self.events.close()
         if self._curves is not None:
             self._curves.close()

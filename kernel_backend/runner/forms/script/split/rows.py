@@ -1,0 +1,98 @@
+"""Decide how the rows of a call are shared out: pure arithmetic over shapes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+_MOST_SIZES, _MOST_ATTEMPTS = 3, 12
+LEAST_ROWS = 2  # of each rank: modules may squeeze a dimension of one row
+
+
+class Kind(Enum):
+    """Relation of an output of a call to its rows."""
+
+    ROWS = "rows"  # has a row of each row of the inputs
+    MEAN = "mean"  # is their mean, or does not depend on them
+    SUM = "sum"
+    SAME = "same"  # is equal for all parts of a batch
+
+
+class Part(NamedTuple):
+    """How an input or output of a call is made of the parts of all ranks."""
+
+    kind: Kind
+    dim: int | None = None  # that of the rows
+
+
+Dims = tuple[int | None, ...]  # of the rows in each tensor; None for a tensor that every rank uses whole
+
+
+class Plan(NamedTuple):
+    """How a call is split."""
+
+    inputs: Dims
+    outputs: tuple[Part, ...]
+
+
+def shares(rows: int, ranks: int) -> list[tuple[int, int]]:
+    """Return the beginning and number of each rank's rows; the first ranks have one more where they are uneven.
+
+    Examples
+    --------
+    >>> shares(7, 2)
+    [(0, 4), (4, 3)]
+    """
+    least, more = divmod(rows, ranks)
+    counts = [least + (rank < more) for rank in range(ranks)]
+    return list(zip(itertools.accumulate(counts, initial=0), counts, strict=False))
+
+
+def trial_parts(rows: int) -> tuple[int, int]:
+    """Return the sizes of the two parts by which a split is tried, odd where both can have two rows.
+
+    Modules that couple pairs of rows are not found out by a border between pairs.
+
+    Examples
+    --------
+    >>> trial_parts(8), trial_parts(6), trial_parts(4)
+    ((5, 3), (3, 3), (2, 2))
+    """
+    first = rows // 2 | 1
+    first = first if rows - first >= LEAST_ROWS else rows // 2
+    return first, rows - first
+
+
+def rows_of(shapes: Sequence[Sequence[int]], dims: Dims) -> int:
+    """Return the number of rows."""
+    return next(shape[dim] for shape, dim in zip(shapes, dims, strict=True) if dim is not None)
+
+
+def fits(shapes: Sequence[Sequence[int]], dims: Dims, ranks: int) -> bool:
+    """Return True if tensors of these shapes have the same number of rows in these dimensions, enough for all ranks."""
+    counts = {shape[dim] for shape, dim in zip(shapes, dims, strict=True) if dim is not None}
+    return len(counts) == 1 and counts.pop() >= LEAST_ROWS * ranks
+
+
+def candidates(shapes: Sequence[Sequence[int]], ranks: int) -> Iterator[Dims]:
+    """Yield the dimensions that may be those of the rows, the likeliest first: equal sizes, as early as can be.
+
+    Examples
+    --------
+    >>> list(candidates([(8, 3), (8,)], ranks=2))
+    [(0, 0), (0, None)]
+    >>> next(candidates([(5, 8, 3), (1, 8, 16)], ranks=2))  # a sequence first, with a state of a recurrent network
+    (0, None)
+    """
+    sizes = dict.fromkeys(size for shape in shapes for size in shape if size >= LEAST_ROWS * ranks)
+    found = (_with_size(shapes, size) for size in itertools.islice(sizes, _MOST_SIZES))
+    yield from itertools.islice(itertools.chain.from_iterable(found), _MOST_ATTEMPTS)
+
+
+def _with_size(shapes: Sequence[Sequence[int]], size: int) -> Iterator[Dims]:
+    options = [[*(dim for dim, each in enumerate(shape) if each == size), None] for shape in shapes]
+    for dims in itertools.product(*options):
+        if any(dim is not None for dim in dims):
+            yield dims
