@@ -33,6 +33,7 @@ from kernel_backend.home import home as default_home
 from kernel_backend.home import make_database, make_private, writing
 from kernel_backend.identity.local import LocalIdentity
 from kernel_backend.model.cluster.quotas import Quota
+from kernel_backend.model.disk import parse_age
 from kernel_backend.model.sizes import parse_size
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.build import build
@@ -95,6 +96,10 @@ class Daylight(Program):
         help="the most that each user's experiments may have on disk, such as 500GB, where no quota says otherwise"
     ).tag(config=True)
 
+    keep_logs = Unicode(
+        help="how long logs stay after the end of an experiment, such as 90d; for ever by default. Curves are kept"
+    ).tag(config=True)
+
     aliases = {
         "host": "Daylight.host",
         "port": "Daylight.port",
@@ -103,6 +108,7 @@ class Daylight(Program):
         "idle-timeout": "Daylight.idle_timeout",
         "slots": "Daylight.slots",
         "user-storage": "Daylight.user_storage",
+        "keep-logs": "Daylight.keep_logs",
         "spawn-helper": "Daylight.spawn_helper",
         "log-level": "Application.log_level",
         "config": "Daylight.config_file",
@@ -143,6 +149,14 @@ class Daylight(Program):
             parse_size(proposal["value"])
         except InvalidRequest as error:
             raise TraitError(f"user_storage: {error}") from None
+        return str(proposal["value"])
+
+    @validate("keep_logs")
+    def _valid_keep_logs(self, proposal: Any) -> str:
+        try:
+            parse_age(proposal["value"])
+        except InvalidRequest as error:
+            raise TraitError(f"keep_logs: {error}") from None
         return str(proposal["value"])
 
     def initialize(self, argv: Sequence[str] | None = None) -> None:
@@ -240,6 +254,7 @@ class Daylight(Program):
                 url=None if hub is None else hub.url,
                 rules=Rules(idle_servers=self.idle_servers or None),
                 each_user=Quota(storage=parse_size(self.user_storage)) if self.user_storage else None,
+                keep_logs=parse_age(self.keep_logs) if self.keep_logs else None,
                 servers=None if hub is None else hub.servers,
             )
         )

@@ -31,6 +31,7 @@ _PRIVATE = (
 )
 # All folders whose entries begin with the number of an experiment: `12`, `12.1` or `12.1-2`.
 _NUMBERED = ("attempts", "standins", "prepared", "artifacts", "checkpoints", "searches", "gangs")
+LOGS = ("attempts", "searches")  # of these: logs, records and unpacked code, which no ended experiment needs
 # A longer number is no experiment's: a backup of `20261123`, or a user's attempt to use up all numbers.
 _NUMBER = re.compile(r"(\d{1,7})(?:\.\d{1,9}(?:-\d{1,9})?)?")
 

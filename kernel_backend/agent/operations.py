@@ -100,6 +100,10 @@ class AgentOperations:
         """Delete an experiment's folders."""
         self._workspace.remove(experiment)
 
+    def remove_logs(self, body: Iterator[bytes], experiment: int) -> None:
+        """Delete the logs of an ended experiment."""
+        self._workspace.remove_logs(experiment)
+
     def artifact(self, body: Iterator[bytes], experiment: int, trial: int, name: str) -> Contents:
         """Return the bytes of an artifact."""
         return self._workspace.artifact(experiment, trial, name)

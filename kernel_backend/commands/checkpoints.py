@@ -197,7 +197,7 @@ VERBS = (
     ),
     Verb(
         "gc",
-        "delete the checkpoints that the rules let go",
+        "delete the checkpoints and logs that the rules let go",
         _gc,
         (
             argument(

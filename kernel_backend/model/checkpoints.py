@@ -36,13 +36,22 @@ class CheckpointDecision(Record):
     reasons: tuple[str, ...]  # why it stays, or why it goes
 
 
+class LogsDecision(Record):
+    """Decision to remove an ended experiment's logs, with the unpacked code beside them."""
+
+    experiment: int
+    bytes: int
+    days: int  # since its end
+
+
 class GarbageReport(Record):
-    """Retention decisions for an experiment's checkpoints. Unless it was a dry run, those not retained are deleted."""
+    """Retention decisions for checkpoints and logs. Unless it was a dry run, those not retained are deleted."""
 
     goes: tuple[CheckpointDecision, ...] = ()
     stays: tuple[CheckpointDecision, ...] = ()
     running: tuple[str, ...] = ()  # trials that were left alone: their attempts apply the rules
     problems: tuple[str, ...] = ()  # what should have gone and is still there, and why
+    logs: tuple[LogsDecision, ...] = ()  # that go by `daylight serve --keep-logs`
 
 
 class GarbageRequest(Record):

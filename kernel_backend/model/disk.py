@@ -7,14 +7,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from kernel_backend.errors import Conflict
-from kernel_backend.model.experiment import Experiment
+from kernel_backend.errors import Conflict, InvalidRequest
+from kernel_backend.model.experiment import Experiment, parse_duration
 from kernel_backend.model.record import Record
 from kernel_backend.model.states import EXPERIMENT_ENDED
 
 LEAST_FREE = 0.1  # of a file system, without a warning
-UNDO_S = 86400.0  # for so long a deleted experiment can be brought back
-
+DAY_S = 86400.0
+UNDO_S = DAY_S  # for so long a deleted experiment can be brought back
+LEAST_AGE_S = 3600.0  # after an end, for which logs stay: its last records may still be on their way
 
 Bytes = Annotated[int, Field(ge=0)]
 
@@ -77,6 +78,22 @@ class DiskReport(Record):
     free: int | None = None  # bytes of the file system that is fullest; None where none could be looked at
     size: int | None = None
     warnings: tuple[str, ...] = ()
+
+
+def parse_age(text: str) -> float:
+    """Read seconds of `90d`, or of `12h`; raises InvalidRequest for less than an hour."""
+    days = text.strip().removesuffix("d")
+    seconds = int(days) * DAY_S if days != text.strip() and days.isdecimal() else parse_duration(text)
+    if seconds < LEAST_AGE_S:
+        raise InvalidRequest(f"{text!r} is too short: write an hour or more, as 12h or 90d")
+    return seconds
+
+
+def logs_expired(experiment: Experiment, now: float, keep_s: float | None) -> bool:
+    """Return whether the logs of an experiment may go: it ended more than `keep_s` ago; None keeps all."""
+    if keep_s is None or experiment.state not in EXPERIMENT_ENDED or experiment.ended_at is None:
+        return False
+    return experiment.ended_at + keep_s < now
 
 
 def delete(before: Experiment, now: float) -> dict[str, Any]:

@@ -23,7 +23,8 @@ class Context:
     """Objects and settings shared by the parts of one service, created once by the caller of `build`.
 
     `url` is where launchers reach a service whose home they cannot read; `servers` are notebook servers, where a hub
-    has some; `each_user` is the quota of users for whom admins have set nothing.
+    has some; `each_user` is the quota of users for whom admins have set nothing; `keep_logs` are the seconds for which
+    logs stay after an experiment's end, None for ever.
     """
 
     store: Store
@@ -35,6 +36,7 @@ class Context:
     url: str | None = None
     rules: Rules = field(default_factory=Rules)
     each_user: Quota | None = None
+    keep_logs: float | None = None
     servers: Servers | None = None
     bus: Notifier = field(default_factory=Notifier, init=False)
     stored_quotas: StoredQuotas = field(init=False)

@@ -116,10 +116,8 @@ def _delete(
             checkpoints.place.discard(each.id)
         except OSError as error:
             problems.append(f"checkpoint {each.id} of {checkpoints.trial.id} could not be deleted: {error}")
-    for checkpoints in paused:
-        checkpoints.place.sweep(
-            checkpoints.trial.attempt + 1
-        )  # a trial without slots has no attempt that could still commit
+    for checkpoints in paused:  # a trial without slots has no attempt that could still commit
+        checkpoints.place.sweep(checkpoints.trial.attempt + 1)
     return tuple(problems)
 
 

@@ -38,6 +38,7 @@ from kernel_backend.service.deletion import Deletion
 from kernel_backend.service.disk import DiskMeter
 from kernel_backend.service.duplicates import DuplicateFinder
 from kernel_backend.service.environments import Preparation
+from kernel_backend.service.log_retention import LogRetention
 from kernel_backend.service.loop.loop import Loop
 from kernel_backend.service.numbering import Numbering
 from kernel_backend.service.rerun import (
@@ -86,7 +87,8 @@ class Service:
         self._curves = CurveReader(store)
         self._confined = Confined()
         self._duplicates, self._submitting = DuplicateFinder(store, archive, self._confined), asyncio.Lock()
-        self.checkpoints = CheckpointVerbs(store, storage)
+        self._log_retention = LogRetention(context)
+        self.checkpoints = CheckpointVerbs(store, storage, self._log_retention)
         self.artifacts = ArtifactVerbs(store, workspaces)
         self.compare = CompareVerbs(store, archive, storage, self._confined)
         self.numbering = Numbering(store, storage, workspaces, context.home)
@@ -112,6 +114,7 @@ class Service:
         self._tasks = [
             asyncio.create_task(self._loop.run(), name="loop"),
             asyncio.create_task(self.deletion.run(), name="housekeeping"),
+            asyncio.create_task(self._log_retention.run(), name="log retention"),
         ]
 
     async def close(self) -> None:
@@ -283,7 +286,7 @@ class Service:
 
         By default the newest attempt's log of the rank that failed, else of rank 0.
         """
-        await self._visible(who, number)
+        self._log_retention.check(await self._visible(who, number), time.time())
         newest = await asyncio.to_thread(self._store.trial, number, trial)
         if newest.attempt == 0:
             return LogChunk(attempt=0, rank=rank or 0, text="", offset=0, size=0, ended=False)

@@ -46,7 +46,14 @@ def collected_lines(found: GarbageReport, dry_run: bool, verbose: bool = False) 
         lines += [f"{trial}  is being trained: it applies the rules itself" for trial in found.running]
     count, verb = len(found.goes), "would go" if dry_run else "went"
     total = f", {size(sum(each.bytes for each in found.goes))}" if count else ""
-    return [*lines, *found.problems, f"{count or 'no'} checkpoint{'' if count == 1 else 's'} {verb}{total}"]
+    lines += [
+        f"{each.experiment}  logs and code  {size(each.bytes)}  ended {each.days} days ago" for each in found.logs
+    ]
+    last = [f"{count or 'no'} checkpoint{'' if count == 1 else 's'} {verb}{total}"]
+    if found.logs:
+        whose = f"{len(found.logs)} ended experiment{'' if len(found.logs) == 1 else 's'}"
+        last.append(f"logs of {whose} {verb}, {size(sum(each.bytes for each in found.logs))}")
+    return [*lines, *found.problems, *last]
 
 
 def _decision(each: CheckpointDecision) -> str:

@@ -72,6 +72,10 @@ class AgentWorkspace:
         """Have the agent delete the folders."""
         self._agents.ask(self._user, "remove", _NONE, limit=LONG_S, experiment=experiment)
 
+    def remove_logs(self, experiment: int) -> None:
+        """Have the agent delete the logs."""
+        self._agents.ask(self._user, "remove_logs", _NONE, limit=LONG_S, experiment=experiment)
+
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
         """Return the bytes of an artifact."""
         stack = ExitStack()

@@ -99,6 +99,9 @@ class Workspace(Protocol):
     def remove(self, experiment: int) -> None:
         """Delete an experiment's folders; raises OSError where one cannot be deleted."""
 
+    def remove_logs(self, experiment: int) -> None:
+        """Delete logs, records and unpacked code of an ended experiment; its folders stay, empty."""
+
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
         """Return the bytes of an artifact; raise NotFound if its file is gone."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from kernel_backend.artifacts.read import opened, pieces
 from kernel_backend.environments.storage import Environments
 from kernel_backend.home import (
+    LOGS,
     artifact_folder,
     attempt_folder,
     folders_of,
@@ -77,6 +78,13 @@ class OwnWorkspace:
         for _, folder in reversed(folders_of(self._home, experiment)):
             with suppress(FileNotFoundError):
                 folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
+
+    def remove_logs(self, experiment: int) -> None:
+        """Empty the folders of its attempts and its search class. They stay: their names hold numbers in use."""
+        for kind, folder in folders_of(self._home, experiment):
+            if kind in LOGS and not folder.is_symlink():
+                for each in folder.iterdir():
+                    shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
 
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
         """Return the bytes of an artifact's file, which is not a link."""

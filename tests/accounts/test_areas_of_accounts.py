@@ -143,6 +143,10 @@ def test_the_folders_of_an_experiment_are_measured_and_deleted_by_their_user(are
     assert disk.experiments[3] == found
     assert set(disk.experiments) == {3, 31}
     assert 0 <= disk.free <= disk.size
+    area.remove_logs(3)
+    assert area.usage(3) == {"attempts": 0, "artifacts": 100, "searches": 0}
+    assert area.last_attempt(3, 1, 0) == 1  # numbers of attempts are not used again
+    assert (outside / "precious").exists()
     area.remove(3)
     assert area.usage(3) == {}
     assert not (home / "searches/3").exists()

@@ -143,6 +143,7 @@ class Served:
     pages: Sequence[tuple[str, type[RequestHandler]]] = ()
     rules: Rules | None = None
     each_user: Quota | None = None
+    keep_logs: float | None = None
 
     def __post_init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -189,6 +190,7 @@ class Served:
                 home=self.home,
                 rules=self.rules or Rules(),
                 each_user=self.each_user,
+                keep_logs=self.keep_logs,
             )
         )
         self.use = Activity()

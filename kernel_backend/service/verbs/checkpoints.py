@@ -17,6 +17,7 @@ from kernel_backend.model.views.overview import CheckpointInfo
 from kernel_backend.service.access import changeable, visible
 from kernel_backend.service.audit import audit_entry, keep_audit_entry
 from kernel_backend.service.garbage import collect, reasons, trial_checkpoints
+from kernel_backend.service.log_retention import LogRetention
 from kernel_backend.service.verification import VerificationCache
 from kernel_backend.store.base import Store
 
@@ -31,8 +32,8 @@ T = TypeVar("T")
 class CheckpointVerbs:
     """Operations on checkpoints. Each reads the storage first, since storage alone knows which checkpoints exist."""
 
-    def __init__(self, store: Store, storage: CheckpointStorage) -> None:
-        self._store, self._storage = store, storage
+    def __init__(self, store: Store, storage: CheckpointStorage, logs: LogRetention) -> None:
+        self._store, self._storage, self._logs = store, storage, logs
         self._verified = VerificationCache()
         # Bytes of an owner are verified by one request at a time: the disks have other work.
         self._reading: dict[str, asyncio.Lock] = {}
@@ -106,13 +107,15 @@ class CheckpointVerbs:
             chosen = await _asked(self._store.experiments, who.name, None, None, ALL)
         done = [await _asked(self._collect, each, asked.dry_run) for each in chosen]
         for each, one in zip(chosen, done, strict=True):
-            if one.goes and not asked.dry_run:
-                await keep_audit_entry(self._store, audit_entry(who, each, "gc", f"{len(one.goes)} checkpoints"))
+            if (one.goes or one.logs) and not asked.dry_run:
+                what = f"{len(one.goes)} checkpoints{' and the logs' if one.logs else ''}"
+                await keep_audit_entry(self._store, audit_entry(who, each, "gc", what))
         return GarbageReport(
             goes=tuple(each for one in done for each in one.goes),
             stays=tuple(each for one in done for each in one.stays),
             running=tuple(each for one in done for each in one.running),
             problems=tuple(each for one in done for each in one.problems),
+            logs=tuple(each for one in done for each in one.logs),
         )
 
     async def _written(self, who: Person, experiment: Experiment, act: str, trial: int, checkpoint: str) -> None:
@@ -179,7 +182,10 @@ class CheckpointVerbs:
         return any(each.resume_from == checkpoint for each in attempts)
 
     def _collect(self, experiment: Experiment, dry_run: bool) -> GarbageReport:
-        return collect(self._store, self._storage, experiment, time.time(), dry_run=dry_run, damaged=self._damaged)
+        now = time.time()
+        found = collect(self._store, self._storage, experiment, now, dry_run=dry_run, damaged=self._damaged)
+        logs = self._logs.collect(experiment, now, dry_run=dry_run)
+        return found if logs is None else found.model_copy(update={"logs": (logs,)})
 
     def _damaged(self, place: Checkpoints, manifest: Manifest) -> bool:
         return bool(self._verified.known(place, manifest))

@@ -3617,7 +3617,7 @@ export interface components {
         };
         /**
          * GarbageReport
-         * @description Retention decisions for an experiment's checkpoints. Unless it was a dry run, those not retained are deleted.
+         * @description Retention decisions for checkpoints and logs. Unless it was a dry run, those not retained are deleted.
          */
         GarbageReport: {
             /** @default [] */
@@ -3628,6 +3628,8 @@ export interface components {
             running: string[];
             /** @default [] */
             problems: string[];
+            /** @default [] */
+            logs: components["schemas"]["LogsDecision"][];
         };
         /**
          * HistoryEntry
@@ -3737,6 +3739,15 @@ export interface components {
             pattern: string;
             /** @enum {string} */
             action: "cancel_retries" | "exclude_node";
+        };
+        /**
+         * LogsDecision
+         * @description Decision to remove an ended experiment's logs, with the unpacked code beside them.
+         */
+        LogsDecision: {
+            experiment: number;
+            bytes: number;
+            days: number;
         };
         Message: components["schemas"]["ExperimentMessage"] | components["schemas"]["TrialMessage"] | components["schemas"]["AttemptMessage"] | components["schemas"]["ReportMessage"] | components["schemas"]["NoteMessage"] | components["schemas"]["ArtifactMessage"] | components["schemas"]["SearchMessage"];
         /**
@@ -5296,6 +5307,7 @@ export type Keep = components['schemas']['Keep'];
 export type LogChunk = components['schemas']['LogChunk'];
 export type LogEntry = components['schemas']['LogEntry'];
 export type LogPolicy = components['schemas']['LogPolicy'];
+export type LogsDecision = components['schemas']['LogsDecision'];
 export type Message = components['schemas']['Message'];
 export type MethodOption = components['schemas']['MethodOption'];
 export type Metric = components['schemas']['Metric'];

@@ -6,8 +6,18 @@ from typing import Any
 
 import pytest
 
-from kernel_backend.errors import Conflict
-from kernel_backend.model.disk import UNDO_S, DiskUsage, delete, may_purge, nearly_full, undelete
+from kernel_backend.errors import Conflict, InvalidRequest
+from kernel_backend.model.disk import (
+    DAY_S,
+    UNDO_S,
+    DiskUsage,
+    delete,
+    logs_expired,
+    may_purge,
+    nearly_full,
+    parse_age,
+    undelete,
+)
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState
 from kernel_backend.model.views.overview import Overview
@@ -69,3 +79,25 @@ def test_a_disk_is_nearly_full_below_a_tenth():
     assert nearly_full(10, 100) == ""
     assert nearly_full(9, 100) == "the disk is nearly full, 9% is free: daylight delete and daylight gc make room"
     assert nearly_full(0, 0) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90d", 90 * DAY_S), (" 1d ", DAY_S), ("12h", DAY_S / 2), ("3600", 3600.0)]
+)
+def test_an_age_is_read_in_days_too(text: str, seconds: float):
+    assert parse_age(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["d", "59m", "0d", "1.5d", "-3d", "90 days"])
+def test_an_age_of_less_than_an_hour_is_none(text: str):
+    with pytest.raises(InvalidRequest, match="'"):
+        parse_age(text)
+
+
+@pytest.mark.parametrize("state", ExperimentState)
+def test_logs_go_only_after_their_time_and_an_end(state: ExperimentState):
+    ended = of(state, ended_at=10.0)
+    assert logs_expired(ended, 10.0 + DAY_S + 1, DAY_S) == (state in EXPERIMENT_ENDED)
+    assert not logs_expired(ended, 10.0 + DAY_S, DAY_S)
+    assert not logs_expired(ended, 10.0 + DAY_S + 1, None)
+    assert not logs_expired(of(state, ended_at=None), 1e12, DAY_S)
