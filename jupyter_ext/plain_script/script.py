@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from jupyter_ext.plain_script import pieces
+from jupyter_ext.plain_script.frameworks import framework_script
 from jupyter_ext.plain_script.functions_form import THEIRS, FunctionsForm
 from jupyter_ext.plain_script.template import filled
-from kernel_backend.definition.contract import Definition
+from kernel_backend.definition.contract import Definition, Form
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Value
@@ -34,6 +35,20 @@ _FLAGS = {
     "accumulate": "parts in which a batch is computed",
     "ema": "decay of the averaged weights",
     "patience": "end after so many validations without a better one",
+}
+# Forms of which there is no plain script with the same numbers, and what to do instead.
+_NO_SCRIPT: Mapping[Form, str] = {
+    "keras": (
+        "a job cuts Keras' batches in an order by --seed, which fit alone does not know, so that numbers would be "
+        "others. For a plain script write model().fit(x, y, epochs=..., batch_size=...) below these functions"
+    ),
+    "loop": (
+        "train(run, ...) restarts, reads its data and reports by run, which a plain script does not have. Write there "
+        "a DataLoader in place of run.loader, range in place of run.epochs and run.steps, and print in place of "
+        "run.report; without a service train(run) runs in a cell as it is"
+    ),
+    "plain": "this cell is a plain program as it stands: leave the magic out to run it here",
+    "script": "this is a plain program as it stands: leave the magic out to run it here",
 }
 _IMPORTS = (
     "import argparse",
@@ -87,13 +102,17 @@ def plain_script(
     params: Mapping[str, Value],
     command: str,
     modules: Sequence[str] = (),
+    roles_from: int = 1,
 ) -> str:
     """Return the script of a definition, with hyperparameters as flags whose defaults are `params`.
 
-    `source` is the user's code, which imports `modules` of its project. Raises InvalidRequest for
-    what a script cannot express, if the numbers would be others.
+    `source` is the user's code, which imports `modules` of its project; the submitted cell begins at `roles_from`.
+    A framework's own Trainer has them in its code instead. Raises InvalidRequest for what a script cannot express, if
+    the numbers would be others.
     """
     _check(source, definition, config)
+    if definition.form in ("trainer", "lightning"):
+        return framework_script(source, roles_from, definition, config, params, command)
     futures, code = _parted(source)
     body = "\n\n\n".join([pieces.SEEDS.strip("\n"), _USER.strip("\n") + "\n\n<code>", _REST.strip("\n")])
     body += "\n\n\n" + FunctionsForm(definition, config, source).text()
@@ -116,8 +135,8 @@ def plain_script(
 def _check(source: str, definition: Definition, config: Config) -> None:
     """Raise InvalidRequest for what would change numbers and is not in a script."""
     problems = []
-    if definition.form != "functions":
-        problems.append(f"--as-script writes definitions of functions, and this is one of the form {definition.form}")
+    if definition.form in _NO_SCRIPT:
+        problems.append(f"--as-script: {_NO_SCRIPT[definition.form]}")
     given = {
         "--search": config.search is not None,
         "--from": config.weights_from is not None,

@@ -30,9 +30,8 @@ def as_script(checked: PreparedSubmission, asked: ParsedLine, command: str) -> s
         what = "captured values travel" if checked.capture.captured else "a search trains several trials"
         raise InvalidRequest(f"--as-script writes code alone, and {what}: leave out what asks for it")
     modules = sorted(name.partition("/")[2] for name in checked.travelling.files)
-    return plain_script(
-        checked.capture.source, checked.definition, checked.config, checked.params, command, modules
-    ).rstrip()
+    source, roles_from, config = checked.capture.source, checked.capture.roles_from, checked.config
+    return plain_script(source, checked.definition, config, checked.params, command, modules, roles_from).rstrip()
 
 
 def _about(checked: PreparedSubmission, asked: ParsedLine) -> Iterator[str]:

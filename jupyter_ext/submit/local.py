@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from jupyter_ext.submit.submit import ParsedLine, PreparedSubmission, describe
+from kernel_backend.definition.contract import Form
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.resources import Share
@@ -17,6 +19,16 @@ from kernel_backend.text.terminal import tell
 
 # Of the newest training here: tracebacks and debuggers read its source after it has failed.
 _newest: list[tempfile.TemporaryDirectory[str]] = []
+
+_WITHOUT_MAGIC = "Run this cell without the line of the magic: it trains here, by itself"
+# What to do in place of --local where a framework takes the steps.
+_INSTEAD: Mapping[Form, str] = {
+    "keras": "Write model().fit(...) below the functions of this cell, and run it without the line of the magic",
+    "lightning": f"{_WITHOUT_MAGIC}, where trainer.fit(...) stands in it",
+    "plain": _WITHOUT_MAGIC,
+    "script": _WITHOUT_MAGIC,
+    "trainer": f"{_WITHOUT_MAGIC}, where trainer.train() stands in it",
+}
 
 
 def train_locally(checked: PreparedSubmission, asked: ParsedLine) -> Any:
@@ -42,10 +54,7 @@ def train_locally(checked: PreparedSubmission, asked: ParsedLine) -> Any:
     from kernel_backend.runner.in_process import FORMS, train_in_process
 
     if checked.definition.form not in FORMS:
-        raise InvalidRequest(
-            f"--local trains functions and train(run, ...), and this is a definition of the form "
-            f"{checked.definition.form}: call its own trainer in a cell instead"
-        )
+        raise InvalidRequest(f"--local trains functions and train(run, ...). {_INSTEAD[checked.definition.form]}")
     folder = tempfile.TemporaryDirectory(prefix="daylight-local-")
     _newest[:] = [folder]
     root = Path(folder.name)
