@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernel_backend import __version__
+from kernel_backend.artifacts.program import connect
 from kernel_backend.artifacts.run import run
 from kernel_backend.errors import DaylightError, ExperimentFailed
 from kernel_backend.model.record import Value
@@ -177,6 +179,7 @@ def _in_this_process() -> Methods:
 
 
 run.outside(_in_this_process)
+connect(run, os.environ)
 
 
 def __getattr__(name: str) -> Any:

@@ -22,6 +22,7 @@ _PRIVATE = (
     "attempts",
     "checkpoints",
     "artifacts",
+    "programs",
     "snapshots",
     "searches",
     "standins",
@@ -30,7 +31,7 @@ _PRIVATE = (
     "gangs",
 )
 # All folders whose entries begin with the number of an experiment: `12`, `12.1` or `12.1-2`.
-_NUMBERED = ("attempts", "standins", "prepared", "artifacts", "checkpoints", "searches", "gangs")
+_NUMBERED = ("attempts", "standins", "prepared", "artifacts", "programs", "checkpoints", "searches", "gangs")
 LOGS = ("attempts", "searches")  # of these: logs, records and unpacked code, which no ended experiment needs
 # A longer number is no experiment's: a backup of `20261123`, or a user's attempt to use up all numbers.
 _NUMBER = re.compile(r"(\d{1,7})(?:\.\d{1,9}(?:-\d{1,9})?)?")
@@ -108,6 +109,11 @@ def prepared_folder(root: Path, experiment: int) -> Path:
 def artifact_folder(root: Path, experiment: int, trial: int) -> Path:
     """Return the folder of a trial's artifacts, shared by all its attempts."""
     return root / "artifacts" / str(experiment) / str(trial)
+
+
+def program_folder(root: Path, experiment: int, trial: int) -> Path:
+    """Return the folder of a trial's command: its checkpoint folder, which all attempts share, and its position."""
+    return root / "programs" / str(experiment) / str(trial)
 
 
 def folders_of(root: Path, experiment: int) -> list[tuple[str, Path]]:

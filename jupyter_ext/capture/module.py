@@ -51,6 +51,8 @@ class Capture:
     problems: tuple[Problem, ...] = ()
     captured: tuple[Captured, ...] = ()
     files: dict[str, bytes] = field(default_factory=dict)  # of captured values, by their names in the archive
+    carried: tuple[str, ...] = ()  # paths of the project that a command names: they travel with it
+    modules: tuple[str, ...] = ()  # that a command runs by name
     drawn: tuple[str, ...] = ()  # those of the captured ones that no option named: they are drawn without a seed
     packages: frozenset[str] = frozenset()  # that it imports, with what those of the project use
     draws_from: tuple[str, ...] = ()  # packages whose generators the cell draws from as cells before it seeded them

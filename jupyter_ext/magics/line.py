@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Mapping
 
 from kernel_backend.errors import InvalidRequest
 
 _OPENING, _CLOSING = "[({", "])}"
 _OPTION = re.compile(r"(--?[\w-]+=)(.+)", re.DOTALL)
+_SEPARATOR = re.compile(r"(?:^|(?<=\s))--(?=\s|$)")
 _EXPRESSION = re.compile(r"\{([^{}]+)\}")
 
 
@@ -20,6 +22,30 @@ def words(line: str, namespace: Mapping[str, object]) -> list[str]:
     Raises InvalidRequest for an unclosed quote, and for an expression that cannot be evaluated.
     """
     return [_expanded(_unquoted(word), namespace) for word in _split(line)]
+
+
+def separated(line: str) -> tuple[str, list[str] | None]:
+    """Split a line at a `--` outside quotes; return what precedes it, and the words of the command behind it.
+
+    Those are split as a shell does it. The second part is None without such a `--`. Raises InvalidRequest for an
+    unclosed quote.
+    """
+    for found in _SEPARATOR.finditer(line):
+        if not _is_open(line[: found.start()]):
+            try:
+                return line[: found.start()], shlex.split(line[found.end() :])
+            except ValueError as error:
+                raise InvalidRequest(f"{line[found.start() :]}: {str(error).lower()}") from None
+    return line, None
+
+
+def _is_open(text: str) -> bool:
+    """Return whether a quote is not closed in a text."""
+    try:
+        _split(text)
+    except InvalidRequest:
+        return True
+    return False
 
 
 def _split(line: str) -> list[str]:

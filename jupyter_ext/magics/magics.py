@@ -5,19 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, magics_class, no_var_expand
 
-from jupyter_ext.capture import Capture, capture_cell, capture_file
+from jupyter_ext.capture import Capture, capture_cell
 from jupyter_ext.capture.cells import parse_cell
 from jupyter_ext.frontend import headless, notebook_path, wants_widget
 from jupyter_ext.job.job import Job
 from jupyter_ext.magics.commands import HELP, run_command
 from jupyter_ext.magics.completion import complete_line, complete_submission
-from jupyter_ext.magics.line import words
+from jupyter_ext.magics.line import separated, words
 from jupyter_ext.magics.magic_first import first_line, magic_first
 from jupyter_ext.magics.recorder import Recorder
 from jupyter_ext.submit.dry_run import as_script, dry_run
@@ -25,6 +24,7 @@ from jupyter_ext.submit.local import train_locally
 from jupyter_ext.submit.replacement_cell import offered
 from jupyter_ext.submit.stale_cells import stale_cells
 from jupyter_ext.submit.submit import PreparedSubmission, Session, SubmitOptions, check, read, send
+from jupyter_ext.submit.submit_file import source_of
 from jupyter_ext.submit.waiting import show, wait
 from kernel_backend import discovery
 from kernel_backend.client import Client
@@ -46,7 +46,8 @@ def _parser() -> OptionParser:
     parser = OptionParser(
         prog="%%dlsubmit",
         add_help=False,
-        usage="%%%%dlsubmit [options] [name=value ...]\n       %%dlsubmit [options] FILE.py [name=value ...]",
+        usage="%%%%dlsubmit [options] [name=value ...]\n       %%dlsubmit [options] FILE.py [name=value ...]\n"
+        "       %%dlsubmit [options] [name=value ...] -- COMMAND",
         description="Submit this cell, with what it needs of the others, or a file as an experiment.",
         epilog="name=value sets a hyperparameter: an argument of the cell's functions, such as lr=1e-2.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -102,7 +103,8 @@ class DaylightMagics(Magics):
         self._submit(_run_parser(), line, cell)
 
     def _submit(self, parser: OptionParser, line: str, cell: str | None) -> None:
-        options, wrong = parser.parse_telling(words(line, self.kernel.user_ns))
+        own, program = separated(line)
+        options, wrong = parser.parse_telling(words(own, self.kernel.user_ns))
         if options.help:
             tell(parser.format_help().rstrip())
             return
@@ -114,21 +116,30 @@ class DaylightMagics(Magics):
                 wrong.append(
                     f"{flag} is for what Daylight trains, and %%dlrun runs the cell as it is: leave {flag} out"
                 )
-        file = _file(options.words) if cell is None else None
+        if cell is not None and program is not None:
+            raise InvalidRequest("a command needs no cell: write %dlsubmit ... -- python train.py on a line of its own")
+        if cell is None and program is None and all("=" in word for word in options.words):
+            raise InvalidRequest(
+                "nothing to submit: write functions below %%dlsubmit, name a file: %dlsubmit train.py, or a command: "
+                "%dlsubmit -- python train.py"
+            )
+        source = source_of(options, program) if cell is None else None
         if options.out and not options.out.isidentifier():
             wrong.append(f"--out {options.out}: this is no name of a variable")
         asked = read(options, wrong)
-        capture = capture_file(file) if file is not None else self._capture(cell or "", asked.wanted)
+        capture = source.capture if source is not None else self._capture(cell or "", asked.wanted)
         widget = wants_widget(options.view, self.kernel)
-        session = Session(self.kernel.user_ns, self.recorder.imported, self.told) if file is None else None
+        session = Session(self.kernel.user_ns, self.recorder.imported, self.told) if source is None else None
         try:
+            file = source.path if source is not None else None
             checked = check(capture, asked.given, asked.wanted, file, session, asked.wrong, asked.space, asked.config)
         except InvalidDefinition as refused:
             raise offered(refused, line) if cell is not None else refused from None
         if options.dry_run or options.as_script:
-            shown = as_script if options.as_script else dry_run
-            written = ("%%dlrun" if plain else "%%dlsubmit") if file is None else f"%dlsubmit {file}"
-            tell(shown(checked, asked, f"{written} --back {options.back}" if plain and options.back else written))
+            written = f"%dlsubmit {source.shown}".rstrip() if source else "%%dlrun" if plain else "%%dlsubmit"
+            written += f" --back {options.back}" if plain and options.back else ""
+            tail = source.tail if source else ""
+            tell(as_script(checked, asked, written) if options.as_script else dry_run(checked, asked, written, tail))
             return
         if options.local:
             result = train_locally(checked, asked)
@@ -140,9 +151,10 @@ class DaylightMagics(Magics):
         self.told |= set(capture.kept_out)
         client = _client()
         notebook = notebook_path(self.kernel)
-        overview, new = send(checked, name=options.name, notebook=notebook, client=client, again=options.again)
+        name = options.name or (source.name if source and program is not None else None)
+        overview, new = send(checked, name=name, notebook=notebook, client=client, again=options.again)
         if not new and not options.quiet:
-            tell(same_text("this cell" if file is None else str(file), overview))
+            tell(same_text("this cell" if source is None else source.shown or "this command", overview))
         if options.out:
             self.kernel.user_ns[options.out] = Job(overview.experiment.number, client)
         if cell is not None and not plain:
@@ -243,15 +255,6 @@ def _client() -> Client:
     if discovery.find() is None:
         tell("starting Daylight's service; it goes on by itself and ends when it is idle")
     return Client.connect()
-
-
-def _file(words: list[str]) -> Path:
-    """Remove the file from the words and return it; raises InvalidRequest."""
-    named = next((word for word in words if "=" not in word), None)
-    if named is None:
-        raise InvalidRequest("nothing to submit: write functions below %%dlsubmit, or name a file: %dlsubmit train.py")
-    words.remove(named)
-    return Path(named)
 
 
 def _captured(checked: PreparedSubmission, overview: Overview) -> list[str]:

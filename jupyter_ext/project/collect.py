@@ -42,10 +42,12 @@ def collect(
     search: Sequence[Path] = (),
     include: Sequence[str] = (),
     limit: int = LIMIT,
+    modules: Sequence[str] = (),
 ) -> ProjectFiles:
     """Collect the local modules that `source` imports, directly or not, and files that `include` matches below `cwd`.
 
-    `where` translates a line of `source` into a location shown to users. Raises nothing: problems are in `problems`.
+    Those in `modules` count as imported. `where` translates a line of `source` into a location shown to users.
+    Raises nothing: problems are in `problems`.
     """
     try:
         tree = ast.parse(source)
@@ -54,7 +56,7 @@ def collect(
     # A notebook's own changes of the module path have been made; those of a file are yet to come.
     added = added_folders(tree, search) if search else []
     collector = _Collector(place, Modules([*added, *search]), where, sure=not (search and touches_path(tree)))
-    collector.follow(imports(tree))
+    collector.follow([*imports(tree), *(Import(name, 0) for name in modules)])
     for each in include:
         collector.include(each)
     return collector.read(limit)

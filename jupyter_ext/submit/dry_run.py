@@ -13,14 +13,17 @@ from kernel_backend.spec.config_text import to_options
 from kernel_backend.text import counted
 
 
-def dry_run(checked: PreparedSubmission, asked: ParsedLine, command: str) -> str:
-    """Format all that a submission would send; `command` is `%%dlsubmit` or `daylight submit train.py`."""
+def dry_run(checked: PreparedSubmission, asked: ParsedLine, command: str, tail: str = "") -> str:
+    """Format all that a submission would send.
+
+    `command` is `%%dlsubmit` or `daylight submit train.py`, and `tail` the end of that line.
+    """
     head = [f"# {line}" for line in _about(checked, asked)]
     values = [f"{name}={value!r}" for name, value in checked.params.items() if name not in checked.space.names]
     values += map(str, checked.space.parameters)
     words = [*to_options(checked.config), *asked.wanted.words(), *asked.others, *values]
     quote = _quoted if command.startswith("%") else shlex.quote
-    same = f"# {command} {' '.join(map(quote, words))}"
+    same = f"# {command} {' '.join(map(quote, words))}{tail}"
     return "\n".join([*head, "# nothing was sent; the same, spelled out:", same, "", checked.capture.source.rstrip()])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
 from argparse import Namespace
@@ -285,8 +286,16 @@ def _travelling(capture: Capture, asked: SubmitOptions, file: Path | None) -> Pr
     cwd = Path.cwd()
     search = [file.absolute().parent, cwd] if file else []
     place = place_of(search[0], cwd) if file else place_of(cwd)
-    where, include = capture.where, asked.include
-    return collect(capture.source, place, where=where, search=search, include=include, limit=asked.limit)
+    include = (*asked.include, *map(glob.escape, capture.carried))
+    return collect(
+        capture.source,
+        place,
+        where=capture.where,
+        search=search,
+        include=include,
+        limit=asked.limit,
+        modules=capture.modules,
+    )
 
 
 def _passing(capture: Capture, travelling: ProjectFiles, session: Session | None) -> tuple[str, ...]:

@@ -1,40 +1,76 @@
-"""Submit a Python file (`daylight submit FILE.py`), as `%%dlsubmit` does with a cell."""
+"""Submit a Python file or a command (`daylight submit`), as `%%dlsubmit` does with a cell."""
 
 from __future__ import annotations
 
+from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from jupyter_ext.capture import capture_file
+from jupyter_ext.capture import Capture, capture_file
+from jupyter_ext.submit.command import capture_command, default_name
 from jupyter_ext.submit.dry_run import as_script, dry_run
 from jupyter_ext.submit.local import train_locally
 from jupyter_ext.submit.submit import check, read, send
 from kernel_backend.commands.answer import Answer, Started, Text
 from kernel_backend.commands.verb import Call
+from kernel_backend.definition.command.command import joined
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.text import same_text
 
 
+class Source(NamedTuple):
+    """Captured file or command of a submission."""
+
+    capture: Capture
+    path: Path  # beside which modules are looked for
+    name: str
+    shown: str  # the file
+    tail: str = ""  # ` -- python train.py`: the end of the line that submits it
+
+
+def source_of(options: Namespace, program: Sequence[str] | None) -> Source:
+    """Return the command in `program`, else the file among the words, which is removed from them.
+
+    Raises InvalidRequest where there is neither, or both.
+    """
+    if program is None:
+        path = _file(options.words)
+        return Source(capture_file(path), path, path.stem, str(path))
+    if others := [word for word in options.words if "=" not in word]:
+        raise InvalidRequest(f"{others[0][:500]} stands before --: write the program after it, and name=value before")
+    capture, path = capture_command(program)
+    return Source(capture, path, default_name(program), "", f" -- {joined(program)}")
+
+
 def submit(call: Call) -> Answer:
-    """Submit the file in the arguments, or with `--dry-run` show it; wait for the experiment on request."""
+    """Submit what the arguments name, or with `--dry-run` show it; wait for the experiment on request."""
     options = call.arguments
-    path = _file(options.words)
+    source = source_of(options, options.program)
     asked = read(options)
     checked = check(
-        capture_file(path), asked.given, asked.wanted, path, wrong=asked.wrong, space=asked.space, config=asked.config
+        source.capture,
+        asked.given,
+        asked.wanted,
+        source.path,
+        wrong=asked.wrong,
+        space=asked.space,
+        config=asked.config,
     )
     for warning in checked.warnings:
         call.console.note(warning)
+    command = f"{call.command} {source.shown}".rstrip()
     if options.dry_run:
-        return Answer(None, [Text([dry_run(checked, asked, f"{call.command} {path}")])])
+        return Answer(None, [Text([dry_run(checked, asked, command, source.tail)])])
     if options.local:
         train_locally(checked, asked)
         return Answer(None)
     if options.as_script:
-        return Answer(None, [Text([as_script(checked, asked, f"{call.command} {path}")])])
-    name = options.name or path.stem
+        return Answer(None, [Text([as_script(checked, asked, command)])])
+    name = options.name or source.name
     overview, new = send(checked, name=name, client=call.client, again=options.again)
     if not new:
-        call.console.say(same_text(str(path), overview))
+        call.console.say(same_text(source.shown or "this command", overview))
     if not call.console.waits(options.wait):
         number = overview.experiment.number
         hint = f"daylight show {number} --follow to watch it, daylight stop {number} to end it"

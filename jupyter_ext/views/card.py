@@ -158,7 +158,7 @@ def _progress(trial: Trial, overview: Overview) -> str:
     kind, newest = trial.newest
     rows = [(name, number(value)) for name, value in newest.items()]
     table = rows_html((kind, ""), rows) if rows else ""
-    if overview.experiment.config.form == "plain":
+    if overview.experiment.config.as_it_is:
         return table
     line = progress_line(trial.model_copy(update={"metrics": {}, "training": {}}), overview.experiment.config)
     return f"{bar}{_dim(line.removeprefix(reference(trial)).strip())}{table}"

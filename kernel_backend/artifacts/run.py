@@ -67,14 +67,14 @@ class Methods(Protocol):
     def steps(self, count: int | None) -> Iterator[int]:
         """Iterate over steps."""
 
-    def report(self, values: Mapping[str, Any], step: int | None, validation: bool) -> None:
-        """Report values."""
+    def report(self, values: Mapping[str, Any], step: int | None, validation: bool, epoch: int | None = None) -> None:
+        """Report values; `epoch` counts where the code has a loop of its own."""
 
     def log(self, text: str) -> None:
         """Tell the user something."""
 
-    def checkpoint(self) -> None:
-        """Request a checkpoint."""
+    def checkpoint(self, folder: Path | None = None) -> None:
+        """Request a checkpoint; of a command, of this folder's files."""
 
     def checkpoint_dir(self, below: Path) -> Path:
         """Return the folder that checkpoints hold."""
@@ -284,19 +284,53 @@ class Run:
         """
         self._does.report({**(metrics or {}), **values}, step, validation)
 
-    def log(self, text: str) -> None:
-        """Add a note to the trial.
+    def log(
+        self,
+        text: str = "",
+        /,
+        *,
+        step: int | None = None,
+        epoch: int | None = None,
+        validation: bool = False,
+        **values: Any,
+    ) -> None:
+        """Add a note to the trial, or report metrics by name from a program that counts by itself.
 
         Parameters
         ----------
-        text : str
+        text : str, optional
             Text for the user.
-        """
-        self._does.log(text)
+        step : int, optional
+            Step of the values; by default they are numbered.
+        epoch : int, optional
+            Epoch that the values are of. The first one that a program names counts as its first.
+        validation : bool, default False
+            Whether they are of a validation; in a command those with the name of `--metric` are, too.
+        **values : number
+            Values by name: numbers, or tensors of one element.
 
-    def checkpoint(self) -> None:
-        """Save a checkpoint at the end of this step; without a call they are saved by `--checkpoint-every`."""
-        self._does.checkpoint()
+        Examples
+        --------
+        >>> from daylight import run
+        >>> run.log(loss=0.5, step=3)
+        training at step 3: loss 0.5
+        """
+        if text:
+            self._does.log(text)
+        if values or step is not None or epoch is not None:
+            self._does.report(values, step, validation, epoch)
+
+    def checkpoint(self, folder: str | os.PathLike[str] | None = None) -> None:
+        """Save a checkpoint at the end of this step; without a call they are saved by `--checkpoint-every`.
+
+        A command saves its checkpoint folder at once, and goes on when that is committed.
+
+        Parameters
+        ----------
+        folder : str or PathLike, optional
+            Folder of a command whose files are copied into its checkpoint folder first.
+        """
+        self._does.checkpoint(None if folder is None else Path(folder))
 
     @property
     def checkpoint_dir(self) -> Path:

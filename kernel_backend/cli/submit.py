@@ -1,4 +1,4 @@
-"""Define the verb submit (`daylight submit FILE.py`)."""
+"""Define the verb submit (`daylight submit FILE.py`, `daylight submit -- python train.py`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _submit(call: Call) -> Answer:
 
 SUBMIT = Verb(
     "submit",
-    "submit a file of roles as an experiment",
+    "submit a file of roles, or after -- any command, as an experiment",
     _submit,
     (
         argument(
@@ -30,7 +30,12 @@ SUBMIT = Verb(
         ),
         *OPTIONS,
     ),
-    ("submit train.py --slots 2 --epochs 10 lr=0.01", "submit train.py --wait --json | jq .trials[0].metrics"),
+    (
+        "submit train.py --slots 2 --epochs 10 lr=0.01",
+        "submit train.py --wait --json | jq .trials[0].metrics",
+        "submit --slots 2 lr=0.01 -- python train.py --lr {lr}",
+    ),
     host="terminal",
     client=("submit", "upload_snapshot"),
+    runs=True,
 )

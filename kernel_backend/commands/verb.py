@@ -10,6 +10,7 @@ from typing import Any
 
 from kernel_backend.client import Client
 from kernel_backend.commands.answer import Answer, Console
+from kernel_backend.definition.command.programs import split_words
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.ids import Reference, parse_reference
 from kernel_backend.spec.options import Candidates, Host, Option, OptionParser, add_options, options_for, whole_number
@@ -70,6 +71,7 @@ class Verb:
     host: Host = "both"
     client: tuple[str, ...] = ()
     job: tuple[str, ...] = ()
+    runs: bool = False  # words after -- are a command, `program` of the arguments
 
     def parser(self, host: Host = "terminal") -> OptionParser:
         """Return the verb's parser for the command line (`terminal`) or for `%dl` (`notebook`)."""
@@ -87,12 +89,14 @@ class Verb:
 
     def parse(self, tokens: Sequence[str], host: Host) -> argparse.Namespace:
         """Parse the words after the verb; raises InvalidRequest."""
+        own, program = split_words(tokens) if self.runs else (tokens, None)
         try:
-            found = self.parser(host).parse_mixed(tokens)
+            found = self.parser(host).parse_mixed(own)
         except InvalidRequest as error:
             if host == "notebook" and "arguments are required" in error.message:
                 raise self._miscounted(host) from None
             raise
+        found.program = program
         for option in self.arguments:  # argparse takes no optional word after an option
             optional = option.kwargs.get("nargs") == "?" and not option.flags[0].startswith("-")
             if optional and found.words and getattr(found, option.dest) is None:

@@ -12,13 +12,14 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
+from kernel_backend.definition.command.command import Command
 from kernel_backend.definition.rewritten import as_function, keywords
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.values import coerce, nearest
 
 # In which a definition is written.
-Form = Literal["functions", "keras", "lightning", "loop", "plain", "script", "trainer"]
+Form = Literal["command", "functions", "keras", "lightning", "loop", "plain", "script", "trainer"]
 # fmt: off
 ROLES = (
     "model", "train_data", "validation_data", "test_data", "optimizer", "loss", "step", "metrics",
@@ -117,10 +118,13 @@ class Definition(Record):
     excluded: dict[str, str] = {}  # of a script: names that are no hyperparameters, with what to do about each
     epochs_name: str = ""  # of a script: its own name for the number of epochs
     epochs_fixed: str = ""  # of a script: why its number of epochs cannot be given; empty where it can
+    command: Command | None = None  # of the form command
 
     @property
     def summary(self) -> str:
         """Summarise the roles on one line: `functions: model train_data criterion (as loss)`."""
+        if self.command is not None:
+            return f"command: {self.command}"
         if self.form == "plain":
             return "plain: the cell as it is, in one process"
         if self.form == "script":
@@ -187,6 +191,10 @@ class Definition(Record):
             return self.excluded[name]
         if name and name == self.epochs_name:
             return f"{name} is the number of epochs: write --epochs N"
+        if self.command is not None:
+            named = " ".join(f"{{{each}}}" for each in self.command.names) or "no placeholder"
+            near = nearest(name, self.hyperparameters)
+            return f"{name} has no place in the command{near}: write {{{name}}} where its value goes; it has {named}"
         names = " ".join(self.hyperparameters) or "none"
         values = [each for each in self.functions.values() if each.value]
         for each in values:
@@ -203,6 +211,8 @@ class Definition(Record):
     def _value(self, parameter: Parameter, given: Mapping[str, Value]) -> Value:
         name = parameter.name
         if name not in given:
+            if self.command is not None:
+                raise ValueError(f"{{{name}}} of the command has no value: write {name}=VALUE before the --")
             if parameter.required:
                 raise ValueError(
                     f"{name} ({parameter.place}) has no value: write {name}=VALUE on the first line, "

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from kernel_backend.definition.aliases import role_of
+from kernel_backend.definition.command.command import command_of
 from kernel_backend.definition.contract import REQUIRED, Form
 from kernel_backend.definition.keras.cell import is_keras
 from kernel_backend.definition.lightning.cell import is_lightning
@@ -23,12 +24,14 @@ RUN = "run"  # its first parameter, the object through which it restores, iterat
 def form_of(tree: ast.Module, roles_from: int, modules: Mapping[str, ast.Module] = MappingProxyType({})) -> Form:
     """Return the form of the definition whose submitted cell begins at line `roles_from`.
 
-    Forms are tried in this order: plain, loop, trainer, lightning, keras, functions, script. A cell with functions
-    `model` and `loss` trains a LightningModule in their way. One with all the roles that the form of functions requires
-    is of that form; without them, or where it calls them itself, a training loop makes it a script. `modules` are those
-    of the project, in which the loop may be.
+    Forms are tried in this order: command, plain, loop, trainer, lightning, keras, functions, script. A cell with
+    functions `model` and `loss` trains a LightningModule in their way. One with all the roles that the form of
+    functions requires is of that form; without them, or where it calls them itself, a training loop makes it a script.
+    `modules` are those of the project, in which the loop may be.
     """
     own = [node for node in tree.body if node.lineno >= roles_from]
+    if command_of(tree) is not None:
+        return "command"
     if is_plain(tree):
         return "plain"
     if any(_is_train(node) for node in own):

@@ -23,6 +23,12 @@ _NOT_PLAIN = (
     "per_slot_batch", "schedule_per", "search", "slots", "steps", "sync_bn", "until", "validate_every",
     "validate_first", "weights_from",
 )  # fmt: skip
+# What a program does itself, or by options of its own.
+_OF_PROGRAM = (
+    "accumulate", "amp", "batch_size", "clip", "compile", "ema", "gather_loss", "loader_workers", "logical_workers",
+    "patience", "per_slot_batch", "rng", "schedule_per", "sync_bn", "uneven", "until", "validate_every",
+    "validate_first", "weights_from",
+)  # fmt: skip
 # A form that is not listed here takes every option.
 _OWN: dict[Form, _Own] = {
     "loop": _Own(
@@ -40,6 +46,10 @@ _OWN: dict[Form, _Own] = {
             "validate_every": "its validation where it shall be",
             "validate_first": "its validation before the loop too",
         },
+    ),
+    "command": _Own(
+        "a command trains in its own way: leave it out, and use",
+        dict.fromkeys(_OF_PROGRAM, "an option of the program"),
     ),
     "plain": _Own(
         "%%dlrun runs a cell once, in one process: leave it out. For several slots or trials write",
@@ -228,4 +238,12 @@ def _counts_epochs(definition: Definition, config: Config) -> str | None:
     return None
 
 
-_RULES = (_leaves_steps_to_the_code, _counts_epochs, _gathers, _synchronizes, _averages, _validates)
+def _is_of_its_form(definition: Definition, config: Config) -> str | None:
+    if (definition.form == "command") != (config.form == "command"):
+        return f"form={config.form} of the configuration: a definition of the form {definition.form} has another"
+    if config.metric_pattern and definition.form != "command":
+        return "--metric-pattern reads the log of a command, and this is none: report metrics instead"
+    return None
+
+
+_RULES = (_is_of_its_form, _leaves_steps_to_the_code, _counts_epochs, _gathers, _synchronizes, _averages, _validates)

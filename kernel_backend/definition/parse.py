@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from kernel_backend.definition.aliases import by_place, role_of
+from kernel_backend.definition.command.definition import command_definition
 from kernel_backend.definition.contract import (
     CONTRACT,
     HELPERS,
@@ -91,6 +92,8 @@ def parse(
 
 def _parsed(tree: ast.Module, roles_from: int, contract: int, modules: Mapping[str, ast.Module]) -> Definition:
     form = form_of(tree, roles_from, modules) if contract > 2 else "functions"
+    if form == "command":
+        return command_definition(tree)
     if form == "plain":
         # Its own errors are not tried again: it would begin anew.
         settings = {"form": "plain", "epochs": 1, "max_restarts": 0}

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kernel_backend.launch import horovod, torch
+from kernel_backend.launch import horovod, tensorflow, torch
 from kernel_backend.launch.cold import ColdRanks
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.forkserver.client import Forkserver, NoForkserver, WarmRanks, supported
@@ -40,7 +40,8 @@ def rank_env(
 ) -> dict[str, str]:
     """Return a rank's environment, with the variables of both backends: the rank chooses one later."""
     plain = process_env(base, assignment, numerics_env(job.config.reproducible, job.config.threads or 1))
-    return plain | torch.env(assignment, rendezvous) | horovod.env(assignment, rendezvous)
+    plain |= torch.env(assignment, rendezvous) | horovod.env(assignment, rendezvous)
+    return plain | tensorflow.env(assignment, rendezvous)
 
 
 def forkserver_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
@@ -77,11 +78,14 @@ class Gang:
         address = job.placement[0].address
         self._rendezvous = _rendezvous(job, everyone)
         self._port = reserved_port(address)
+        command = job.config.form == "command"
+        self._ports = [reserved_port(address) for _ in everyone] if command and len(everyone) > 1 else []
         rendezvous = RendezvousInfo(
             address=address,
             interface=interface_of(address),
             torch_port=self._port.getsockname()[1],
             horovod_port=self._rendezvous.port if self._rendezvous else None,
+            tensorflow_ports=tuple(each.getsockname()[1] for each in self._ports),
         )
         pipes = [os.pipe() for _ in everyone]
         self._lines = [os.fdopen(writing, "wb", buffering=0) for _, writing in pipes]
@@ -132,7 +136,8 @@ class Gang:
 
     def close(self) -> None:
         """Close the ports and the pipes."""
-        self._port.close()
+        for port in (self._port, *self._ports):
+            port.close()
         if self._rendezvous:
             self._rendezvous.close()
         if not self._known:

@@ -30,6 +30,7 @@ class RendezvousInfo(NamedTuple):
     interface: str | None  # the network device that gloo binds to; None lets it choose
     torch_port: int
     horovod_port: int | None  # None where Horovod is not installed
+    tensorflow_ports: tuple[int, ...] = ()  # one for each rank of a command
 
 
 def rank_assignments(placement: Placement) -> list[RankAssignment]:

@@ -128,7 +128,8 @@ LOG_POLICIES = (
 class Config(Record):
     """Configuration of a training that the platform owns: set by flags, never by the user's code."""
 
-    form: Literal["functions", "plain"] = "functions"  # plain: a cell below %%dlrun; functions: any other
+    # plain: a cell below %%dlrun; command: a program that is started as it is; functions: any other
+    form: Literal["functions", "plain", "command"] = "functions"
     slots: int = Field(1, ge=1)
     pool: str | None = Field(None, min_length=1)  # None: the one there is, or that of the service's choice
     one_node: bool = False  # the gang is kept to one node
@@ -162,6 +163,7 @@ class Config(Record):
     reproducible: Literal["off", "host", "portable"] = "host"
     weights_from: str | None = Field(None, pattern=r"\d+(\.\d+)?")  # a trial, with whose best weights it begins
     metric: Metric = Metric()  # what `best` means
+    metric_pattern: tuple[str, ...] = ()  # regular expressions whose named groups are metrics in a command's log
     search: Search | None = None  # None: there is one trial
     checkpoint_every: Cadence | None = None  # None: adaptive
     keep: Keep = Keep()
@@ -172,6 +174,11 @@ class Config(Record):
     env: Literal["current", "locked"] = "current"  # whose packages: the interpreter's own, or those of the lock
     until: int | None = Field(None, ge=1)  # end after this step, of a training that is meant to be longer
     data_at: dict[str, str] = {}  # declared data, as it was named -> where it is read instead: an absolute path or URL
+
+    @property
+    def as_it_is(self) -> bool:
+        """Return whether code of the user's runs as it is, of whose length and epochs nothing is known."""
+        return self.form in ("plain", "command")
 
 
 class Submission(Record):

@@ -14,6 +14,8 @@ from kernel_backend.model.trial import Failure, Frame
 
 # Classes are compared by name: this file must work where torch or Horovod could not be imported.
 _CONSEQUENCES = {"HorovodInternalError", "DistBackendError", "DistNetworkError", "DistStoreError"}
+# Those that have other causes too, and are told apart by their text: of libraries, and of crashes in native code.
+_BY_TEXT = {"RuntimeError", "UnavailableError", "SIGABRT"}
 _LOST_PEER = (
     "connection closed by peer",
     "connection reset by peer",
@@ -49,11 +51,15 @@ def describe(
 
 def is_consequence(error: BaseException) -> bool:
     """Return True if the error only results from the loss of another rank."""
-    if any(kind.__name__ in _CONSEQUENCES for kind in type(error).__mro__):
-        return True
-    text = _message(error).lower()
-    from_gloo = isinstance(error, RuntimeError) and ("gloo" in text or "peer" in text)
-    return from_gloo and any(sign in text for sign in _LOST_PEER)
+    kinds = [kind.__name__ for kind in type(error).__mro__]
+    return any(is_lost_peer(kind, _message(error)) for kind in kinds)
+
+
+def is_lost_peer(kind: str, message: str) -> bool:
+    """Return True if an error of this class, or a crash with this output, only results from the loss of a peer."""
+    text = message.lower()
+    from_gloo = kind in _BY_TEXT and ("gloo" in text or "peer" in text)
+    return kind in _CONSEQUENCES or (from_gloo and any(sign in text for sign in _LOST_PEER))
 
 
 def write(failure: Failure, folder: Path) -> None:

@@ -19,6 +19,7 @@ class Progress:
     """Memory-mapped file for this rank's heartbeat, so that a tick needs no system call."""
 
     def __init__(self, folder: Path, rank: int) -> None:
+        self.folder = folder  # of the attempt
         self._memory = memoryview(_shared(folder / progress_file(rank)))
         self._count = 0
         self.steps = 0  # begun by this process

@@ -25,6 +25,7 @@ from kernel_backend.runner.definition.unsnapshotted import left_behind
 from kernel_backend.runner.determinism import exactness, seeds
 from kernel_backend.runner.determinism.rank_variables import protected_rank_variables
 from kernel_backend.runner.first_epoch import code_of, watch_files
+from kernel_backend.runner.forms.command import rank as command
 from kernel_backend.runner.forms.functions import FunctionsTraining
 from kernel_backend.runner.forms.loop import LoopTraining
 from kernel_backend.runner.forms.plain import PlainTraining
@@ -73,6 +74,8 @@ def work(
     InvalidDefinition, a backend's error when a peer is lost.
     """
     config = job.config
+    if config.form == "command":
+        return command.work(job, instructions, spool, progress, watch)
     kind = "cpu" if config.device == "cpu" else job.placement[0].kind
     device = exactness.settle(kind, config, int(os.environ.get("LOCAL_RANK", "0")))
     exactness.hear_nondeterminism(partial(_tell_nondeterminism, spool))

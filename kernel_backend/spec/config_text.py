@@ -138,6 +138,17 @@ def _log_policies(pairs: Sequence[Sequence[str]]) -> tuple[LogPolicy, ...]:
     return (*given, *(policy for policy in LOG_POLICIES if policy.pattern not in {each.pattern for each in given}))
 
 
+def _metric_patterns(texts: Sequence[str]) -> tuple[str, ...]:
+    for text in texts:
+        try:
+            names = re.compile(text).groupindex
+        except (re.error, OverflowError, RecursionError) as error:
+            raise InvalidRequest(f"{text!r} is no regular expression: {error}") from None
+        if not names:
+            raise InvalidRequest(f"{text!r} names no number: write a group such as (?P<accuracy>[\\d.]+)")
+    return tuple(texts)
+
+
 def _references(texts: Sequence[str]) -> tuple[str, ...]:
     """Parse references to experiments and trials, such as `12,12.7`, into numbers as text."""
     found = [parse_reference(part) for text in texts for part in text.split(",")]
@@ -171,6 +182,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "keep": parse_keep,
     "loader_workers": lambda text: None if text == "auto" else text,
     "metric": parse_metric,
+    "metric_pattern": _metric_patterns,
     "on_log": _log_policies,
     "search.budget": parse_slot_time,
     "max_time": parse_duration,
@@ -236,6 +248,7 @@ _WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
     "hang_timeout": lambda seconds: [[duration_word(seconds)]],
     "keep": lambda keep: [[",".join(f"{name}:{count}" for name, count in keep if count)]],
     "metric": lambda metric: [[f"{metric.name}:{metric.mode}"]],
+    "metric_pattern": lambda patterns: [[each] for each in patterns],
     "on_log": lambda policies: [[each.pattern, each.action] for each in policies if each not in LOG_POLICIES],
     "search.stopping": lambda _: [[]],
     "search.budget": lambda seconds: [[duration_word(seconds)]],

@@ -225,6 +225,13 @@ OPTIONS: tuple[Option, ...] = (
     _setting("--rng", "exactness", "KIND", "derived (from seed and step) or stream (as torch draws) [derived]"),
     _setting("--reproducible", "exactness", "SCOPE", "off, host or portable: where a rerun gives equal bits [host]"),
     _setting("--metric", "faults", "NAME", "what `best` means: loss, error:min or accuracy:max [loss]"),
+    Option(
+        ("--metric-pattern",),
+        "faults",
+        "of a command: numbers in its log, as in 'acc: (?P<accuracy>[\\d.]+)'; may be repeated",
+        {"metavar": "PATTERN", "action": "append"},
+        config="metric_pattern",
+    ),
     _setting("--checkpoint-every", "faults", "WHEN", "60s, 10m, 1epoch or 500steps [as often as is cheap]", most=COUNT),
     _setting(
         "--keep",

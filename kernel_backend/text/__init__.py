@@ -121,11 +121,12 @@ def reference(trial: Trial) -> str:
 def progress_line(trial: Trial, config: Config, report: StoredReport | None = None) -> str:
     """Return the progress of a trial, with the values of a report, else the trial's newest.
 
-    `#12  epoch 3/10  step 141  loss 0.412  accuracy 0.912`; a cell that runs as it is has no epochs and steps.
+    `#12  epoch 3/10  step 141  loss 0.412  accuracy 0.912`; code that runs as it is has no epochs.
     """
     epoch, step = (report.epoch, report.step) if report else (trial.epoch, trial.step)
     values = metrics_text(report.metrics) if report else newest_text(trial)
-    taken = [] if config.form == "plain" else [epoch_text(epoch, config.epochs), f"step {step}"]
+    taken = [f"step {step}"] if config.form == "command" and step else []
+    taken = taken if config.as_it_is else [epoch_text(epoch, config.epochs), f"step {step}"]
     parts = [reference(trial), *taken, values]
     return "  ".join(part for part in parts if part)
 
@@ -179,8 +180,8 @@ def state_text(overview: Overview) -> str:
 def gang_text(overview: Overview) -> str:
     """Return `2 slots, horovod`: the slots held or requested, and the backend once it is known."""
     slots = overview.experiment.config.slots
-    plain = overview.experiment.config.form == "plain"
-    backends = [attempt.backend for attempt in overview.attempts if attempt.backend and not plain]
+    own = overview.experiment.config.as_it_is
+    backends = [attempt.backend for attempt in overview.attempts if attempt.backend and not own]
     parts = [counted(slots, "slot"), *backends[-1:]]
     return ", ".join(parts)
 

@@ -120,6 +120,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
       group: null,
       priority: 0,
       preemptible: false,
+      metric_pattern: [],
       max_time: null,
       backend: 'auto',
       device: 'auto',

@@ -58,6 +58,8 @@ class RunMethods:
     @property
     def should_stop(self) -> bool:
         """Return True once `--steps` are taken or `--patience` is at its end; raise InvalidDefinition without both."""
+        if not self._settings.in_job:
+            return self._training.position.over
         if self._settings.config.steps is None and self._settings.config.patience is None:
             raise InvalidDefinition(
                 "run.should_stop turns true after --steps N, or where --patience N ends, and neither is given"
@@ -115,8 +117,8 @@ class RunMethods:
         """Iterate over steps."""
         return self.loop.steps(_site(), count)
 
-    def report(self, values: Mapping[str, Any], step: int | None, validation: bool) -> None:
-        """Report values."""
+    def report(self, values: Mapping[str, Any], step: int | None, validation: bool, epoch: int | None = None) -> None:
+        """Report values; epochs are those of the loop."""
         self.loop.report(values, step, validation)
 
     def log(self, text: str) -> None:
@@ -130,8 +132,10 @@ class RunMethods:
                 return
         self._settings.note(text)
 
-    def checkpoint(self) -> None:
-        """Request a checkpoint."""
+    def checkpoint(self, folder: Path | None = None) -> None:
+        """Request a checkpoint; raise InvalidDefinition for a folder, which a command alone has."""
+        if folder is not None:
+            raise InvalidDefinition(f"run.checkpoint({str(folder)!r}): write the files to run.checkpoint_dir instead")
         self._training.request_checkpoint()
 
     def checkpoint_dir(self, below: Path) -> Path:

@@ -3177,7 +3177,7 @@ export interface components {
              * @default functions
              * @enum {string}
              */
-            form: "functions" | "plain";
+            form: "functions" | "plain" | "command";
             /** @default 1 */
             slots: number;
             /** @default null */
@@ -3264,6 +3264,8 @@ export interface components {
              *     }
              */
             metric: components["schemas"]["Metric"];
+            /** @default [] */
+            metric_pattern: string[];
             /** @default null */
             search: components["schemas"]["Search"] | null;
             /** @default null */
@@ -4571,7 +4573,7 @@ export interface components {
              * @default functions
              * @enum {string}
              */
-            form?: "functions" | "plain";
+            form?: "functions" | "plain" | "command";
             /** @default 1 */
             slots?: number;
             /** @default null */
@@ -4658,6 +4660,8 @@ export interface components {
              *     }
              */
             metric?: components["schemas"]["MetricInput"];
+            /** @default [] */
+            metric_pattern?: string[];
             /** @default null */
             search?: components["schemas"]["SearchInput"] | null;
             /** @default null */
@@ -5081,6 +5085,7 @@ export interface components {
              *         "mode": "min",
              *         "name": "loss"
              *       },
+             *       "metric_pattern": [],
              *       "search": null,
              *       "checkpoint_every": null,
              *       "keep": {

@@ -185,12 +185,18 @@ export function reference(trial: Trial): string {
   return trial.index === 1 ? `#${trial.experiment}` : `#${trial.experiment}.${trial.index}`;
 }
 
+/** Whether code of the user's runs as it is, of whose length and epochs nothing is known. */
+export function runsAsItIs(config: Config): boolean {
+  return config.form === 'plain' || config.form === 'command';
+}
+
 /** `#12  epoch 3/10  step 141  loss 0.412  accuracy 0.912`: of a report, else the trial's newest numbers. */
 export function progressLine(trial: Trial, config: Config, report: StoredReport | null = null): string {
   const { epoch, step } = report ?? trial;
   const values = report ? metricsText(report.metrics) : newestText(trial);
-  // A cell that runs as it is has no epochs and steps.
-  const taken = config.form === 'plain' ? [] : [epochText(epoch, config.epochs), `step ${step}`];
+  // Code that runs as it is has no epochs.
+  const steps = config.form === 'command' && step ? [`step ${step}`] : [];
+  const taken = runsAsItIs(config) ? steps : [epochText(epoch, config.epochs), `step ${step}`];
   const parts = [reference(trial), ...taken, values];
   return parts.filter(part => part).join('  ');
 }
@@ -266,8 +272,9 @@ function reasonsFor(state: string, overview: Overview): string[] {
 
 /** `2 slots, horovod`: how much it has (or asks for), and how its ranks talk once that is known. */
 export function gangText(overview: Overview): string {
-  const { slots, form } = overview.experiment.config;
-  const backend = form === 'plain' ? null : overview.attempts.filter(attempt => attempt.backend).at(-1)?.backend;
+  const { slots } = overview.experiment.config;
+  const own = runsAsItIs(overview.experiment.config);
+  const backend = own ? null : overview.attempts.filter(attempt => attempt.backend).at(-1)?.backend;
   return `${slots} slot${slots > 1 ? 's' : ''}` + (backend ? `, ${backend}` : '');
 }
 

@@ -5,7 +5,7 @@ import * as React from 'react';
 import type { Overview } from '../api/types';
 import { labelsOf } from '../model/labels';
 import { ended, frontOf, stateOf } from '../model/overview';
-import { duration, elapsed, epochText, newestText, stateText, trialsText } from '../model/text';
+import { duration, elapsed, epochText, newestText, runsAsItIs, stateText, trialsText } from '../model/text';
 import { toldBy } from './list';
 
 interface Props {
@@ -41,7 +41,7 @@ export function Item({ overview, now, chosen, open, choose }: Props): React.JSX.
 function Facts({ overview, now }: { overview: Overview; now: number }): React.JSX.Element {
   const { number, name, created_at, config } = overview.experiment;
   const trial = frontOf(overview);
-  const begun = trial && trial.step > 0 && config.form !== 'plain' ? trial : null; // else there are no epochs
+  const begun = trial && trial.step > 0 && !runsAsItIs(config) ? trial : null; // else there are no epochs
   const newest = trial ? newestText(trial) : '';
   const told = trial ? toldBy(trial) : [];
   const { tags, note } = labelsOf(overview.experiment);

@@ -1,6 +1,7 @@
 /** What can be done with an experiment: stop and delete (which ask first), pause, resume, copy what shows it. */
 
 import { ended, isDeleted, stateOf } from '../model/overview';
+import { runsAsItIs } from '../model/text';
 import type { Look, Verb, Watch } from '../service/watch';
 import { copy } from './clipboard';
 import { button, changes, h, setText, show } from './dom';
@@ -55,7 +56,8 @@ export class Actions {
     show(this._resume, offered.includes('resume'));
     show(this._delete, offered.includes('delete'));
     show(this._undelete, offered.includes('undelete'));
-    const some = look.curves.length > 0 || look.overview?.experiment.config.form !== 'plain';
+    const config = look.overview?.experiment.config;
+    const some = look.curves.length > 0 || config === undefined || !runsAsItIs(config);
     show(this._export, some && look.overview !== null && look.connection !== 'gone' && look.connection !== 'foreign');
     if (!offered.includes('stop')) {
       this._question.close();

@@ -1,6 +1,7 @@
 /** The curves of one experiment: a figure a metric, with a toolbar above. */
 
 import { ended } from '../model/overview';
+import { runsAsItIs } from '../model/text';
 import type { Look } from '../service/watch';
 import { h, setText, show } from './dom';
 import { failureOf } from './failure';
@@ -34,9 +35,10 @@ export class Curves {
     this._look = look;
     const some = look.curves.length > 0;
     show(this._toolbar.root, some);
-    // A failure says by itself why nothing was reported, and a cell that runs as it is need not report.
-    const expected = look.overview?.experiment.config.form !== 'plain';
-    show(this.root, look.overview !== null && (some || (expected && failureOf(look.overview) === null)));
+    // A failure says by itself why nothing was reported, and code that runs as it is need not report.
+    const { overview } = look;
+    const expected = overview !== null && !runsAsItIs(overview.experiment.config) && failureOf(overview) === null;
+    show(this.root, overview !== null && (some || expected));
     setText(this._empty, look.overview && ended(look.overview) ? 'no reports' : 'no reports yet');
     show(this._empty, !some);
     this._plan();

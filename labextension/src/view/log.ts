@@ -2,7 +2,7 @@
 
 import type { LogChunk } from '../api/types';
 import { ended } from '../model/overview';
-import { size } from '../model/text';
+import { runsAsItIs, size } from '../model/text';
 import type { Look, Watch } from '../service/watch';
 import { h, setText, show } from './dom';
 import { Sight } from './frame';
@@ -56,9 +56,9 @@ export class Log {
     setText(this._name, chosen === null ? 'Log' : `Log of ${look.number}.${chosen}`);
     show(this._fold, index !== undefined && trial?.attempt !== 0 && look.connection !== 'foreign');
     this._over = overview !== null && ended(overview);
-    if (!this._unfolded && overview?.experiment.config.form === 'plain') {
+    if (!this._unfolded && overview && runsAsItIs(overview.experiment.config)) {
       this._unfolded = true;
-      this._fold.open = true; // what such a cell prints, with its result, is what there is to see
+      this._fold.open = true; // what such code prints is what there is to see
     }
     if (this._over && this._chunk) {
       this._write();

@@ -3,7 +3,7 @@
 import type { Trial } from '../api/types';
 import { secondsLeft } from '../model/estimate';
 import { frontOf } from '../model/overview';
-import { progressText } from '../model/text';
+import { progressText, runsAsItIs } from '../model/text';
 import type { Look } from '../service/watch';
 import { h, setAttribute, setText, show } from './dom';
 
@@ -19,12 +19,11 @@ export class Progress {
 
   update(look: Look): void {
     const trial = look.overview ? frontOf(look.overview) : undefined;
-    // A search says by itself how far it is, and of a cell that runs as it is nobody knows.
-    const { search, form } = look.overview?.experiment.config ?? {};
-    const single = search === null && form !== 'plain';
+    const config = look.overview?.experiment.config;
+    // A search says by itself how far it is, and of code that runs as it is nobody knows.
+    const single = config !== undefined && config.search === null && !runsAsItIs(config);
     show(this.root, trial !== undefined && single);
     if (look.overview && trial && single) {
-      const { config } = look.overview.experiment;
       const left = look.connection === 'live' ? secondsLeft(look.overview, look.curves, Date.now() / 1000) : null;
       const share = shareDone(trial, config.epochs) * 100;
       setText(this._text, progressText(trial, config, left));

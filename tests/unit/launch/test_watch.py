@@ -12,7 +12,7 @@ import kernel_backend
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.watch import stacks as reading
 from kernel_backend.launch.watch.hangs import RankState, blamed, hang, overdue
-from kernel_backend.launch.watch.logs import BEHIND, PIECE, SHOWN, LogWatch
+from kernel_backend.launch.watch.logs import BEHIND, SHOWN, LogWatch
 from kernel_backend.launch.watch.progress import AWAKE_S, Watch
 from kernel_backend.launch.watch.stacks import main_stack, shortened, waits_for_peers
 from kernel_backend.model.experiment import LOG_POLICIES, LogPolicy
@@ -20,6 +20,7 @@ from kernel_backend.model.frames import Sources
 from kernel_backend.model.launch.progress import BEGINNING, PHASES, Tick, limit, stall_limit
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.runner.progress import Progress
+from kernel_backend.tail import PIECE
 
 RUNNER = "/env/lib/python3.11/site-packages/kernel_backend/runner"
 TORCH = "/env/lib/python3.11/site-packages/torch"

@@ -222,7 +222,7 @@ def test_help_and_question_mark_agree(shell: Any, capsys: pytest.CaptureFixture[
         ("%%dlsubmit lr=\nx = 1", "InvalidRequest", "'lr=' has no value"),
         ("%%dlsubmit --out 2x\nx = 1", "InvalidRequest", "no name of a variable"),
         ("%dlsubmit", "InvalidRequest", "nothing to submit"),
-        ("%dlsubmit nowhere.py", "InvalidRequest", "nowhere.py cannot be read"),
+        ("%dlsubmit nowhere.py", "InvalidRequest", "there is no file nowhere.py"),
         ("%%dlsubmit\nx = 1", "InvalidDefinition", "no model and no train_data"),
         ("%%dlsubmit\ndef model(:\n    ...", "InvalidDefinition", "cell [1] line 2"),
         (

@@ -1,0 +1,140 @@
+"""Capture a command: its program as the definition, with the files and modules that it needs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from jupyter_ext.capture import Capture, Problem, capture_file
+from jupyter_ext.project import place_of
+from jupyter_ext.project.modules import Modules, is_third_party
+from kernel_backend.definition.command.command import MARK, Command, joined, marked
+from kernel_backend.definition.command.programs import Program, program_of
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.snapshot import Piece
+from kernel_backend.model.values import nearest
+
+# Of a command without a Python file.
+_PIECES: tuple[Piece, ...] = (Piece(cell=None, file="the command", line=1, count=1, cell_line=1),)
+NAMED_LIMIT = 1_000_000  # bytes of a file that travels because a word of the command names it
+
+
+def capture_command(words: Sequence[str]) -> tuple[Capture, Path]:
+    """Return the capture of a command, and a file, perhaps none, beside which its modules are looked for.
+
+    Raises InvalidRequest for a command that names no program.
+    """
+    program = program_of(words)
+    problems: list[Problem] = []
+    file, module = None, ""
+    if program.kind == "module" and program.at is not None:
+        module = program.words[program.at]
+        file = _module_file(module)
+    elif program.at is not None:
+        file = _program_file(program, problems)
+    command = Command(words=program.words, module=program.kind == "module")
+    source, pieces = "", _PIECES
+    if file is not None and program.kind in ("python", "module"):
+        text = capture_file(file)
+        source, pieces = text.source, text.pieces
+    if file is not None and not module:
+        command = command.model_copy(update={"at": program.at, "program": _below_root(file)})
+    capture = Capture(
+        source=marked(source, command),
+        pieces=pieces,
+        roles_from=1,
+        warnings=tuple(_warnings(program)),
+        problems=tuple(problems),
+        carried=tuple(map(str, _carried(program, file))),
+        modules=(module,) if file is not None and module else (),
+    )
+    return capture, file if file is not None and not module else Path.cwd() / MARK
+
+
+def default_name(words: Sequence[str]) -> str:
+    """Return what an experiment of this command is called: `train` of `python train.py`."""
+    program = program_of(words)
+    return Path(program.words[program.at or 0]).stem
+
+
+def _program_file(program: Program, problems: list[Problem]) -> Path | None:
+    """Return the file of the program if it is one of the user's; problems are added where it cannot run."""
+    assert program.at is not None
+    word = program.words[program.at]
+    path = Path(word).expanduser()
+    if program.kind == "executable" and "/" not in word:
+        if shutil.which(word) is None:
+            hint = f": write ./{word}" if path.is_file() else ""
+            _add(problems, word, f"there is no program {word} in PATH{hint}")
+        return None
+    if not path.is_file():
+        what = "is a folder, and no program" if path.is_dir() else f"is not there{_similar(path)}"
+        _add(problems, word, f"{word} {what}: it is looked for in {Path.cwd()}")
+        return None
+    if program.kind == "executable" and not os.access(path, os.X_OK):
+        _add(problems, word, f"{word} is not executable: chmod +x {word}, or name its interpreter: bash {word}")
+    if program.kind == "executable" and not _is_own(path):
+        return None
+    return path.absolute()
+
+
+def _is_own(path: Path) -> bool:
+    """Return whether a program is a file of the user's project, and no installed one."""
+    return place_of(Path.cwd()).below(path) is not None and not path.is_symlink()
+
+
+def _module_file(name: str) -> Path | None:
+    """Return the file that `python -m` would run, if it is the user's; raise InvalidRequest if there is none."""
+    modules = Modules([Path.cwd()])
+    top, found = modules.find(name.split(".")[0]), modules.find(name)
+    if found is None or top is None:
+        raise InvalidRequest(f"python -m {name}: there is no module {name} in {Path.cwd()}, or in this Python")
+    if is_third_party(top):
+        return None
+    if found.folders:
+        main = modules.find(f"{name}.__main__")
+        if main is None:
+            raise InvalidRequest(f"python -m {name}: the package {name} has no __main__.py: name the module to run")
+        return main.file
+    return found.file
+
+
+def _below_root(file: Path) -> str | None:
+    return place_of(file.parent, Path.cwd()).below(file)
+
+
+def _carried(program: Program, file: Path | None) -> Iterator[Path]:
+    """Yield the files that travel: the program, and small ones of the project that other words name."""
+    if file is not None:
+        yield file
+    place = place_of(file.parent if file is not None else Path.cwd(), Path.cwd())
+    for word in program.words[1:]:
+        path = Path(word.rpartition("=")[2] or word)
+        try:
+            small = path.is_file() and path.stat().st_size <= NAMED_LIMIT
+        except (OSError, ValueError):  # no file has a name as long
+            continue
+        if small and place.below(path) is not None and path.absolute() != file:
+            yield path.absolute()
+
+
+def _warnings(program: Program) -> Iterator[str]:
+    if program.dropped:
+        own = joined(program.dropped)
+        yield f"{own} is left out: Daylight starts the ranks itself, one for each of --slots, with the same variables"
+    if program.kind == "shell" and program.at is not None:
+        word = program.words[program.at]
+        yield f"what {word} starts is read from the working folder as it is then: --include records such files"
+
+
+def _add(problems: list[Problem], name: str, message: str) -> None:
+    problems.append(Problem("command", name, None, message))
+
+
+def _similar(path: Path) -> str:
+    try:
+        return nearest(path.name, (each.name for each in path.parent.iterdir()))
+    except OSError:
+        return ""

@@ -1,0 +1,1 @@
+"""Commands: programs that a job starts as they are, a process per slot."""

@@ -1,0 +1,81 @@
+"""Describe a command, `python train.py --lr {lr}`, and keep it in the last line of its definition."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from kernel_backend.model.record import Record, Value
+
+MARK = "__dlcommand__"  # assigned by the definition's last line
+CHECKPOINTS = "checkpoints"  # {checkpoints} is the trial's folder, and no hyperparameter
+PYTHON = "python"  # as the first word: the job's own interpreter
+# `{{name}}` is the text {name}, and `${name}` is a shell's own.
+_PLACEHOLDER = re.compile(r"\{\{(?P<text>[A-Za-z_]\w*)\}\}|(?<!\$)\{(?P<name>[A-Za-z_]\w*)\}")
+
+
+class Command(Record):
+    """Words of a command, with the one that names its program's file."""
+
+    words: tuple[str, ...]
+    at: int | None = None  # index of the word that names a file of the snapshot
+    program: str | None = None  # that file, below the project's root
+    module: bool = False  # `python -m`: a module, found on the module path
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the hyperparameters, in the order of their placeholders."""
+        found = (each["name"] for word in self.words for each in _PLACEHOLDER.finditer(word))
+        return tuple(dict.fromkeys(name for name in found if name and name != CHECKPOINTS))
+
+    def filled(self, values: Mapping[str, Value], checkpoints: str) -> list[str]:
+        """Return the words with values in place of `{name}`, and `{name}` for `{{name}}`."""
+        texts = {**{name: _text(value) for name, value in values.items()}, CHECKPOINTS: checkpoints}
+
+        def text(found: re.Match[str]) -> str:
+            return f"{{{found['text']}}}" if found["text"] else texts[found["name"]]
+
+        return [_PLACEHOLDER.sub(text, word) for word in self.words]
+
+    def __str__(self) -> str:
+        """Return the words, those with spaces in quotes."""
+        return joined(self.words)
+
+
+def joined(words: Iterable[str]) -> str:
+    """Return words as a line, in single quotes where a shell or a magic would split them."""
+    return " ".join(word if re.fullmatch(r"[\w@%+=:,./{}-]+", word) else _quoted(word) for word in words)
+
+
+def marked(source: str, command: Command) -> str:
+    """Return the program's source, or none, with a last line that holds the command."""
+    fields = command.model_dump(exclude_defaults=True)
+    line = f"{MARK} = {fields | {'words': list(command.words)}!r}\n"
+    return f"{source.rstrip()}\n\n{line}" if source.strip() else line
+
+
+def command_of(tree: ast.Module) -> Command | None:
+    """Return the command in the last statement of a definition; None if it holds none."""
+    last = tree.body[-1] if tree.body else None
+    if not isinstance(last, ast.Assign) or not _is_mark(last.targets[0]):
+        return None
+    try:
+        return Command.model_validate(ast.literal_eval(last.value))
+    except (ValueError, TypeError, ValidationError):
+        return None
+
+
+def _is_mark(target: ast.expr) -> bool:
+    return isinstance(target, ast.Name) and target.id == MARK
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else repr(value)
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("'", "'\"'\"'") + "'"

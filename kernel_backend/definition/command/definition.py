@@ -1,0 +1,25 @@
+"""Define what a command takes: a hyperparameter for each of its placeholders."""
+
+from __future__ import annotations
+
+import ast
+
+from kernel_backend.definition.command.command import command_of
+from kernel_backend.definition.contract import Definition, Parameter
+
+
+def command_definition(tree: ast.Module) -> Definition:
+    """Return the definition of a module that holds a command."""
+    command = command_of(tree)
+    assert command is not None
+    line = tree.body[-1].lineno
+    return Definition(
+        form="command",
+        roles=(),
+        functions={},
+        hyperparameters={
+            name: Parameter(name=name, kind="hyperparameter", required=True, line=line) for name in command.names
+        },
+        settings={"form": "command"},
+        command=command,
+    )

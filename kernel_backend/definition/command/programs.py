@@ -1,0 +1,98 @@
+"""Find the program in the words of a command: a Python file, a module, a shell's script or an executable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from kernel_backend.definition.command.command import PYTHON, joined
+from kernel_backend.errors import InvalidRequest
+
+SEPARATOR = "--"  # between the options of a submission and the command
+_PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
+_MODULE = ("-m", "--module")
+_SHELLS = frozenset({"bash", "sh", "dash", "zsh"})
+# Programs that start a training's ranks: Daylight starts them, with the same variables.
+_LAUNCHERS = frozenset({"torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec"})
+_LAUNCHING_MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"})
+_WITH_VALUE = frozenset({"-W", "-X", "-o"})  # options of interpreters that take the next word
+
+Kind = Literal["python", "module", "shell", "executable"]
+
+
+class Program(NamedTuple):
+    """Words of a command without a launcher, and which of them names its program."""
+
+    words: tuple[str, ...]
+    kind: Kind
+    at: int | None  # None: no word does, as in `python -c CODE`
+    dropped: tuple[str, ...] = ()  # words of a launcher
+
+
+def split_words(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """Split the words of a submission at the first `--`; None as the second part where there is none."""
+    if SEPARATOR not in words:
+        return list(words), None
+    at = list(words).index(SEPARATOR)
+    return list(words[:at]), list(words[at + 1 :])
+
+
+def program_of(words: Sequence[str]) -> Program:
+    """Return the program that the words start.
+
+    The words of a launcher such as `torchrun --nproc_per_node 2` are dropped. Raises InvalidRequest for an empty
+    command, and for a launcher or an interpreter without a program.
+    """
+    if not words:
+        raise InvalidRequest("nothing follows --: write the command there, such as -- python train.py --lr {lr}")
+    launched = _launched(words)
+    own, dropped = tuple(words[launched:]), tuple(words[:launched])
+    if own[0].endswith(".py") or own[0] in _MODULE:
+        own = (PYTHON, *own)
+    if _PYTHON.fullmatch(own[0]):
+        return _of_python((PYTHON, *own[1:]), dropped)
+    if own[0].rpartition("/")[2] in _SHELLS:
+        return Program(own, "shell", _first_word(own), dropped)
+    return Program(own, "executable", 0, dropped)
+
+
+def _launched(words: Sequence[str]) -> int:
+    """Return the index of the first word that a launcher would start; 0 without a launcher."""
+    name = words[0].rpartition("/")[2]
+    of_python = _PYTHON.fullmatch(name) and words[1:2] == ["-m"] and words[2:3] and words[2] in _LAUNCHING_MODULES
+    if not of_python and name not in _LAUNCHERS:
+        return 0
+    for index in range(3 if of_python else 1, len(words)):
+        word = words[index]
+        if word.endswith(".py") or _PYTHON.fullmatch(word) or word in _MODULE:
+            return index
+    raise InvalidRequest(
+        f"{joined(words)[:200]}: {name} starts ranks, and Daylight starts a process per slot by itself: name a Python "
+        "program, as in --slots 2 -- python train.py"
+    )
+
+
+def _of_python(words: tuple[str, ...], dropped: tuple[str, ...]) -> Program:
+    at = _first_word(words)
+    if at is not None:
+        return Program(words, "python", at, dropped)
+    for index, word in enumerate(words[:-1]):
+        if word in _MODULE:
+            return Program((*words[:index], "-m", *words[index + 1 :]), "module", index + 1, dropped)
+        if word == "-c":
+            return Program(words, "executable", None, dropped)
+    raise InvalidRequest(f"{joined(words)}: this names no program: write python train.py, or python -m pkg.train")
+
+
+def _first_word(words: Sequence[str]) -> int | None:
+    """Return the index of the first word that is no option of an interpreter; None where code or a module is given."""
+    index = 1
+    while index < len(words):
+        word = words[index]
+        if word in _MODULE or re.fullmatch(r"-[a-zA-Z]*c", word):
+            return None
+        if not word.startswith("-"):
+            return index
+        index += 2 if word in _WITH_VALUE else 1
+    return None

@@ -1,0 +1,1 @@
+"""Run a command: a process of it per rank, which the rank starts, watches and ends."""

@@ -1,0 +1,33 @@
+"""Agree between the ranks of a node when their programs end, by files in the attempt's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernel_backend.artifacts.program import LEAVING
+
+
+class Board:
+    """Folder in which each rank sees that all are to leave, and that the programs of all have ended."""
+
+    def __init__(self, folder: Path, rank: int, size: int) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder, self._rank, self._size = folder, rank, size
+
+    @property
+    def leaving(self) -> bool:
+        """Return True once all programs are to end before they have finished."""
+        return (self.folder / LEAVING).exists()
+
+    def leave(self) -> None:
+        """Let all programs end."""
+        (self.folder / LEAVING).touch()
+
+    def ended(self) -> None:
+        """Record that this rank's program has ended."""
+        (self.folder / f"ended-{self._rank}").touch()
+
+    @property
+    def all_ended(self) -> bool:
+        """Return True once the programs of all ranks have ended."""
+        return all((self.folder / f"ended-{rank}").exists() for rank in range(self._size))

@@ -1,0 +1,69 @@
+"""Set the variables of a command's process: those that launchers give their ranks, and Daylight's own."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kernel_backend.artifacts.program import CHECKPOINTS, FOLDER, METRICS, PARAMS, messages_file
+from kernel_backend.definition.command.command import PYTHON, Command
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.snapshot import PROJECT
+from kernel_backend.runner.definition.trackers import SILENT
+
+
+def launcher_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
+    """Return the variables that torchrun and the launcher of DeepSpeed set besides those of the rank in `base`."""
+    rank, size = base.get("RANK", "0"), base.get("WORLD_SIZE", "1")
+    sizes = [len(share.slots) for share in job.placement]
+    node = next(index for index in range(len(sizes)) if int(rank) < sum(sizes[: index + 1]))
+    return {
+        "GROUP_RANK": str(node),
+        "GROUP_WORLD_SIZE": str(len(sizes)),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": size,
+        "TORCHELASTIC_RUN_ID": f"daylight-{job.id}",
+        "TORCHELASTIC_RESTART_COUNT": str(job.attempt - 1),
+        "TORCHELASTIC_MAX_RESTARTS": str(job.config.max_restarts),
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "LOCAL_SIZE": base.get("LOCAL_WORLD_SIZE", "1"),
+        "CROSS_RANK": str(node),
+        "CROSS_SIZE": str(len(sizes)),
+    }
+
+
+def program_env(
+    base: Mapping[str, str], job: LaunchSpec, folder: Path, checkpoints: Path, paths: Sequence[Path], python: str
+) -> dict[str, str]:
+    """Return the environment of a rank's program.
+
+    `folder` connects it with its rank, and modules of the folders `paths` are found first. `python` is found first
+    among programs.
+    """
+    rank = int(base.get("RANK", "0"))
+    found = [*map(str, paths), *filter(None, [base.get("PYTHONPATH")])]
+    return {
+        **base,
+        **launcher_env(base, job),
+        **(SILENT if rank else {}),
+        "PATH": os.pathsep.join([str(Path(python).parent), base.get("PATH", os.defpath)]),
+        "PYTHONPATH": os.pathsep.join(found),
+        CHECKPOINTS: str(checkpoints),
+        FOLDER: str(folder),
+        METRICS: str(folder / messages_file(rank)),
+        PARAMS: json.dumps(job.params),
+    }
+
+
+def argv(command: Command, job: LaunchSpec, checkpoints: Path, python: str) -> list[str]:
+    """Return the words to start, with hyperparameters, the snapshot's file of the program and the interpreter."""
+    words = command.filled(job.params, str(checkpoints))
+    if command.at is not None and command.program is not None:
+        words[command.at] = str(Path(job.code) / PROJECT / command.program)
+    if words[0] != PYTHON:
+        return words
+    # Else modules of the working folder would come before those of the snapshot.
+    return [python, *(["-P"] if command.module else []), *words[1:]]

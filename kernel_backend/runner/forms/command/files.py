@@ -1,0 +1,173 @@
+"""Keep a program's checkpoint folder: it lives on between attempts, and its copies are Daylight's checkpoints."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernel_backend.checkpoints.base import Manifest
+from kernel_backend.checkpoints.writer import flatten, tensors_of, unflatten
+from kernel_backend.durable import replacing
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.checkpoint.contents import NOBODYS, PerRankState, Read
+from kernel_backend.runner.checkpoint.saving import Copying, HostCopy, Parts
+
+PART = "files"  # of a checkpoint
+MARKER = "COMMIT"  # a file whose creation in the folder commits it
+_STATE = "state.json"
+Fingerprint = Mapping[str, tuple[int, int, int]]  # inode, size and time of each file
+
+
+class CheckpointFiles:
+    """Checkpoint folder of a trial's program, in `root`; the contents of its checkpoints.
+
+    A program that commits by itself finds the folder as it was at its newest commit. Any other finds it as it left it.
+    """
+
+    def __init__(self, root: Path, uid: str) -> None:
+        self.folder = root / "checkpoints"
+        self._root, self._staged, self._uid = root, root / "staged", uid
+        self._copied: Fingerprint = {}
+        self._tensors: dict[str, Tensor] = {}
+        self.state: dict[str, Any] = {}  # of the program's position, as of the folder
+        self.left: dict[str, Any] = {}  # of its position where the last attempt ended
+        self.commits = False  # the program has committed the folder by itself
+
+    def begin(self, resume_from: str | None) -> None:
+        """Take the folder as an earlier attempt left it; empty one that is not of this trial or this lineage.
+
+        `load` replaces its files where a checkpoint counts more.
+        """
+        known = self._known()
+        if known.get("uid") != self._uid or (resume_from is None and known.get("committed")):
+            shutil.rmtree(self.folder, ignore_errors=True)
+            known = {}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.state = self.left = known.get("state", {})
+        self.commits = known.get("commits", False)
+
+    def wrote(self, state: dict[str, Any], committed: str | None) -> None:
+        """Store the program's position beside the folder, and the newest checkpoint of it."""
+        self.state = state
+        record = {"uid": self._uid, "state": state, "commits": self.commits, "committed": committed}
+        with replacing(self._root / _STATE, durable=False) as file:
+            file.write(json.dumps(record).encode())
+
+    def fingerprint(self) -> Fingerprint:
+        """Return inode, size and time of all files."""
+        found = {}
+        for path in self._files(self.folder):
+            with contextlib.suppress(FileNotFoundError):
+                about = path.stat()
+                found[path.relative_to(self.folder).as_posix()] = (about.st_ino, about.st_size, about.st_mtime_ns)
+        return found
+
+    def quiet(self, seconds: float) -> bool:
+        """Return True if no file has changed for so long."""
+        newest = max((time_ns for _, _, time_ns in self.fingerprint().values()), default=0)
+        return time.time() - newest / 1e9 >= seconds
+
+    @property
+    def changed(self) -> bool:
+        """Return True if the folder is not as it was when it was last copied or restored."""
+        return self.fingerprint() != self._copied
+
+    def stage(self) -> bool:
+        """Copy the folder for a checkpoint; return False if files changed meanwhile."""
+        before = self.fingerprint()
+        shutil.rmtree(self._staged, ignore_errors=True)
+        tensors = {}
+        try:
+            for name in before:
+                copy = self._staged / name
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(self.folder / name, copy)
+                tensors[name] = _mapped(copy)
+        except FileNotFoundError:
+            return False
+        if self.fingerprint() != before:
+            return False
+        self._copied, self._tensors = before, tensors
+        return True
+
+    def marked(self) -> bool:
+        """Return True once for each time that the program created the marker, and delete it."""
+        marker = self.folder / MARKER
+        if not marker.exists():
+            return False
+        marker.unlink(missing_ok=True)
+        return True
+
+    # Contents
+
+    def gather(self) -> PerRankState:
+        """Return nothing: no other rank has a state."""
+        return NOBODYS
+
+    def check(self) -> None:
+        """Do nothing: any file can be held."""
+
+    def split(self, _: PerRankState) -> tuple[dict[str, Any], Parts]:
+        """Return the copied files as tensors of bytes."""
+        state, tensors = flatten(self._tensors)
+        return {PART: state}, {PART: tensors} if tensors else {}
+
+    def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
+        """Replace the folder by a checkpoint's files, unless an attempt of this trial left newer ones."""
+        known = self._known()
+        if known.get("uid") == self._uid and known.get("committed") == manifest.id and not self.commits:
+            return
+        if PART not in manifest.state:
+            raise InvalidDefinition(f"checkpoint {manifest.id} is none of a command: it has no files")
+        files = unflatten(manifest.state[PART], tensors_of(manifest, PART, read))
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        for name, data in files.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(memoryview(data.numpy()))
+        saved = manifest.state["training"]
+        self.state, self.commits = saved["form"], saved.get("commits", False)
+        self._copied = self.fingerprint()
+
+    def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
+        """Raise InvalidDefinition: a program begins with the weights that it reads itself."""
+        raise InvalidDefinition("a command cannot begin with the weights of another trial: give it a file by an option")
+
+    def _known(self) -> dict[str, Any]:
+        try:
+            found = json.loads((self._root / _STATE).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _files(self, folder: Path) -> list[Path]:
+        found = []
+        for where, _, names in os.walk(folder):
+            found += [Path(where, name) for name in names if Path(where, name) != folder / MARKER]
+        return sorted(path for path in found if path.is_file())
+
+
+class NoCopy(HostCopy):
+    """Copy of tensors that nothing writes to: none."""
+
+    def begin(self, parts: Parts, lazily: bool) -> Copying:
+        """Return the tensors themselves."""
+        return Copying(parts, [], lambda: None)
+
+
+def _mapped(path: Path) -> Tensor:
+    """Return a file's bytes as a tensor that reads them when they are needed."""
+    size = path.stat().st_size
+    if size == 0:
+        return torch.empty(0, dtype=torch.uint8)
+    return torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)

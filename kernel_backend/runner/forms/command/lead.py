@@ -1,0 +1,296 @@
+"""Follow a program on rank 0: its reports, requests and checkpoints, and the target of a search."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from kernel_backend.artifacts.program import answer_file, messages_file
+from kernel_backend.checkpoints.storage import open_storage
+from kernel_backend.durable import replacing
+from kernel_backend.errors import DaylightError, InvalidDefinition
+from kernel_backend.home import program_folder
+from kernel_backend.model.experiment import Metric
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.reports import Note, Report, Started
+from kernel_backend.model.trial import BEFORE
+from kernel_backend.runner.artifacts import ArtifactWriter
+from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Position
+from kernel_backend.runner.external_loop.judgement import Judgement
+from kernel_backend.runner.forms.command.counts import Counts
+from kernel_backend.runner.forms.command.files import CheckpointFiles, NoCopy
+from kernel_backend.runner.forms.command.reports import Logged, LogPatterns, Messages, Request
+from kernel_backend.runner.ipc import Instructions, Spool
+from kernel_backend.runner.loop.target import Target
+from kernel_backend.runner.progress import Progress
+from kernel_backend.runner.ranks.backends import SingleRank
+
+LEAST_S = 1.0  # between two checkpoints that the program did not ask for
+COST = 50  # as many times as long as the last one took lie between them
+SETTLED_S = 1.0  # without a change of the folder, before it is copied
+MOST_NOTES = 100
+_GUARANTEE = "none: the program goes on from what it saved"
+
+
+class Lead:
+    """What rank 0 does for a program besides keeping it alive."""
+
+    def __init__(
+        self, job: LaunchSpec, folder: Path, log: Path, instructions: Instructions, spool: Spool, progress: Progress
+    ) -> None:
+        """Choose the checkpoint that the program goes on from, and put its files into the checkpoint folder."""
+        self._job, self._folder, self._spool, self._progress = job, folder, spool, progress
+        self.files = CheckpointFiles(program_folder(Path(job.home), job.experiment, job.trial), job.uid)
+        self._messages = Messages(folder / messages_file(0))
+        self._patterns = LogPatterns(log, job.config.metric_pattern)
+        self._target = Target(job.until, SingleRank(), instructions, progress)
+        self._judgement = Judgement(job.config, self.note)
+        self._artifacts = ArtifactWriter(job, spool, progress)
+        storage = open_storage(job.checkpoints, job.uid)
+        self._checkpoints = Checkpointer(
+            job, SingleRank(), spool, storage, self.files, {}, NoCopy(torch.device("cpu")), eager=True
+        )
+        self.asks = False  # the program looks at run.should_stop
+        self._queue: deque[Logged] = deque()  # reported and not yet counted
+        self._metrics: dict[str, float] = {}  # of the newest validation since the last checkpoint
+        self._notes = 0
+        self._due: list[str | None] = []  # answers to be given once the folder is committed
+        self._saved = time.monotonic()
+        self.files.begin(job.resume_from)
+        manifest = self._checkpoints.restore()
+        self._newest = 0 if manifest is None else manifest.step
+        self._committed = None if manifest is None else manifest.id
+        self._resumed = manifest
+        state, left = self.files.state, self.files.left
+        self.counts = Counts.of(state["counts"]) if state else Counts()
+        if left:  # the numbers of reports are not used again
+            self.counts.skip(Counts.of(left["counts"]))
+        self._queue.extend(Logged(*each) for each in state.get("held", ()))
+        if state:
+            self._judgement.restore(state["judgement"], of_another=manifest is not None and manifest.attempt == BEFORE)
+        self.files.wrote(self._state(), self._committed)
+
+    @property
+    def step(self) -> int:
+        """Return the number of steps taken."""
+        return self.counts.step
+
+    def note(self, text: str, level: Literal["info", "warning"] = "info") -> None:
+        """Send a note to the user."""
+        self._spool.say(Note(text=text, level=level))
+
+    def begin(self, world: int) -> bool:
+        """Report the start; a trial at its target waits for the next, and False is returned where none came."""
+        config = self._job.config
+        self._spool.say(
+            Started(
+                backend="command",
+                reason="the program connects its processes itself",
+                world=world,
+                steps_per_epoch=None,
+                total_steps=config.steps,
+                parameters=0,
+                guarantee=_GUARANTEE,
+                resumed_from=None if self._resumed is None else self._resumed.id,
+            )
+        )
+        self._count()
+        return not self.at_target or self.moves_on()
+
+    # Reports
+
+    def look(self) -> bool:
+        """Read what the program has said since, and carry it out; return True if there was anything."""
+        before = len(self._queue)
+        requests = self._read(self._patterns.new())
+        some = bool(requests) or len(self._queue) > before
+        for request in requests:
+            self._carry_out(request)
+        self._count()
+        if self.files.marked():
+            self._due.append(None)
+        self._save()
+        return some
+
+    def end(self) -> None:
+        """Read the rest of what the program said, once it has ended."""
+        while self.look():
+            pass
+        self._read(self._patterns.rest())
+        self._count()
+
+    def _read(self, found: Iterable[Logged]) -> list[Request]:
+        requests = []
+        for each in self._messages.new():
+            if isinstance(each, Request):
+                requests.append(each)
+            else:
+                self._queue.append(each)
+        self._queue.extend(found)
+        for source, name in ((self._messages, "a message"), (self._patterns, "--metric-pattern")):
+            if source.unread:
+                self._tell(f"{name} with no number: {source.unread[0][:200]}", "warning")
+                source.unread.clear()
+        return requests
+
+    def _count(self) -> None:
+        """Count reports up to the target, and none beyond all that a search lets the program train."""
+        counted = False
+        while self._queue and not self.at_target and not self.over:
+            self._report(self._queue.popleft())
+            counted = True
+        if counted:
+            self.files.wrote(self._state(), self._committed)
+
+    def _report(self, found: Logged) -> None:
+        validation = found.validation or (_judges(self._job) and self._job.config.metric.name in found.values)
+        place = self.counts.take(found, validation)
+        if not found.values:
+            return
+        kind: Literal["training", "validation"] = "validation" if validation else "training"
+        self._spool.say(Report(kind=kind, step=place.step, epoch=place.epoch, metrics=found.values))
+        self._progress.tick("step", place.step)
+        if validation:
+            self._metrics = dict(found.values)
+            self._judgement.validation(place.step, found.values)
+        else:
+            self._judgement.training(place.step, found.values)
+
+    def _tell(self, text: str, level: Literal["info", "warning"] = "info") -> None:
+        self._notes += 1
+        if self._notes <= MOST_NOTES:
+            self.note(text, level)
+
+    # Requests
+
+    def _carry_out(self, request: Request) -> None:
+        if request.kind == "note":
+            self._tell(str(request.fields.get("text", ""))[:2000])
+        elif request.kind == "asks":
+            self.asks = True
+        elif request.kind == "checkpoint":
+            self._due.append(request.answer)
+        elif request.kind == "artifact":
+            text = ""
+            try:
+                self._artifacts(str(request.fields["name"]), Path(str(request.fields["path"])))
+            except (DaylightError, OSError, KeyError) as error:
+                text = str(error)
+            self._answer(request.answer, text)
+
+    def _answer(self, id: str | None, text: str = "") -> None:
+        if id is not None and id.isalnum():
+            with replacing(self._folder / answer_file(id), durable=False) as file:
+                file.write(text.encode())
+
+    # Checkpoints
+
+    def _save(self) -> None:
+        """Commit the folder if the program asked for it, or if it has changed and settled."""
+        if self._due:
+            self.files.commits = True
+            if self._commit():
+                due, self._due = self._due, []
+                for each in due:
+                    self._answer(each)
+        elif not self.files.commits and time.monotonic() - self._saved >= self._pause:
+            self._saved = time.monotonic()
+            if not self._checkpoints.busy and self.files.changed and self.files.quiet(SETTLED_S) and self.files.stage():
+                self._checkpoints.save(self._moment())
+                self._checkpoints.settle()
+
+    @property
+    def _pause(self) -> float:
+        every = self._job.config.checkpoint_every
+        if every is not None and every.seconds is not None:
+            return every.seconds
+        return max(LEAST_S, COST * self._checkpoints.cost.write)
+
+    def _commit(self) -> bool:
+        """Commit the folder now; return False if its files change at this moment."""
+        self._progress.tick("checkpoint", self.step)
+        if not self.files.stage():
+            return False
+        moment = self._moment()
+        self._checkpoints.finish(moment)
+        return True
+
+    def _moment(self) -> Position:
+        self._newest = max(self.step, self._newest + 1)
+        self._committed = f"{self._newest}-{self._job.attempt}"
+        metrics, self._metrics = self._metrics, {}
+        state = self._state()
+        self.files.wrote(state, self._committed)
+        facts = {"epoch": self.counts.epochs, "fraction": 0.0, "form": state, "commits": self.files.commits}
+        return Position(self._newest, float(self.counts.epochs), metrics, facts)
+
+    def _state(self) -> dict[str, Any]:
+        judgement = self._judgement.state()
+        return {"counts": self.counts.state(), "held": [list(each) for each in self._queue], "judgement": judgement}
+
+    # Ends
+
+    @property
+    def at_target(self) -> bool:
+        """Return True where the search decides how the trial goes on."""
+        return self._target.reached(self._units) and not self.over
+
+    @property
+    def over(self) -> bool:
+        """Return True once the program has reported all that a search lets it train."""
+        return self._job.until is not None and self._units >= self._total
+
+    @property
+    def beyond(self) -> bool:
+        """Return True if the program goes on after all that a search lets it train."""
+        return self.over and bool(self._queue)
+
+    @property
+    def _total(self) -> int:
+        return self._job.config.steps or self._job.config.epochs
+
+    @property
+    def _units(self) -> int:
+        return self.counts.step if self._job.config.steps is not None else self.counts.epochs
+
+    def moves_on(self) -> bool:
+        """Wait some time for a further target; return True if one came."""
+        return self._target.moves_on(self._units, self.step)
+
+    def leave(self) -> None:
+        """Commit the folder before the program has finished; what a program has not committed itself is left out."""
+        if not (self.files.commits and self.files.changed):
+            self._commit_at_last()
+
+    def finish(self) -> None:
+        """Commit the folder at the end; raise InvalidDefinition if a search got no value of its metric."""
+        if self._job.config.search is not None and not self._judgement.validated:
+            raise InvalidDefinition(_unseen(self._job.config.metric))
+        self._commit_at_last()
+
+    def _commit_at_last(self) -> None:
+        while not self._commit():
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        """Wait some time for a checkpoint that is being written."""
+        with contextlib.suppress(DaylightError):
+            self._checkpoints.close()
+
+
+def _judges(job: LaunchSpec) -> bool:
+    """Return True if `--metric` names validations: in a search, or where it was given."""
+    return job.config.search is not None or job.config.metric != Metric()
+
+
+def _unseen(metric: Metric) -> str:
+    return (
+        f"a search compares --metric {metric.name}, and the program reported none: add run.log({metric.name}=...) of "
+        f"`from daylight import run`, or --metric-pattern '{metric.name}: (?P<{metric.name}>[\\d.]+)'"
+    )

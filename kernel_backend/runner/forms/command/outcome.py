@@ -1,0 +1,85 @@
+"""Describe how a program ended: by its exit code, and the exception at the end of its log."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from pathlib import Path
+
+from kernel_backend.model.frames import Call, Sources, users_frame
+from kernel_backend.model.trial import Failure
+from kernel_backend.runner.failure import LONGEST_MESSAGE, is_lost_peer
+
+_END = 64 * 1024  # bytes of the log that are read
+_SHOWN = 300  # characters of its last line
+_BEGIN = "Traceback (most recent call last):"
+_CALL = re.compile(r'^\s+File "(.*)", line (\d+), in (.*)$')
+_ERROR = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$", re.DOTALL)
+_HINTS = {
+    "EOFError": "a job has no keyboard: give the program its input as an option or a file",
+    "ModuleNotFoundError": "install it in the job's Python; --include takes a module of the project along",
+}
+
+
+def program_failure(code: int, log: Path, rank: int, step: int | None, command: str, sources: Sources) -> Failure:
+    """Return the failure of a program that ended with this exit code; a negative one is a signal.
+
+    An exception at the end of its log is the failure, with the user's frames.
+    """
+    text = _end_of(log)
+    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    raised = _raised(text) if code > 0 else None
+    if raised is None:
+        lines = [line for line in text.splitlines() if line.strip()]
+        last = f"; its last line: {lines[-1].strip()[:_SHOWN]}" if lines else "; it printed nothing"
+        kind = signal.Signals(-code).name if code < 0 else "ProgramFailed"
+        message = f"{command[:_SHOWN]} ended with {how}{last}" if code > 0 else f"{command[:_SHOWN]} was {how}{last}"
+        consequence = is_lost_peer(kind, text[-4096:])
+        return Failure(rank=rank, type=kind, message=message, step=step, consequence=consequence, at=time.time())
+    kind, message, block = raised
+    hint = _HINTS.get(kind)
+    if kind == "FileNotFoundError" and str(sources.code) in message:
+        hint = "files beside the program travel where --include names them"
+    calls = [
+        Call(found[1], int(found[2]), found[3], _source_line(block, index))
+        for index, line in enumerate(block)
+        if (found := _CALL.match(line))
+    ]
+    return Failure(
+        rank=rank,
+        type=kind,
+        message=(f"{message} ({hint})" if hint else message)[:LONGEST_MESSAGE],
+        step=step,
+        frames=tuple(frame for call in calls if (frame := users_frame(call, sources))),
+        traceback="\n".join(block),
+        consequence=is_lost_peer(kind, message),
+        invalid=kind == "InvalidHyperparameters",
+        at=time.time(),
+    )
+
+
+def _end_of(log: Path) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, 2) - _END))
+        return file.read().decode(errors="replace")
+
+
+def _raised(text: str) -> tuple[str, str, list[str]] | None:
+    """Return class, message and lines of the last traceback in a text; None without one."""
+    begin = text.rfind(_BEGIN)
+    if begin < 0:
+        return None
+    lines = text[begin:].splitlines()
+    for index, line in enumerate(lines[1:], start=1):
+        if line and not line[0].isspace():
+            found = _ERROR.match(line)
+            if found is None:
+                return None
+            return found[1].rpartition(".")[2], found[2] or "", lines[: index + 1]
+    return None
+
+
+def _source_line(block: list[str], index: int) -> str:
+    follows = block[index + 1 : index + 2]
+    return follows[0].strip() if follows and not _CALL.match(follows[0]) else ""

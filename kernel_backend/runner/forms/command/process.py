@@ -1,0 +1,90 @@
+"""Start a program, and end it with all processes that come from it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import psutil
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.parent_death import die_with
+
+_PR_SET_CHILD_SUBREAPER = 36
+_LOOK_S = 0.02
+_GONE = (psutil.NoSuchProcess, psutil.AccessDenied)
+
+
+class ProgramProcess:
+    """Program of this rank, a child; all orphans that it leaves become children of this process too."""
+
+    def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
+        """Start the program in the current folder; raise InvalidDefinition if that is not possible."""
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        try:
+            self._child = subprocess.Popen(
+                words,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=partial(die_with, os.getpid()),
+            )
+        except OSError as error:
+            raise InvalidDefinition(f"{words[0]} cannot be started: {error.strerror or error}") from None
+
+    def code(self) -> int | None:
+        """Return the exit code, a signal as a negative number; None while it runs."""
+        return self._child.poll()
+
+    def seconds(self) -> float:
+        """Return the CPU time of all processes of the program that live."""
+        found = 0.0
+        for each in self._processes():
+            with contextlib.suppress(*_GONE):
+                times = each.cpu_times()
+                found += times.user + times.system
+        return found
+
+    def pause(self) -> None:
+        """Stop all processes of the program where they are."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let paused processes go on."""
+        self._signal(signal.SIGCONT)
+
+    def terminate(self) -> None:
+        """Ask the program to end, not its children: it may need its loader workers to save its state."""
+        if self.code() is None:
+            self._child.terminate()
+
+    def end(self) -> None:
+        """Kill all processes of the program, orphans too, and wait until they are gone."""
+        while left := self._processes():
+            for each in left:
+                with contextlib.suppress(*_GONE):
+                    if each.pid != self._child.pid and each.status() == psutil.STATUS_ZOMBIE:
+                        with contextlib.suppress(ChildProcessError):  # the child of another of them
+                            os.waitpid(each.pid, os.WNOHANG)
+                    else:
+                        each.kill()
+            if self._child.poll() is None:
+                self._child.wait()
+            time.sleep(_LOOK_S)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for each in self._processes():
+            with contextlib.suppress(*_GONE):
+                each.send_signal(number)
+
+    def _processes(self) -> list[psutil.Process]:
+        found = psutil.Process().children(recursive=True)
+        return [each for each in found if each.pid != self._child.pid or self._child.poll() is None]

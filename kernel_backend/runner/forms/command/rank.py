@@ -1,0 +1,39 @@
+"""Run one rank of a command: no definition is imported, and no backend connected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from kernel_backend.definition.parse import parse
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.runner.context import FormTraining
+from kernel_backend.runner.declared_data import DeclaredDataCheck
+from kernel_backend.runner.definition.load import MODULE, read_snapshot
+from kernel_backend.runner.forms.command.training import CommandTraining
+from kernel_backend.runner.ipc import Instructions, Spool
+from kernel_backend.runner.progress import Progress
+
+
+def work(
+    job: LaunchSpec, instructions: Instructions, spool: Spool, progress: Progress, watch: Callable[[FormTraining], None]
+) -> int:
+    """Run the job's command as one of its ranks and return the exit code; `watch` is given the training."""
+    code = Path(job.code)
+    snapshot = read_snapshot(code)
+    source = (code / f"{MODULE}.py").read_text()
+    definition = parse(source, snapshot.roles_from, snapshot.contract) if snapshot else parse(source)
+    if definition.command is None:
+        raise InvalidDefinition(f"this is a definition of the form {definition.form}, and no command")
+    training = CommandTraining(job, definition, snapshot, instructions, spool, progress)
+    watch(training)
+    declared = DeclaredDataCheck(job, snapshot, spool)
+    if spool.speaks:
+        declared.start()
+    try:
+        return training.train()
+    finally:
+        progress.tick("finishing", training.step)
+        training.close()
+        declared.close()

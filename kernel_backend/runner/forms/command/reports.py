@@ -1,0 +1,110 @@
+"""Read what a program reports: lines of JSON from `run` or `$DAYLIGHT_METRICS`, and numbers in its log."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kernel_backend.tail import Tail
+
+LONGEST = 2**20  # bytes of a message
+_PLACES = ("step", "epoch")
+
+
+class Logged(NamedTuple):
+    """Values that a program reports, with step and epoch where it names them."""
+
+    values: dict[str, float]
+    step: int | None = None
+    epoch: int | None = None
+    validation: bool = False
+
+
+class Request(NamedTuple):
+    """Request of a program to its rank, such as `checkpoint`; `answer` names the file that it waits for."""
+
+    kind: str
+    fields: Mapping[str, Any]
+    answer: str | None
+
+
+class Messages:
+    """Messages of a program, of which those that cannot be read are collected in `unread`."""
+
+    def __init__(self, path: Path) -> None:
+        self._lines = Tail(path, longest=LONGEST)
+        self.unread: list[str] = []
+
+    def new(self) -> Iterator[Logged | Request]:
+        """Yield the messages since the last call."""
+        for line in self._lines.new():
+            if not line.strip():
+                continue
+            try:
+                found = json.loads(line)
+            except ValueError:
+                found = None
+            if not isinstance(found, dict):
+                self.unread.append(line)
+            elif "do" in found:
+                yield Request(str(found["do"]), found, found.get("answer"))
+            else:
+                yield self._logged(found)
+
+    def _logged(self, found: dict[str, Any]) -> Logged:
+        validation = bool(found.pop("validation", False))
+        numbers = {str(name): float(value) for name, value in found.items() if isinstance(value, int | float)}
+        self.unread += [f"{name}: {value!r}" for name, value in found.items() if name not in numbers]
+        return logged(numbers, validation)
+
+
+class LogPatterns:
+    """Numbers in the lines of a log, by the named groups of patterns."""
+
+    def __init__(self, log: Path, patterns: Sequence[str]) -> None:
+        self._patterns = [re.compile(each) for each in patterns]
+        self._lines = Tail(log)
+        self.unread: list[str] = []
+
+    def new(self) -> Iterator[Logged]:
+        """Yield the numbers in the lines since the last call; those that match several patterns are together."""
+        if self._patterns:
+            yield from self._found(self._lines.new())
+
+    def rest(self) -> Iterator[Logged]:
+        """Yield the numbers in a last line without a line break."""
+        if self._patterns:
+            yield from self._found(self._lines.rest())
+
+    def _found(self, lines: Iterator[str]) -> Iterator[Logged]:
+        for line in lines:
+            numbers: dict[str, float] = {}
+            for pattern in self._patterns:
+                for found in pattern.finditer(line):
+                    numbers |= self._numbers(found)
+            if numbers:
+                yield logged(numbers, validation=False)
+
+    def _numbers(self, found: re.Match[str]) -> dict[str, float]:
+        numbers: dict[str, float] = {}
+        for name, text in found.groupdict().items():
+            if text is not None:
+                try:
+                    numbers[name] = float(text.replace(",", ""))
+                except ValueError:
+                    self.unread.append(f"{name}: {text!r}")
+        return numbers
+
+
+def logged(numbers: Mapping[str, float], validation: bool) -> Logged:
+    """Return reported numbers, of which those named `step` and `epoch` are places; places that are none are dropped."""
+    values = {name: value for name, value in numbers.items() if name not in _PLACES}
+    step, epoch = (_whole(numbers.get(name)) for name in _PLACES)
+    return Logged(values, step, epoch, validation)
+
+
+def _whole(number: float | None) -> int | None:
+    return int(number) if number is not None and 0 <= number < 2**53 and number == int(number) else None

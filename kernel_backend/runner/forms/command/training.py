@@ -1,0 +1,201 @@
+"""Supervise a program: start it, watch whether it does anything, and end it when its rank must leave."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from kernel_backend.definition.contract import Definition
+from kernel_backend.home import program_folder
+from kernel_backend.model.frames import Sources
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.runner import failure
+from kernel_backend.runner.external_loop.leave import FINISHED, RELEASED
+from kernel_backend.runner.forms.command.board import Board
+from kernel_backend.runner.forms.command.environment import argv, program_env
+from kernel_backend.runner.forms.command.files import CheckpointFiles
+from kernel_backend.runner.forms.command.lead import Lead
+from kernel_backend.runner.forms.command.outcome import program_failure
+from kernel_backend.runner.forms.command.process import ProgramProcess
+from kernel_backend.runner.ipc import Instructions, Spool
+from kernel_backend.runner.progress import Progress
+from kernel_backend.snapshots.shipped import editable_folders, shipped_folders
+
+LOOK_S = 0.05
+CPU_S = 1.0  # between two looks at whether it computes
+SETTLED_S = 1.0  # without a change of its checkpoints, before a program is asked to end
+SAVING_S = 30.0  # what it gets for that
+GRACE_S = 30.0  # and then, before it is killed
+FAILED = 1
+
+
+class CommandTraining:
+    """Program of one rank, to its end."""
+
+    def __init__(
+        self,
+        job: LaunchSpec,
+        definition: Definition,
+        snapshot: Snapshot | None,
+        instructions: Instructions,
+        spool: Spool,
+        progress: Progress,
+    ) -> None:
+        assert definition.command is not None
+        self._job, self._command, self._snapshot = job, definition.command, snapshot
+        self._instructions, self._progress = instructions, progress
+        self._rank, self._size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+        attempt = progress.folder
+        self._log = attempt / f"rank-{self._rank}.log"
+        self._board = Board(attempt / "program", self._rank, self._size)
+        self._checkpoints = CheckpointFiles(program_folder(Path(job.home), job.experiment, job.trial), job.uid)
+        self._lead = None
+        if spool.speaks:
+            self._lead = Lead(job, self._board.folder, self._log, instructions, spool, progress)
+        self._process: ProgramProcess | None = None
+        self._seen = (0, 0.0)  # bytes of its log and seconds of computing, when it last did anything
+        self._computed = 0.0  # when the seconds were last counted
+
+    @property
+    def step(self) -> int:
+        """Return the number of steps that the program has reported; 0 on ranks other than 0."""
+        return self._lead.step if self._lead is not None else 0
+
+    def train(self) -> int:
+        """Run the program to its end, or until its slots are wanted back."""
+        if self._lead is not None and not self._lead.begin(self._size):
+            self._board.leave()
+        if self._board.leaving:
+            return self._left()
+        process = self._process = self._start()
+        while (code := process.code()) is None:
+            self._watch(process)
+            if self._instructions.release or (self._lead is not None and self._must_leave(self._lead, process)):
+                self._board.leave()
+            if self._board.leaving:
+                self._end_early(process)
+                return self._left()
+            time.sleep(LOOK_S)
+        process.end()
+        return self._ended(code)
+
+    def close(self) -> None:
+        """End the program, if it still runs, and wait for a checkpoint that is being written."""
+        if self._process is not None:
+            self._process.end()
+        if self._lead is not None:
+            self._lead.close()
+
+    def _start(self) -> ProgramProcess:
+        job, code = self._job, Path(self._job.code)
+        checkpoints = self._checkpoints.folder
+        words = argv(self._command, job, checkpoints, sys.executable)
+        if self._command.program is not None and self._command.at == 0:
+            Path(words[0]).chmod(0o755)  # an archive holds no modes
+        project = self._snapshot.project if self._snapshot is not None else None
+        paths = shipped_folders(code, project)
+        if project is not None:  # what is found at run time alone is read from where it was
+            paths += [Path(project.root, path) for path in project.paths]
+            paths += [Path(project.root, self._command.program).parent] if self._command.program else []
+        paths += [Path(job.cwd)] if self._command.module else []
+        paths += editable_folders(code)
+        env = program_env(os.environ, job, self._board.folder, checkpoints, paths, sys.executable)
+        return ProgramProcess(words, env)
+
+    def _watch(self, process: ProgramProcess) -> None:
+        """Tick if the program has said, written or computed anything."""
+        size, seconds = self._log.stat().st_size, self._seen[1]
+        if time.monotonic() - self._computed > CPU_S:
+            self._computed, seconds = time.monotonic(), process.seconds()
+        if (size, seconds) != self._seen:
+            self._seen = size, seconds
+            self._progress.tick("step", self.step + 1)
+
+    def _must_leave(self, lead: Lead, process: ProgramProcess) -> bool:
+        """Follow the program; return True if its search ends it here, or lets it wait without its slots."""
+        lead.look()
+        if lead.beyond:
+            return True
+        if not lead.at_target:
+            return False
+        # It may be about to save what it has just reported.
+        self._settle(process, SETTLED_S)
+        process.pause()
+        goes_on = lead.moves_on()
+        process.go_on()
+        return not goes_on
+
+    def _settle(self, process: ProgramProcess, seconds: float) -> None:
+        """Wait until the program has changed no checkpoint for so long, or has ended."""
+        begun = time.monotonic()
+        while process.code() is None and time.monotonic() - begun < SAVING_S:
+            if time.monotonic() - begun >= seconds and self._checkpoints.quiet(seconds):
+                return
+            self._progress.tick("waiting", self.step)
+            time.sleep(LOOK_S)
+
+    def _end_early(self, process: ProgramProcess) -> None:
+        """End a program that has not finished: by `run.should_stop`, then SIGTERM, then SIGKILL."""
+        process.go_on()
+        if self._lead is not None:
+            self._lead.look()
+        if self._lead is not None and self._lead.asks:
+            self._wait(process, SAVING_S)
+        self._settle(process, SETTLED_S)
+        process.terminate()
+        self._wait(process, GRACE_S)
+        process.end()
+
+    def _wait(self, process: ProgramProcess, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while process.code() is None and time.monotonic() < deadline:
+            self._progress.tick("waiting", self.step)
+            if self._lead is not None:
+                self._lead.look()  # it may wait for a commit
+            time.sleep(LOOK_S)
+
+    def _left(self) -> int:
+        """Commit what the program has saved, once the programs of all ranks have ended; return the exit code."""
+        self._board.ended()
+        if self._lead is None:
+            return RELEASED
+        while not self._board.all_ended:
+            self._progress.tick("waiting", self.step)
+            time.sleep(LOOK_S)
+        self._lead.end()
+        if self._lead.over:
+            self._lead.finish()
+            return FINISHED
+        self._lead.leave()
+        return RELEASED
+
+    def _ended(self, code: int) -> int:
+        """Return the exit code of this rank, whose program has ended with `code`."""
+        if self._lead is not None:
+            self._lead.end()
+        if self._board.leaving:
+            return self._left()
+        if code != 0:
+            step = None if self._lead is None or self._lead.step == 0 else self._lead.step + 1
+            sources = Sources(Path(self._job.code), Path(self._job.cwd), self._snapshot)
+            failure.write(
+                program_failure(code, self._log, self._rank, step, str(self._command), sources), self._log.parent
+            )
+            return FAILED
+        self._board.ended()
+        while not self._board.all_ended:  # a program may evaluate on one rank, long after the others have ended
+            self._progress.tick("waiting", self.step)
+            if self._instructions.release:
+                self._board.leave()
+            if self._board.leaving:
+                return self._left()
+            time.sleep(LOOK_S)
+        if self._lead is not None:
+            if self._lead.at_target and not self._lead.moves_on():
+                return self._left()
+            self._lead.end()
+            self._lead.finish()
+        return FINISHED

@@ -1,0 +1,46 @@
+"""Read a file that grows by its new lines, a bounded piece at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+PIECE = 256 * 1024  # bytes that are read at once
+LONGEST = 2000  # bytes of a line that are returned
+
+
+class Tail:
+    """Lines of a growing file; an incomplete line waits for its end."""
+
+    def __init__(self, path: Path, behind: int | None = None, longest: int = LONGEST) -> None:
+        """Begin at the start of `path`; a file that grows more than `behind` bytes ahead is skipped up to there."""
+        self._path, self._behind, self._longest = path, behind, longest
+        self._offset = 0
+        self._begun = b""
+
+    def new(self, most: int = PIECE) -> Iterator[str]:
+        """Return the lines within the next `most` bytes."""
+        # A progress bar ends its lines with a carriage return.
+        *lines, begun = (self._begun + self._read(most)).replace(b"\r", b"\n").split(b"\n")
+        self._begun = begun[: self._longest]
+        return map(self._text, lines)
+
+    def rest(self) -> Iterator[str]:
+        """Return the last line, if it does not end in a line break."""
+        return iter([self._text(self._begun)])
+
+    def _read(self, most: int) -> bytes:
+        try:
+            with self._path.open("rb") as file:
+                end = file.seek(0, 2)
+                if self._behind is not None:
+                    self._offset = max(self._offset, end - self._behind)
+                file.seek(self._offset)
+                data = file.read(most)
+        except FileNotFoundError:
+            return b""
+        self._offset += len(data)
+        return data
+
+    def _text(self, line: bytes) -> str:
+        return line[: self._longest].decode(errors="replace")
