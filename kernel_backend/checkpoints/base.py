@@ -21,7 +21,7 @@ from kernel_backend.model.views.overview import CheckpointInfo
 
 @dataclass(frozen=True)
 class Streamed:
-    """Pieces of a part that are never all in memory; each call of `pieces` iterates anew."""
+    """Bytes of a checkpoint's file, read piece by piece to save memory; each call of `pieces` begins at the first."""
 
     size: int  # of all of them, in bytes
     pieces: Callable[[], Iterator[bytes | memoryview]]

@@ -73,7 +73,7 @@ class Directory(VerifyingCheckpoints):
         return part
 
     def reuse(self, checkpoint: str, part: Part) -> bool:
-        """Link the file of such a part of any trial of the experiment; the last link's removal frees its bytes."""
+        """Hard-link a file with the same bytes of any trial of the experiment; its disk is freed with the last link."""
         make_folder(self._root / checkpoint)
         target = self._root / checkpoint / f"{part.name}{SUFFIX}"
         for source in self._same(part):

@@ -73,7 +73,7 @@ class Remote(VerifyingCheckpoints):
             raise
 
     def reuse(self, checkpoint: str, part: Part) -> bool:
-        """Have the store copy such a part of another checkpoint of this trial: nothing is uploaded."""
+        """Have the store copy a file with the same bytes from another checkpoint of this trial, without an upload."""
         target = self._path(checkpoint, f"{part.name}{SUFFIX}")
         for manifest in reversed(self.committed()):
             found = next((each for each in manifest.parts if _same(each, part)), None)

@@ -44,5 +44,5 @@ class Digesting:
         return self._hash.hexdigest()
 
     def part(self, name: str) -> Part:
-        """Return the manifest entry of a part with these bytes."""
+        """Return the manifest's entry for a file with the bytes taken so far."""
         return Part(name=name, size=self.size, digest=self.digest)

@@ -109,7 +109,7 @@ def load_model(place: Checkpoints, manifest: Manifest) -> dict[str, Any]:
 
 
 def tensors_of(manifest: Manifest, name: str, read: Callable[[str], bytes]) -> dict[str, Tensor]:
-    """Return the tensors of a part and of its frozen one by what `read` returns for each; none of an absent part."""
+    """Return the tensors of a file and of its frozen one, whose bytes `read` returns; none where there is no file."""
     return {
         key: tensor
         for each in (name, f"{name}{FROZEN}")

@@ -61,7 +61,7 @@ def launch(path: Path) -> None:
 
 
 def _whatever_happens(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event) -> AttemptResult:
-    """Return the gang's result; if the launcher itself fails, end the gang and return it as lost, with the reason."""
+    """Return the gang's result; on an error of the launcher itself end the gang and return `lost` with the reason."""
     try:
         return _until_the_end(gang, folder, job, asked)
     except Exception as error:

@@ -72,7 +72,7 @@ class Archive:
         return _ID.fullmatch(id) is not None and self._path(id).is_file()
 
     def spare(self, id: str) -> bool:
-        """Return whether an archive is stored, and renew its time, so that `remove` spares it for a submission."""
+        """Return whether an archive is stored, and touch its file, so that `remove` leaves it for a new submission."""
         with contextlib.suppress(OSError):
             if self.has(id):
                 os.utime(self._path(id))

@@ -189,7 +189,7 @@ def _as_json(value: Any) -> WrittenValue | None:
 
 
 def _is_json(value: Any, seen: set[int]) -> bool:
-    """Return True if JSON restores the value with the same types; False if it holds one object twice."""
+    """Return True if JSON restores the value exactly: plain types only, and no object that it holds twice."""
     if value is None or type(value) in (bool, int, str):
         return not isinstance(value, int) or abs(value) < 10**4000  # Python reads more digits only if configured to
     if type(value) is float:

@@ -31,7 +31,7 @@ MAX_FILES, MAX_BYTES = 20_000, 16 * 2**20  # of one editable distribution, to be
 def installed() -> dict[str, Any]:
     """Return the fields of `kernel_backend.model.snapshot.Environment` that this interpreter's files determine.
 
-    Distributions are read once for every state of the folders on the module path, sources each time.
+    Installed distributions are cached until a folder on the module path changes; sources are digested by each call.
     """
     found = _distributions(tuple(_folders()))
     ours = own_root()
@@ -121,7 +121,7 @@ def _stat(path: Path) -> os.stat_result | None:
 
 
 def _folders() -> Iterator[tuple[str, int]]:
-    """Yield the folders of the module path, and conda's metadata, with modification times.
+    """Yield path and modification time of each folder on `sys.path`, and of conda's metadata.
 
     The current folder is left out, since nothing is installed there.
     """

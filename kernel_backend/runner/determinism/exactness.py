@@ -140,7 +140,7 @@ def _file_of(kind: type) -> str | None:
 
 
 def _touches_data(tree: ast.AST) -> bool:
-    """Return True if `.data` is read of anything but a module (`torch.utils.data`) or an object itself."""
+    """Return True if code reads `x.data`, other than `torch.utils.data` and `self.data`: it may be a tensor's."""
     uses = [node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "data"]
     return any(not _names(base, "utils") and not _names(base, "self") for base in uses)
 

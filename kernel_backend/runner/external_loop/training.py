@@ -75,7 +75,7 @@ class LoopPosition:
 
 
 class ExternalTraining:
-    """Training in a loop that is not ours; every method but `report` and `request_checkpoint` is for all ranks."""
+    """Training in a loop of the user or a library; all ranks call each method but `report`, `request_checkpoint`."""
 
     def __init__(self, rank: RankContext) -> None:
         """Choose the checkpoint to resume from; parts are restored as they are registered."""
@@ -137,7 +137,7 @@ class ExternalTraining:
         return restored
 
     def begin(self) -> None:
-        """Begin the steps: restore random states, and report the start; a training at its target waits for the next."""
+        """Begin the steps: restore random states and report the start; at its target, wait until it is extended."""
         if self._began is not None:
             return
         self._began = self.position.step

@@ -33,7 +33,7 @@ _STUBS = {"zsh": "compdef() { : }\ncompadd() { shift; print -l -- ${(P)1} }\n_fi
     ],
 )
 def test_a_shell_completes_verbs_options_and_states(shell: str, typed: list[str], found: list[str], tmp_path: Path):
-    if shutil.which(shell) is None:
+    if shutil.which(shell) is None and not os.environ.get("CI"):  # where nothing may be missing
         pytest.skip(f"there is no {shell} here")
     script = tmp_path / "script"
     script.write_text(f"{_STUBS.get(shell, '')}{SHELLS[shell]}{_ASK[shell]}\n")
