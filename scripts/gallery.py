@@ -21,7 +21,10 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import demo  # noqa: E402
 
 GALLERY = ROOT / "docs" / "tutorials"
-NAMES = ("quickstart", "search", "architectures", "gan", "reinforce", "lightning", "hugging-face")
+NAMES = (
+    "quickstart", "search", "architectures", "gan", "reinforce", "lightning", "hugging-face",
+    "cnn", "text", "time-series", "contrastive", "diffusion", "lora", "keras",
+)  # fmt: skip
 COLOURS = 64  # of a picture: a repository keeps every version of it
 EXPERIMENT = "application/vnd.daylight.experiment+json"
 
@@ -44,12 +47,15 @@ def without_view(output: Any) -> Any:
 
 
 def page(notebook: Any) -> Any:
-    """Return an executed notebook as a page: outputs that any browser shows, links from its place in docs/."""
+    """Return an executed notebook as a page: outputs that any browser shows, links from its place in docs/.
+
+    Warnings of libraries, which name paths of this machine, are left out.
+    """
     for cell in notebook.cells:
         cell.metadata = {}
         cell.source = cell.source.replace("](../docs/", "](../")
         if cell.cell_type == "code":
-            cell.outputs = [without_view(output) for output in cell.outputs]
+            cell.outputs = [without_view(output) for output in cell.outputs if sys.prefix not in output.get("text", "")]
     return notebook
 
 

@@ -1,0 +1,55 @@
+"""The notebooks of the gallery, one a kind of model, run from top to bottom; they share one service."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from tests.notebook.cells import Run, error, printed, shown
+
+BINDER = Path(__file__).parents[2] / "binder"
+
+pytestmark = [pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def said(execute: Run) -> Any:
+    """Run a notebook of `binder/` that draws one picture; the numbers that its last cell prints."""
+
+    def said(name: str) -> list[float]:
+        notebook = nbformat.read(BINDER / f"{name}.ipynb", as_version=4)
+        cells = execute(*(cell.source for cell in notebook.cells if cell.cell_type == "code"))
+        assert [error(cell) for cell in cells if error(cell)] == []
+        drawn = [each for cell in cells if "plt." in cell.source for each in shown(cell) if "image/png" in each]
+        assert len(drawn) == 1
+        return [float(each.replace(",", "")) for each in re.findall(r"\d[\d,]*(?:\.\d+)?", printed(cells[-1]))]
+
+    return said
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), [("cnn", 90), ("text", 80), ("contrastive", 90), ("keras", 90)], ids=lambda each: str(each)
+)
+def test_a_network_learns_what_its_notebook_says(said, name, least):
+    (percent,) = said(name)
+    assert percent >= least
+
+
+def test_series_of_any_length_are_forecast(said):
+    _, off, still = said("time-series")
+    assert off < still / 1.15
+
+
+def test_points_are_made_of_noise(said):
+    distance, noise = said("diffusion")
+    assert distance < noise / 2
+
+
+def test_an_adapter_learns_what_the_frozen_model_does_not_know(said):
+    before, after, trained = said("lora")
+    assert before < 50 < 65 <= after
+    assert trained < 20_000
