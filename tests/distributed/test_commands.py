@@ -235,3 +235,20 @@ def test_a_search_pauses_a_program_and_lets_it_go_on(tmp_path: Path) -> None:
     second = ended(trial.run(first.committed()[-1]), [0])
     assert list(second.reports("validation")) == [3, 4]  # what it did beyond its target counts there
     assert second.reports("validation")[3] == {"accuracy": 0.2}
+
+
+RESTLESS = """
+import os, sys, time
+while not os.path.exists("go"):
+    with open(os.path.join(sys.argv[1], "state"), "w") as file:
+        file.write(str(time.time()))
+    time.sleep(0.1)
+"""
+
+
+def test_a_folder_that_changes_all_the_time_is_committed_too(tmp_path: Path) -> None:
+    trial = program(tmp_path / "trial", RESTLESS, "{checkpoints}")
+    attempt = trial.start()
+    attempt.wait(lambda: attempt.pids() and attempt.committed())
+    (trial.folder / "go").touch()
+    ended(attempt.ended(), [0])

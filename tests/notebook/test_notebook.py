@@ -55,6 +55,8 @@ def cells(execute: Run):
         "%%dlrun --slots 2\n1 + 1",
         "%%dlrun --wait --out failing\nnumbers[0] / 0",
         "print(len(failing.overview.attempts), failing.overview.trials[0].attempt)",
+        r"%dlsubmit --wait --out program --metric-pattern 'score (?P<score>\d+)' score=5 -- echo score {score}",
+        "print(program.status, float(program.metrics()['score'][0]), program.logs())",
     )
 
 
@@ -117,3 +119,9 @@ def test_an_error_of_any_cell_is_told_by_its_line_and_not_tried_again(cells):
     assert "cell [16] line 2" in failed
     assert "kernel_backend" not in failed
     assert printed(cells[16]) == "1 1\n"
+
+
+def test_a_command_runs_as_it_is(cells):
+    assert error(cells[-2]) is None, printed(cells[-2])
+    assert "command: echo score {score} -> 1 slot" in printed(cells[-2])
+    assert printed(cells[-1]).split() == ["completed", "5.0", "score", "5"]

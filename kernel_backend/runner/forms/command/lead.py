@@ -33,7 +33,9 @@ from kernel_backend.runner.ranks.backends import SingleRank
 
 LEAST_S = 1.0  # between two checkpoints that the program did not ask for
 COST = 50  # as many times as long as the last one took lie between them
+LOOK_S = 0.5  # between two looks for changed files
 SETTLED_S = 1.0  # without a change of the folder, before it is copied
+RESTLESS = 3  # after as many pauses it is copied though it changes again and again
 MOST_NOTES = 100
 _GUARANTEE = "none: the program goes on from what it saved"
 
@@ -61,7 +63,7 @@ class Lead:
         self._metrics: dict[str, float] = {}  # of the newest validation since the last checkpoint
         self._notes = 0
         self._due: list[str | None] = []  # answers to be given once the folder is committed
-        self._saved = time.monotonic()
+        self._saved = self._looked = time.monotonic()
         self.files.begin(job.resume_from)
         manifest = self._checkpoints.restore()
         self._newest = 0 if manifest is None else manifest.step
@@ -199,9 +201,14 @@ class Lead:
                 due, self._due = self._due, []
                 for each in due:
                     self._answer(each)
-        elif not self.files.commits and time.monotonic() - self._saved >= self._pause:
-            self._saved = time.monotonic()
-            if not self._checkpoints.busy and self.files.changed and self.files.quiet(SETTLED_S) and self.files.stage():
+        elif not self.files.commits and time.monotonic() - self._looked >= LOOK_S:
+            self._looked = time.monotonic()
+            waited = self._looked - self._saved
+            if waited < self._pause or self._checkpoints.busy or not self.files.changed:
+                return
+            # A program may save so often that its folder never settles.
+            if (self.files.quiet(SETTLED_S) or waited >= RESTLESS * self._pause) and self.files.stage():
+                self._saved = self._looked
                 self._checkpoints.save(self._moment())
                 self._checkpoints.settle()
 
