@@ -23,6 +23,7 @@ from jupyter_ext.capture.history import History
 from jupyter_ext.capture.missing import written_in
 from jupyter_ext.capture.problems import Problem, problems
 from jupyter_ext.capture.repeated import repeated
+from jupyter_ext.capture.same_training import without_same_training
 from jupyter_ext.capture.settings import KEPT_OUT, Settings, settings
 from jupyter_ext.capture.slice import Slice
 from jupyter_ext.capture.unseeded import draws_of, notes_of, unseeded
@@ -118,15 +119,16 @@ def capture_cell(
     """
     cells = [_numbered(each, index) for index, each in enumerate(history)]
     number = number if number is not None else (cells[-1].number or 0) + 1 if cells else 1
+    cells, tried, trains = without_same_training(cells, _plain(target))
     executed = Executed([*cells, Cell(_plain(target), number=number)])
     held = values(captured, namespace)
     past = History(executed.statements, executed.displayed)
     shared = _shared(executed)
-    sliced = Slice(past, executed.start, [*shared, *held.needs], held.written)
+    sliced = Slice(past, executed.start, [*shared, *held.needs], held.written, trains=trains)
     drawn = unseeded(executed, sliced, None if draws_anew else namespace)
     if drawn.held.written:
         held = held.with_others(drawn.held)
-        sliced = Slice(past, executed.start, [*shared, *held.needs], held.written)
+        sliced = Slice(past, executed.start, [*shared, *held.needs], held.written, trains=trains)
     draws = draws_of(past, executed.start)
     written = written_in(sliced, namespace, executed)
     found = settings(zip(executed.cells, executed.parsed, strict=True), {} if namespace is None else os.environ)
@@ -146,6 +148,7 @@ def capture_cell(
         environment=found.environment,
         warnings=(
             *written.warnings,
+            *tried,
             *unused(sliced, held),
             *kept_out,
             *_unseen(executed, sliced),

@@ -11,8 +11,10 @@ import builtins
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import islice
 
 from jupyter_ext.capture.facts import FunctionNode, Statement
+from jupyter_ext.capture.follow.libraries import ALL_STATES
 from jupyter_ext.capture.history import History
 from jupyter_ext.capture.loaded import packages_used_by
 
@@ -34,12 +36,16 @@ class Slice:
         captured: Iterable[str] = (),
         *,
         alone: bool = False,
+        trains: bool = False,
     ) -> None:
         """Find the earlier statements that the statements from `start` on, and the names in `also`, depend on.
 
         Values of `captured` names are sent in files: the statements that compute or change these are not needed.
-        `alone` leaves out process-wide settings that affect any statement.
+        `alone` leaves out process-wide settings that affect any statement. Submitted statements that themselves
+        `trains` draw random numbers from the last seed on: what else has drawn since, such as a try in the notebook,
+        does not count.
         """
+        self._trains = trains
         self.history, self.captured = history, frozenset(captured)
         self.start, self.end = start, len(history.executed)
         self.needed: set[int] = set()
@@ -150,6 +156,11 @@ class Slice:
         if position == 0:
             if required and name not in _KNOWN:
                 self.missing.setdefault(name, time)
+            return
+        if self._trains and time >= self.start and name in ALL_STATES:
+            seeds = (each for each in reversed(binders[:position]) if not self.history.binds[each][name])
+            for seed in islice(seeds, 1):
+                self._take(seed, time)
             return
         first = time
         for binder in self._binding(name, binders[:position]):

@@ -628,7 +628,7 @@ class Job:
 
     def load(
         self,
-        step: int | None = None,
+        step: int | str | None = None,
         best: bool = False,
         weights: Weights = "auto",
         trial: int | None = None,
@@ -643,13 +643,15 @@ class Job:
 
         Parameters
         ----------
-        step : int, optional
-            Training step whose weights to load.
+        step : int or str, optional
+            Training step whose weights to load; or, as ``weights``, the name of a module of a program with a training
+            loop of its own: ``load("model")``.
         best : bool, default False
             Load the weights that are best by the experiment's metric, instead of the newest.
         weights : str, default "auto"
             ``"model"`` for the plain weights, ``"ema"`` for the averaged ones of a training with `--ema`. By default
-            the averaged ones where they exist. Of `train(run, ...)` any name that it registers.
+            the averaged ones where they exist. Of `train(run, ...)` any name that it registers; of a program with a
+            training loop of its own a variable, by default the only module, or the one that is named as a model is.
         trial : int, optional
             Number of the trial; for a search, by default the best one so far.
         trust : bool, default False
@@ -675,6 +677,8 @@ class Job:
         from jupyter_ext.job.unfinished import until_trained
         from jupyter_ext.job.weights import load
 
+        if isinstance(step, str):
+            weights, step = step, None
         if not trust:
             self._check_owner()
         if step is not None and best:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from jupyter_ext.job.keras_weights import choose_backend, set_weights
 from jupyter_ext.job.own_classes import with_own_classes
+from jupyter_ext.job.script_modules import chosen, made
 from kernel_backend.client import Client
 from kernel_backend.commands.download import fetch_part
 from kernel_backend.definition.contract import Function
 from kernel_backend.definition.lightning.calls import FIT, FitCall, made_again
 from kernel_backend.definition.parse import parse
+from kernel_backend.definition.script.parts import PART
 from kernel_backend.definition.trainer.source import MODEL
 from kernel_backend.errors import CheckpointDamaged, InvalidDefinition, InvalidRequest
 from kernel_backend.model.record import Value
@@ -44,6 +46,8 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
     """
     import torch
 
+    if found := _of_program(client, number, choices, weights):
+        return found
     source, snapshot = client.source(number)
     definition = parse(source, snapshot.roles_from, snapshot.contract)
     if definition.form in ("functions", "keras") and weights not in ("auto", "model", "ema"):
@@ -62,15 +66,34 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
                 return state
             if definition.form == "keras":
                 choose_backend()
-            made = _model(client, number, manifest.params, definition.functions[role])
+            model = _model(client, number, manifest.params, definition.functions[role])
             if definition.form == "keras":
-                set_weights(made, manifest, state)
-                return made
-            module = torch.nn.ModuleDict(made) if isinstance(made, dict) else made
+                set_weights(model, manifest, state)
+                return model
+            module = torch.nn.ModuleDict(model) if isinstance(model, dict) else model
             module.load_state_dict(state)
             module.eval()
-            return made
+            return model
     raise AssertionError("there is no choice")
+
+
+def _of_program(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Models | None:
+    """Return the modules of a program that runs as it stands; None for another form of definition."""
+    for place, info in enumerate(choices, 1):
+        try:
+            manifest = _manifest(client, number, info)
+            if PART not in manifest.state:
+                return None
+            states = chosen(_state(client, number, manifest, PART), weights)
+        except CheckpointDamaged as damage:
+            if place == len(choices):
+                raise
+            tell(f"{damage.message}: step {choices[place].step} is taken", file=sys.stderr)
+        else:
+            definitions = loaded(client.experiment(number).experiment.snapshot, lambda: client.archive(number))
+            found = {name: made(name, state, definitions) for name, state in states.items()}
+            return next(iter(found.values())) if len(found) == 1 else found
+    return None
 
 
 def _manifest(client: Client, number: int, info: CheckpointInfo) -> Manifest:
@@ -115,16 +138,16 @@ def _model(client: Client, number: int, params: dict[str, Value], function: Func
     call: FitCall | None = vars(module).get(FIT)
     values = function.hyperparameters(params)
     if call is not None:
-        made = made_again(call.model, values)
+        model = made_again(call.model, values)
     elif MODEL in vars(module):  # of a Trainer
-        made = copy.deepcopy(vars(module)[MODEL])
+        model = copy.deepcopy(vars(module)[MODEL])
     elif function.value:
-        made = copy.deepcopy(getattr(module, function.attribute))  # the module serves later calls
+        model = copy.deepcopy(getattr(module, function.attribute))  # the module serves later calls
     else:
-        made = getattr(module, function.attribute)(**values, **given)
-    for each in made.values() if isinstance(made, dict) else [made]:
+        model = getattr(module, function.attribute)(**values, **given)
+    for each in model.values() if isinstance(model, dict) else [model]:
         with_own_classes(each, module, vars(sys.modules["__main__"]))
-    return cast("Models", made)
+    return cast("Models", model)
 
 
 def _silent() -> Run:

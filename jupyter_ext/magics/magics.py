@@ -140,6 +140,8 @@ class DaylightMagics(Magics):
             written += f" --back {options.back}" if plain and options.back else ""
             tail = source.tail if source else ""
             tell(as_script(checked, asked, written) if options.as_script else dry_run(checked, asked, written, tail))
+            if cell is not None and checked.definition.form == "script":  # it has not trained, for later captures
+                self.recorder.body_ran(None, source="")
             return
         if options.local:
             result = train_locally(checked, asked)

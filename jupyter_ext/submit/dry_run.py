@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import shlex
 from collections.abc import Iterator
 
 from jupyter_ext.plain_script.script import plain_script
 from jupyter_ext.submit.submit import ParsedLine, PreparedSubmission
+from kernel_backend.definition.script.definition import with_values
+from kernel_backend.definition.script.loops import training_loops
+from kernel_backend.definition.script.modules import project_modules
+from kernel_backend.definition.script.signs import presumed, signs
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.sizes import size
+from kernel_backend.model.syntax import module_tree
 from kernel_backend.spec.config_text import to_options
 from kernel_backend.text import counted
 
@@ -32,14 +38,30 @@ def as_script(checked: PreparedSubmission, asked: ParsedLine, command: str) -> s
     if checked.capture.captured or checked.space.parameters:
         what = "captured values travel" if checked.capture.captured else "a search trains several trials"
         raise InvalidRequest(f"--as-script writes code alone, and {what}: leave out what asks for it")
+    if checked.definition.form == "script":
+        return _program(checked)
     modules = sorted(name.partition("/")[2] for name in checked.travelling.files)
     source, roles_from, config = checked.capture.source, checked.capture.roles_from, checked.config
     return plain_script(source, checked.definition, config, checked.params, command, modules, roles_from).rstrip()
 
 
+def _program(checked: PreparedSubmission) -> str:
+    """Return a program with the hyperparameters and epochs of a submission; as written, where these are its own."""
+    travelling = checked.travelling
+    modules = project_modules(travelling.files, travelling.project)
+    tree = module_tree(checked.capture.source)
+    written = ast.dump(tree)
+    changed = with_values(tree, modules, checked.params, checked.config.epochs)
+    return checked.capture.source.rstrip() if ast.dump(changed) == written else ast.unparse(changed)
+
+
 def _about(checked: PreparedSubmission, asked: ParsedLine) -> Iterator[str]:
     yield checked.capture.described
     yield checked.capture.relocate(checked.definition.summary)
+    if checked.definition.form == "script":
+        modules = project_modules(checked.travelling.files, checked.travelling.project)
+        tree = module_tree(checked.capture.source)
+        yield checked.capture.relocate(presumed(signs(tree, training_loops(tree, modules), modules)))
     yield from (f"{name} = {value!r}" for name, value in checked.params.items())
     if asked.config.search is not None:
         # Searchers hold numpy, which a kernel need not load to submit.

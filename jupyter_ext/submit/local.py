@@ -11,9 +11,12 @@ from typing import Any
 
 from jupyter_ext.submit.submit import ParsedLine, PreparedSubmission, describe
 from kernel_backend.definition.contract import Form
+from kernel_backend.definition.script.definition import with_values
+from kernel_backend.definition.script.modules import project_modules
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.resources import Share
+from kernel_backend.model.syntax import module_tree
 from kernel_backend.snapshots.archive import pack_snapshot, unpack
 from kernel_backend.text.terminal import tell
 
@@ -26,7 +29,6 @@ _INSTEAD: Mapping[Form, str] = {
     "keras": "Write model().fit(...) below the functions of this cell, and run it without the line of the magic",
     "lightning": f"{_WITHOUT_MAGIC}, where trainer.fit(...) stands in it",
     "plain": _WITHOUT_MAGIC,
-    "script": _WITHOUT_MAGIC,
     "trainer": f"{_WITHOUT_MAGIC}, where trainer.train() stands in it",
 }
 
@@ -49,6 +51,8 @@ def train_locally(checked: PreparedSubmission, asked: ParsedLine) -> Any:
     }
     if flag := next((flag for flag, is_given in given.items() if is_given), None):
         raise InvalidRequest(f"--local trains once, in this process: leave {flag} out, or leave --local out")
+    if checked.definition.form == "script":
+        return _run(checked)
     import torch  # a kernel that only submits does without it
 
     from kernel_backend.runner.in_process import FORMS, train_in_process
@@ -77,3 +81,16 @@ def train_locally(checked: PreparedSubmission, asked: ParsedLine) -> Any:
         home=str(root / "home"),
     )
     return train_in_process(job, root, tell)
+
+
+def _run(checked: PreparedSubmission) -> dict[str, Any]:
+    """Run a program as it is, with the values of the line, and return its modules by name."""
+    import torch
+
+    summary = checked.capture.relocate(checked.definition.summary)
+    tell(f"{summary} -> in this process, as it is; nothing is sent or kept")
+    modules = project_modules(checked.travelling.files, checked.travelling.project)
+    tree = with_values(module_tree(checked.capture.source), modules, checked.params, checked.config.epochs)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(tree, "program.py", "exec", dont_inherit=True), names)
+    return {name: each for name, each in names.items() if isinstance(each, torch.nn.Module)}

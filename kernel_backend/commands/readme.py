@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kernel_backend.definition.contract import Definition
 from kernel_backend.definition.parse import parse
+from kernel_backend.definition.script.parts import PART
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.snapshot import Snapshot
@@ -43,6 +44,8 @@ def readme(experiment: Experiment, manifest: Manifest, source: str, snapshot: Sn
 
 def _loading(manifest: Manifest, source: str, snapshot: Snapshot, weights: str) -> str:
     """Return the line of Python that loads the weights."""
+    if PART in manifest.state:
+        return f"state = {_state(manifest, PART)}  # of the program's modules, by name"
     state = _state(manifest, weights)
     try:
         definition = parse(source, snapshot.roles_from, snapshot.contract)

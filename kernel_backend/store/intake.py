@@ -150,8 +150,8 @@ def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any
     changes: dict[str, Any] = {}
     if not fresh:
         return changes
-    newest = max(fresh, key=lambda report: report.step)
-    if newest.step > trial.step:
+    newest = max(fresh, key=lambda report: (report.step, report.epoch))
+    if (newest.step, newest.epoch) > (trial.step, trial.epoch):  # a validation may be the end of its step's epoch
         changes |= {"step": newest.step, "epoch": newest.epoch}
     trainings = [report for report in fresh if report.kind == "training"]
     if trainings:

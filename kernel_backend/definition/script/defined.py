@@ -26,6 +26,11 @@ def defined_only(lines: Sequence[str], tree: ast.Module) -> list[str]:
     return kept
 
 
+def definitions(tree: ast.Module) -> ast.Module:
+    """Return a program with its definitions, imports and constants alone."""
+    return ast.Module([each for each in tree.body if _defines(each)], tree.type_ignores)
+
+
 def _defines(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
         return _is_constant(statement.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from kernel_backend.model.snapshot import PROJECT, Project
 from kernel_backend.model.syntax import module_tree
@@ -28,6 +28,12 @@ def project_modules(files: Mapping[str, bytes], project: Project | None) -> dict
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
     return found
+
+
+def shipped_modules(code: Path, project: Project | None) -> dict[str, ast.Module]:
+    """Return the syntax trees of the project's modules in an unpacked snapshot, by name."""
+    paths = (code / PROJECT).rglob("*.py") if project else ()
+    return project_modules({path.relative_to(code).as_posix(): path.read_bytes() for path in paths}, project)
 
 
 def _name(member: PurePosixPath, project: Project) -> str:

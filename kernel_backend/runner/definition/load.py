@@ -17,11 +17,11 @@ from kernel_backend.definition.contract import Definition
 from kernel_backend.definition.lightning import source as lightning
 from kernel_backend.definition.parse import parse
 from kernel_backend.definition.plain import split
-from kernel_backend.definition.script.modules import project_modules
+from kernel_backend.definition.script.modules import shipped_modules
 from kernel_backend.definition.trainer import source as trainer
 from kernel_backend.model import versions
 from kernel_backend.model.record import Value
-from kernel_backend.model.snapshot import PROJECT, Project, Snapshot
+from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.runner.determinism.rank_variables import hidden_rank_variables
 from kernel_backend.snapshots.shipped import editable_folders, lead, shipped_folders
 
@@ -37,13 +37,6 @@ class Loaded(NamedTuple):
     definition: Definition
     snapshot: Snapshot | None = None
     cell: ast.Module | None = None  # what a plain cell, or a program with a loop of its own, runs as its training
-
-
-def shipped_modules(code: Path, project: Project | None) -> dict[str, ast.Module]:
-    """Return the syntax trees of the project's modules in an unpacked snapshot, by name."""
-    paths = (code / PROJECT).rglob("*.py") if project else ()
-    files = {path.relative_to(code).as_posix(): path.read_bytes() for path in paths}
-    return project_modules(files, project)
 
 
 def read_snapshot(code: Path) -> Snapshot | None:

@@ -22,6 +22,8 @@ from typing import Any
 from kernel_backend.definition.lightning.source import importable
 from kernel_backend.definition.parse import parse
 from kernel_backend.definition.plain import above
+from kernel_backend.definition.script.defined import definitions
+from kernel_backend.definition.script.modules import shipped_modules
 from kernel_backend.definition.trainer.source import model_only
 from kernel_backend.home import home
 from kernel_backend.model import versions
@@ -110,11 +112,14 @@ class _Loader(SourceFileLoader):
     def source_to_code(self, data: Any, path: Any, **options: Any) -> Any:  # type: ignore[override]
         """Compile the module; one for Lightning trains nothing when it is imported, and a plain cell is not run."""
         snapshot = versions.read(Snapshot, (Path(self.path).parent / DESCRIPTION).read_bytes())
-        definition = parse(bytes(data).decode(), snapshot.roles_from, snapshot.contract)
+        modules = shipped_modules(Path(self.path).parent, snapshot.project)
+        definition = parse(bytes(data).decode(), snapshot.roles_from, snapshot.contract, modules)
         if definition.form == "lightning":
             return compile(importable(ast.parse(data), snapshot.roles_from, definition.given({})), path, "exec")
         if definition.form == "trainer":
             return compile(model_only(ast.parse(data), snapshot.roles_from), path, "exec")
+        if definition.form == "script":
+            return compile(definitions(ast.parse(data)), path, "exec", dont_inherit=True)
         if definition.form == "plain":
             return compile(above(ast.parse(data), snapshot.roles_from), path, "exec")
         return super().source_to_code(data, path, **options)

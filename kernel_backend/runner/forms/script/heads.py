@@ -35,6 +35,10 @@ class Heads:
         """Return the training loops that the program is in, outermost first."""
         return [each.site.loop for each in self.active]
 
+    def frames(self) -> list[FrameType]:
+        """Return the frames of these loops."""
+        return [each.frame for each in self.active]
+
     def hooks(self) -> dict[str, Callable[..., Any]]:
         """Return the functions by the names that the rewritten program calls."""
         return {
@@ -113,8 +117,8 @@ class Heads:
             training.begin_step()
             training.abandon_step() if outermost else training.end_step()
             events.step(training.position.step)
-        if outermost:
-            training.end_epoch()
+        if outermost:  # nothing but the end of the program is expected after the last one
+            training.end_epoch(last=training.position.epoch + 1 >= training.rank.config.epochs)
 
 
 class _Items:

@@ -8,8 +8,9 @@ from torch import nn
 
 from kernel_backend.artifacts.run import run
 from kernel_backend.definition.script.definition import with_values
+from kernel_backend.definition.script.modules import shipped_modules
+from kernel_backend.definition.script.parts import PART
 from kernel_backend.runner.context import RankContext
-from kernel_backend.runner.definition.load import shipped_modules
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.external_loop.leave import FINISHED, Leave
 from kernel_backend.runner.external_loop.run_methods import RunMethods
@@ -18,6 +19,7 @@ from kernel_backend.runner.external_loop.user_loop import LoopSettings
 from kernel_backend.runner.forms.script.curves.curves import Curves
 from kernel_backend.runner.forms.script.events import Events
 from kernel_backend.runner.forms.script.heads import Heads
+from kernel_backend.runner.forms.script.named_modules import NamedModules
 from kernel_backend.runner.forms.script.program import Program
 from kernel_backend.runner.forms.script.split.calls import SplitCalls
 from kernel_backend.snapshots.shipped import shipped_folders
@@ -44,6 +46,9 @@ class ScriptTraining:
         if rank.ranks.rank == 0:
             trees = {"": loaded.cell, **modules}
             self._curves = Curves(self._training, rank.config, trees, self.events, heads.loops)
+        self._modules = NamedModules(vars(self._program.module), heads.frames)
+        self.events.on_iteration.append(self._modules.iteration)
+        self._training.register(PART, self._modules)
         if rank.config.reproducible != "off":
             self._training.guarantee = self._program.presumed
         self._split = SplitCalls(rank.ranks, rank.device, rank.note) if rank.ranks.size > 1 else None
@@ -56,12 +61,12 @@ class ScriptTraining:
     def train(self) -> int:
         """Run the program, and commit a last checkpoint."""
         run.attach(self._methods)
-        with RandomStates().aside():
-            self._training.begin()
-        if self._split is not None:
-            self._split.install()
-            self.events.on_step.append(self._split.end_step)
         try:
+            with RandomStates().aside():
+                self._training.begin()
+            if self._split is not None:
+                self._split.install()
+                self.events.on_step.append(self._split.end_step)
             self._program.run()
             if self._curves is not None:
                 self._curves.finish()
@@ -72,8 +77,7 @@ class ScriptTraining:
 
     def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
         """Return the modules that are variables of the program, by name."""
-        found = vars(self._program.module)
-        return {name: each for name, each in found.items() if isinstance(each, nn.Module)}
+        return self._modules.found()
 
     def close(self) -> None:
         """Wait for the checkpoint being written, and stop threads and loader processes."""

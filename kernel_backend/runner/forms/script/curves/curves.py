@@ -53,6 +53,7 @@ class Curves:
         self._bound: dict[TrainingLoop, tuple[Bound, ...]] = {}
         self._counts: dict[Bound, int] = {}
         self._own: set[str] = set()  # bound names that have a curve of their own
+        self._taken = self._length = 0  # iterations of inner loops, in this epoch and in the last one
         self._line = ""
         self._step: dict[str, float] = {}
         self._epoch: dict[str, float] = {}
@@ -68,6 +69,8 @@ class Curves:
     def backward(self, loss: Any) -> None:
         """Report a loss, before its backward pass."""
         self._look()
+        if self._length:
+            self._training.position.fraction = min((self._taken + 1) / self._length, 1.0)
         if hasattr(loss, "numel") and loss.numel() == 1:
             values = {self._loss_name(): loss.detach()}
             self._training.report("training", values, step=self._training.position.step + 1)
@@ -101,6 +104,10 @@ class Curves:
             self._training.report("training", values)
         if loop in self._outer:
             self._take_bound(loop, frame)
+        self._taken += 1
+        if len(self._active()) == 1:
+            self._training.position.fraction = 1.0  # of the epoch that ends here
+            self._length, self._taken = self._taken - (loop in self._outer), 0
         self._validate()
 
     def finish(self) -> None:

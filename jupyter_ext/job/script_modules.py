@@ -1,0 +1,50 @@
+"""Load the modules of a program with a training loop of its own, by the names that its variables have."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from jupyter_ext.job.own_classes import with_own_classes
+from kernel_backend.definition.script.parts import SKELETON, STATE
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.values import nearest
+from kernel_backend.text.terminal import tell
+
+if TYPE_CHECKING:
+    import torch
+
+_USUAL = ("model", "net", "network")
+
+
+def chosen(found: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the modules that a name means: with `auto` the only one, one that is named as a model is, else all.
+
+    Raises InvalidRequest for a name that the program does not have.
+    """
+    if name == "auto":
+        likely = list(found) if len(found) == 1 else [each for each in _USUAL if each in found][:1]
+        return {each: found[each] for each in likely} or found
+    if name not in found:
+        raise InvalidRequest(
+            f"the program has no module {name}{nearest(name, found)}; there are: {' '.join(found) or 'none'}"
+        )
+    return {name: found[name]}
+
+
+def made(name: str, state: dict[str, Any], definitions: ModuleType) -> torch.nn.Module | dict[str, Any]:
+    """Return a module with its weights in evaluation mode; its state_dict, with a note, if it cannot be made here."""
+    from kernel_backend.checkpoints.skeleton import module_of
+
+    if SKELETON not in state:
+        tell(f"{name} has what cannot be pickled: this is its state_dict", file=sys.stderr)
+        return dict(state[STATE])
+    try:
+        module = module_of(state[SKELETON], vars(definitions))
+    except Exception as error:  # of the user's classes
+        tell(f"{name} cannot be made here ({type(error).__name__}: {error}): this is its state_dict", file=sys.stderr)
+        return dict(state[STATE])
+    module.load_state_dict(state[STATE])
+    module.eval()
+    return with_own_classes(module, definitions, vars(sys.modules["__main__"]))

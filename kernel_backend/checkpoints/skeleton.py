@@ -1,0 +1,70 @@
+"""Write a module without its tensors, and make it again from the classes of a namespace."""
+
+from __future__ import annotations
+
+import functools
+import io
+import pickle
+from collections.abc import Mapping
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_MAIN = "__main__"
+
+
+def skeleton(module: nn.Module) -> Tensor | None:
+    """Return a module without the values of its tensors as bytes; None where it cannot be pickled.
+
+    Equal modules have equal bytes: nothing is written by reference.
+    """
+    buffer = io.BytesIO()
+    try:
+        _Writer(buffer).dump(module)
+    except Exception:  # whatever an attribute of the user's raises, a lambda and a cycle among them
+        return None
+    return torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
+
+
+def module_of(data: Tensor, names: Mapping[str, Any]) -> nn.Module:
+    """Return a module whose classes of the program itself are those in `names`; its tensors have no values yet.
+
+    Raises KeyError for a class that `names` lacks.
+    """
+    found: nn.Module = _Reader(io.BytesIO(data.numpy().tobytes()), names).load()
+    return found
+
+
+class _Writer(pickle.Pickler):
+    def __init__(self, buffer: io.BytesIO) -> None:
+        super().__init__(buffer, protocol=5)
+        self.fast = True
+        self._tensors: dict[int, int] = {}
+
+    def persistent_id(self, obj: Any) -> Any:
+        """Return the number and kind of a tensor in place of its values, and the name of what the program defines."""
+        if isinstance(obj, type | FunctionType) and obj.__module__ == _MAIN:
+            return obj.__qualname__
+        if not isinstance(obj, Tensor):
+            return None
+        number = self._tensors.setdefault(id(obj), len(self._tensors))
+        return number, tuple(obj.shape), str(obj.dtype), isinstance(obj, nn.Parameter), obj.requires_grad
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(self, buffer: io.BytesIO, names: Mapping[str, Any]) -> None:
+        super().__init__(buffer)
+        self._names, self._tensors = names, dict[int, Tensor]()
+
+    def persistent_load(self, pid: Any) -> Any:
+        """Return what the program defines by this name, or a tensor of this kind: the same one for the same number."""
+        if isinstance(pid, str):
+            first, *rest = pid.split(".")
+            return functools.reduce(getattr, rest, self._names[first])
+        number, shape, dtype, is_parameter, grad = pid
+        if number not in self._tensors:
+            values = torch.zeros(shape, dtype=getattr(torch, dtype.removeprefix("torch.")))
+            self._tensors[number] = nn.Parameter(values, grad) if is_parameter else values
+        return self._tensors[number]
