@@ -1,0 +1,63 @@
+"""A module without its tensors: made again from a namespace, and the same bytes for equal modules."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from kernel_backend.checkpoints.skeleton import module_of, skeleton
+
+
+class Net(nn.Module):
+    """Two layers that share a weight, and a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.second.weight = self.first.weight
+        self.first.bias.requires_grad_(False)
+        self.register_buffer("seen", torch.ones(2, dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply both layers."""
+        out: torch.Tensor = self.second(self.first(x))
+        return out
+
+
+@pytest.fixture
+def of_program(monkeypatch: pytest.MonkeyPatch) -> type[Net]:
+    monkeypatch.setattr(Net, "__module__", "__main__")
+    return Net
+
+
+def test_a_module_is_made_again_with_its_shared_and_frozen_tensors(of_program: type[Net]):
+    net = of_program()
+    data = skeleton(net)
+    assert data is not None
+    made = module_of(data, {"Net": of_program})
+    made.load_state_dict(net.state_dict())
+    assert made.second.weight is made.first.weight
+    assert not made.first.bias.requires_grad
+    x = torch.randn(4, 3)
+    assert torch.equal(made(x), net(x))
+
+
+def test_equal_modules_have_equal_bytes(of_program: type[Net]):
+    one, other = skeleton(of_program()), skeleton(of_program())
+    assert one is not None
+    assert other is not None
+    assert torch.equal(one, other)
+
+
+def test_a_class_that_is_not_there_is_an_error(of_program: type[Net]):
+    data = skeleton(of_program())
+    assert data is not None
+    with pytest.raises(KeyError, match="Net"):
+        module_of(data, {})
+
+
+def test_a_module_with_a_lambda_has_no_skeleton(of_program: type[Net]):
+    net = of_program()
+    net.act = lambda x: x  # type: ignore[assignment]
+    assert skeleton(net) is None
