@@ -179,7 +179,7 @@ while not os.path.exists("go"):
 def test_all_processes_of_a_program_end_when_its_slots_are_wanted_back(tmp_path: Path) -> None:
     trial = program(tmp_path / "trial", VARIABLES, "{word}", slots=2, params={"word": "a b"})
     attempt = trial.start()
-    attempt.wait(lambda: len(list(trial.folder.glob("begun-*"))) == 2 and attempt.pids())
+    attempt.wait(lambda: attempt.pids() and len(list(trial.folder.glob("begun-*"))) == 2)
     assert len(left(trial)) >= 4
     ended(attempt.tell("release").ended(), [85, 85])
     assert left(trial) == []
@@ -227,7 +227,7 @@ def test_a_search_pauses_a_program_and_lets_it_go_on(tmp_path: Path) -> None:
     options = {"metric_pattern": (r"acc: (?P<accuracy>\S+)",), "metric": {"name": "accuracy", "mode": "max"}}
     trial = program(tmp_path / "trial", EPOCHS, "{checkpoints}", epochs=4, until=1, options=options)
     first = trial.start()
-    first.wait(lambda: 1 in first.reports("validation"))
+    first.wait(lambda: first.pids() and 1 in first.reports("validation"))
     first.tell("until 2")
     ended(first.ended(), [85])
     assert list(first.reports("validation")) == [1, 2]

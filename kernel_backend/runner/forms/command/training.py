@@ -27,6 +27,7 @@ from kernel_backend.snapshots.shipped import editable_folders, shipped_folders
 LOOK_S = 0.05
 CPU_S = 1.0  # between two looks at whether it computes
 SETTLED_S = 1.0  # without a change of its checkpoints, before a program is asked to end
+SAVED_S = 0.3  # the same, once it has changed some
 SAVING_S = 30.0  # what it gets for that
 GRACE_S = 30.0  # and then, before it is killed
 FAILED = 1
@@ -122,17 +123,21 @@ class CommandTraining:
         if not lead.at_target:
             return False
         # It may be about to save what it has just reported.
-        self._settle(process, SETTLED_S)
+        self._settle(process)
         process.pause()
         goes_on = lead.moves_on()
         process.go_on()
         return not goes_on
 
-    def _settle(self, process: ProgramProcess, seconds: float) -> None:
-        """Wait until the program has changed no checkpoint for so long, or has ended."""
-        begun = time.monotonic()
+    def _settle(self, process: ProgramProcess) -> None:
+        """Wait until the program has saved what it may be about to save, or has ended."""
+        begun = since = time.monotonic()
+        files = self._checkpoints.fingerprint()
+        saved = False
         while process.code() is None and time.monotonic() - begun < SAVING_S:
-            if time.monotonic() - begun >= seconds and self._checkpoints.quiet(seconds):
+            if (found := self._checkpoints.fingerprint()) != files:
+                files, since, saved = found, time.monotonic(), True
+            if time.monotonic() - since >= (SAVED_S if saved else SETTLED_S):
                 return
             self._progress.tick("waiting", self.step)
             time.sleep(LOOK_S)
@@ -144,7 +149,7 @@ class CommandTraining:
             self._lead.look()
         if self._lead is not None and self._lead.asks:
             self._wait(process, SAVING_S)
-        self._settle(process, SETTLED_S)
+        self._settle(process)
         process.terminate()
         self._wait(process, GRACE_S)
         process.end()
