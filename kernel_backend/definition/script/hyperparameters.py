@@ -121,6 +121,9 @@ def _of_class(node: ast.ClassDef, tree: ast.Module) -> Iterator[Place]:
             parts.append((each.target.id, each.value, put, ast.unparse(each.annotation)))
         elif isinstance(each, ast.Assign) and len(each.targets) == 1 and isinstance(each.targets[0], ast.Name):
             parts.append((each.targets[0].id, each.value, Place.attribute(each, "value"), None))
+    made = [each for each in ast.walk(tree) if isinstance(each, ast.Call) and ast.unparse(each.func) == node.name]
+    given = {keyword.arg for call in made for keyword in call.keywords}
+    parts = [each for each in parts[max((len(call.args) for call in made), default=0) :] if each[0] not in given]
     yield from _parts(node.name, parts, tree)
 
 

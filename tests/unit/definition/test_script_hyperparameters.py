@@ -102,6 +102,13 @@ def test_a_part_of_a_config_that_the_program_sets_is_none() -> None:
     assert defaults("class CFG:\n    lr = 0.1\n    width = 8\nCFG.lr *= 2\n") == {"width": 8}
 
 
+def test_a_part_of_a_config_that_a_call_gives_is_told_where_it_stands() -> None:
+    source = "@dataclass\nclass Config:\n    lr: float = 0.1\n    width: int = 8\ncfg = Config(lr=0.2)\n"
+    assert defaults(source) == {"width": 8}
+    assert "lr stands in a call (line 5: Config(..., lr=0.2))" in constants(ast.parse(source)).refused["lr"]
+    assert defaults(source.replace("lr=0.2", "0.2")) == {"width": 8}
+
+
 def test_options_of_argparse_are_hyperparameters_of_their_types() -> None:
     found = constants(ast.parse(PARSER)).parameters
     kinds = {name: (each.default, each.annotation, each.required) for name, each in found.items()}
