@@ -40,15 +40,15 @@ class Slow(Environments):
 def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
     made.engine.there = nodes(1, 1)
-    made.area.environments = Slow(tmp_path)
+    made.workspace.environments = Slow(tmp_path)
     yield made
     answers(made)
     made.store.close()
 
 
 def answers(world: World) -> None:
-    assert isinstance(world.area.environments, Slow)
-    world.area.environments.answers.set()
+    assert isinstance(world.workspace.environments, Slow)
+    world.workspace.environments.answers.set()
 
 
 def locked(world: World) -> int:
