@@ -76,7 +76,11 @@ def run(folder: Path, programs: Sequence[Path], slots: int = 2, backend: str = "
 def work(folder: Path, backend: str, programs: Sequence[Path]) -> None:
     """Run programs as one rank."""
     torch.set_num_threads(1)
+    folder = folder.resolve()
     ranks = connect(Choice(backend, "chosen"), "cpu", PATIENCE_S)
+    own = folder / f"files-{ranks.rank}"
+    own.mkdir(exist_ok=True)
+    os.chdir(own)
     for program in programs:
         torch.save(_run(program, ranks)._asdict(), _result(folder, ranks.rank, program))
     ranks.barrier()
@@ -89,12 +93,18 @@ def _result(folder: Path, rank: int, program: Path) -> Path:
 
 def _run(program: Path, ranks: Ranks) -> Ran:
     notes: list[str] = []
+    optimizers: dict[torch.optim.Optimizer, None] = {}
     split = SplitCalls(ranks, torch.device("cpu"), notes.append)
     held: dict[str, Any] = {"__name__": "__main__", "__file__": str(program)}
     output, error = io.StringIO(), None
+
+    def stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        optimizers[optimizer] = None
+        split.end_step()
+
     if ranks.size > 1:
         split.install()
-    steps = register_optimizer_step_post_hook(lambda *_: split.end_step())
+    steps, sys.argv = register_optimizer_step_post_hook(stepped), [str(program)]
     try:
         with contextlib.redirect_stdout(output):
             exec(compile(program.read_text(), str(program), "exec"), held)
@@ -103,7 +113,12 @@ def _run(program: Path, ranks: Ranks) -> Ran:
     finally:
         split.close()
         steps.remove()
-    return Ran(_values(held), output.getvalue(), notes, split.state_dict()["count"], error)
+    trained = {
+        f"optimizer {number} group {index}": torch.cat([each.detach().reshape(-1) for each in group["params"]])
+        for number, optimizer in enumerate(optimizers)
+        for index, group in enumerate(optimizer.param_groups)
+    }
+    return Ran(_values(held) | trained, output.getvalue(), notes, split.state_dict()["count"], error)
 
 
 def _values(held: dict[str, Any]) -> dict[str, Any]:
@@ -114,8 +129,8 @@ def _values(held: dict[str, Any]) -> dict[str, Any]:
             found |= {f"{name}.{key}": each.detach().clone() for key, each in state if torch.is_tensor(each)}
         elif isinstance(value, torch.Tensor):
             found[name] = value.detach().clone()
-        elif isinstance(value, int | float | str) and not name.startswith("__"):
-            found[name] = value
+        elif isinstance(value, int | float) or (isinstance(value, str) and not name.startswith("__")):
+            found[name] = value if isinstance(value, str) else float(value)
         elif isinstance(value, list) and all(isinstance(each, int | float) for each in value):
             found[name] = torch.tensor(value, dtype=torch.float64)
     return found

@@ -25,6 +25,7 @@ _OF_A_RANK = {"rank", "get_rank", "local_rank", "global_rank", "RANK", "LOCAL_RA
 _OF_ALL = {"world", "world_size", "get_world_size", "WORLD_SIZE"}
 _OF_A_PROCESS = {"is_main_process", "is_global_zero", "rank_zero_only", "getpid", "gethostname", "uuid1", "uuid4"}
 _TELLS_APART = _OF_A_RANK | _OF_ALL | _OF_A_PROCESS
+_mkdir = os.mkdir
 _SYSTEM = ("/dev", "/proc", "/sys", "/run")
 # Functions of `os` that must find a private file under its original name, and where their paths stand.
 _OF_A_PATH = ("stat", "lstat", "access", "chmod", "utime", "truncate", "listxattr", "remove", "unlink")
@@ -108,6 +109,30 @@ class StepFiles:
             self._redirects = False
             self._own.clear()
             self.close()
+
+    @contextlib.contextmanager
+    def throughout(self, builtins_of: dict[str, Any], but: str) -> Iterator[None]:
+        """Redirect the files of a whole program in the block, with folders that it makes and what it deletes.
+
+        `builtins_of` are the builtins of its modules; files of the job in the folder `but` are left alone.
+        """
+        if self._apart or not self._redirects:
+            yield
+            return
+        self._caches = (*self._caches, but)
+        os.makedirs(self._folder, exist_ok=True)
+        before, given = self._enter(), builtins_of["open"]
+        builtins_of["open"] = builtins.open
+        self._patch_os()
+        self._patch(os, "mkdir", self._mkdir)
+        for name in ("remove", "unlink", "rmdir"):
+            self._patch(os, name, self._deleting(getattr(os, name)))
+        self._patch(shutil, "rmtree", self._deleting(shutil.rmtree))
+        try:
+            yield
+        finally:
+            builtins_of["open"] = given
+            self._leave(before)
 
     def close(self) -> None:
         """Delete the private files."""
@@ -198,6 +223,29 @@ class StepFiles:
             self._patch(os, name, self._of_path(getattr(os, name)))
         for name in _OF_TWO:
             self._patch(os, name, self._of_two(getattr(os, name)))
+
+    def _mkdir(self, path: Any, mode: int = 0o777, **options: Any) -> None:
+        """Make a folder of this rank's own: rank 0 makes the one of this path, before or after."""
+        found = self._path(path)
+        if found is None or not is_result(found, self._cwd, self._caches):
+            _mkdir(path, mode, **options)
+        else:
+            self._own[found] = self._redirect(found)
+            os.makedirs(self._own[found], exist_ok=True)
+
+    def _deleting(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Delete what is this rank's own; anything else is rank 0's to delete, and gone for this rank."""
+
+        def deletes(path: Any, *args: Any, **named: Any) -> Any:
+            found = self._path(path)
+            if found is None or not is_result(found, self._cwd, self._caches):
+                return real(path, *args, **named)
+            if found not in self._own:
+                self._own[found] = self._redirect(found)
+                return None
+            return real(self._own[found], *args, **named)
+
+        return deletes
 
     def _of_path(self, real: Callable[..., Any]) -> Callable[..., Any]:
         return lambda path, *args, **named: real(self._own.get(self._path(path) or "", path), *args, **named)

@@ -194,3 +194,25 @@ def test_what_is_a_result(path, result):
 
 def test_a_working_folder_may_be_hidden_or_in_a_cache():
     assert is_result("/home/a/.local/share/x/log", "/home/a/.local/share/x", ["/home/a/.local"])
+
+
+def test_a_whole_program_makes_and_deletes_on_other_ranks_what_is_its_own(files, folder):
+    (folder / "old.pt").write_text("of rank 0")
+    held = {"open": open}
+    (folder / "job").mkdir()
+    with files(1).throughout(held, str(folder / "job")):
+        (folder / "job" / "part").write_text("of the job")
+        os.makedirs("runs/new", exist_ok=True)
+        os.mkdir("runs/again")
+        with held["open"]("runs/new/a.txt", "w") as file:
+            file.write("mine")
+        assert Path("runs/new/a.txt").read_text() == "mine"
+        os.remove("runs/new/a.txt")
+        os.remove("old.pt")
+        assert not os.path.exists("runs/new/a.txt")
+        assert not os.path.exists("old.pt")
+        shutil.rmtree("runs/again")
+        os.mkdir("runs/again")
+    assert held["open"] is open
+    assert sorted(each.name for each in folder.rglob("*")) == ["job", "old.pt", "part"]
+    assert (folder / "old.pt").read_text() == "of rank 0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from torch import nn
@@ -10,7 +11,9 @@ from kernel_backend.artifacts.run import run
 from kernel_backend.definition.script.definition import with_values
 from kernel_backend.definition.script.modules import shipped_modules
 from kernel_backend.definition.script.parts import PART
+from kernel_backend.home import attempt_folder
 from kernel_backend.runner.context import RankContext
+from kernel_backend.runner.definition.step_files import StepFiles
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.external_loop.leave import FINISHED, Leave
 from kernel_backend.runner.external_loop.run_methods import RunMethods
@@ -20,6 +23,7 @@ from kernel_backend.runner.forms.script.curves.curves import Curves
 from kernel_backend.runner.forms.script.events import Events
 from kernel_backend.runner.forms.script.heads import Heads
 from kernel_backend.runner.forms.script.named_modules import NamedModules
+from kernel_backend.runner.forms.script.own_ranks import one_process_group, wires_ranks
 from kernel_backend.runner.forms.script.program import Program
 from kernel_backend.runner.forms.script.split.calls import SplitCalls
 from kernel_backend.snapshots.shipped import shipped_folders
@@ -51,7 +55,10 @@ class ScriptTraining:
         self._training.register(PART, self._modules)
         if rank.config.reproducible != "off":
             self._training.guarantee = self._program.presumed
-        self._split = SplitCalls(rank.ranks, rank.device, rank.note) if rank.ranks.size > 1 else None
+        own_ranks = rank.ranks.size == 1 or wires_ranks([loaded.cell, *modules.values()])
+        self._split = None if own_ranks else SplitCalls(rank.ranks, rank.device, rank.note)
+        private = attempt_folder(Path(rank.job.home), rank.job.id) / f"rank-{rank.ranks.rank}.files"
+        self._files = StepFiles(os.getcwd(), private, rank.ranks.rank, rank.note, rank.ranks.size, own_ranks)
 
     @property
     def step(self) -> int:
@@ -67,7 +74,8 @@ class ScriptTraining:
             if self._split is not None:
                 self._split.install()
                 self.events.on_step.append(self._split.end_step)
-            self._program.run()
+            with one_process_group(), self._files.throughout(self._program.builtins, self._rank.job.checkpoints):
+                self._program.run()
             if self._curves is not None:
                 self._curves.finish()
             self._training.finish()
@@ -83,6 +91,7 @@ class ScriptTraining:
         """Wait for the checkpoint being written, and stop threads and loader processes."""
         if self._split is not None:
             self._split.close()
+        self._files.close()
         self.events.close()
         if self._curves is not None:
             self._curves.close()

@@ -110,7 +110,7 @@ def _joined(of_ranks: Sequence[Tensor], counts: Sequence[int], part: Part) -> Te
     if part.kind is Kind.ROWS:
         assert part.dim is not None
         joined = torch.cat([each[:count] for each, count in zip(of_ranks, counts, strict=True)])
-        return joined.movedim(0, part.dim) if part.dim else joined
+        return joined.movedim(0, part.dim).contiguous() if part.dim else joined
     if part.kind is Kind.SAME:
         return of_ranks[0].clone()
     total = torch.zeros_like(of_ranks[0])

@@ -121,7 +121,8 @@ class Plans:
             decision = Whole(str(reason))
         parameters = [] if module.digested else list(call.module.parameters())
         module.digested = True
-        digests = [tensor_digest(each.detach()) for each in (*inputs, *parameters)]
+        dense = [each for each in (*inputs, *parameters) if each.layout is torch.strided]
+        digests = [tensor_digest(each.detach()) for each in dense]
         everyone = self._exchange.agree((decision, digests))
         name = type(call.module).__name__
         for rank, (_, theirs) in enumerate(everyone):

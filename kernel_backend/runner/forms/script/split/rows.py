@@ -82,7 +82,7 @@ def candidates(shapes: Sequence[Sequence[int]], ranks: int) -> Iterator[Dims]:
     Examples
     --------
     >>> list(candidates([(8, 3), (8,)], ranks=2))
-    [(0, 0), (0, None)]
+    [(0, 0), (0, None), (None, 0)]
     >>> next(candidates([(5, 8, 3), (1, 8, 16)], ranks=2))  # a sequence first, with a state of a recurrent network
     (0, None)
     """
