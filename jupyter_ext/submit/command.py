@@ -10,8 +10,8 @@ from pathlib import Path
 from jupyter_ext.capture import Capture, Problem, capture_file
 from jupyter_ext.project import place_of
 from jupyter_ext.project.modules import Modules, is_third_party
-from kernel_backend.definition.command.command import MARK, Command, joined, marked
 from kernel_backend.definition.command.programs import Program, program_of
+from kernel_backend.definition.command_line import MARK, Command, joined, marked
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.snapshot import Piece
 from kernel_backend.model.values import nearest

@@ -263,9 +263,9 @@ def _definition(capture: Capture, travelling: ProjectFiles, namespace: Mapping[s
     except InvalidDefinition as error:
         roles = error.details.get("roles")
         found = recognise(capture.source, capture.roles_from) if roles else None
-        if found is None and set(roles or ()) <= set(REQUIRED):
+        if found is None and roles and set(roles) <= set(REQUIRED):
             own = "\n".join(capture.source.splitlines()[capture.roles_from - 1 :])
-            found = in_other_cells(roles or (), own, namespace)
+            found = in_other_cells(roles, own, namespace)
         if found is None:
             raise
         details = {"cell": found.cell, "options": found.options, "shown": found.shown} if found.cell else {}

@@ -14,7 +14,7 @@ from jupyter_ext.submit.local import train_locally
 from jupyter_ext.submit.submit import check, read, send
 from kernel_backend.commands.answer import Answer, Started, Text
 from kernel_backend.commands.verb import Call
-from kernel_backend.definition.command.command import joined
+from kernel_backend.definition.command_line import joined
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.text import same_text
 

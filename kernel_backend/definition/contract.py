@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
-from kernel_backend.definition.command.command import Command
+from kernel_backend.definition.command_line import Command
 from kernel_backend.definition.rewritten import as_function, keywords
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Record, Value

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from kernel_backend.definition.aliases import role_of
-from kernel_backend.definition.command.command import command_of
+from kernel_backend.definition.command_line import command_of
 from kernel_backend.definition.contract import REQUIRED, Form
 from kernel_backend.definition.keras.cell import is_keras
 from kernel_backend.definition.lightning.cell import is_lightning

@@ -11,7 +11,7 @@ import pytest
 from gang import Attempt, Trial
 from warm import HOME
 
-from kernel_backend.definition.command.command import Command, marked
+from kernel_backend.definition.command_line import Command, marked
 from kernel_backend.home import program_folder
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import ArtifactSaved

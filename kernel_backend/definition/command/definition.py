@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from kernel_backend.definition.command.command import command_of
+from kernel_backend.definition.command_line import command_of
 from kernel_backend.definition.contract import Definition, Parameter
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from kernel_backend.definition.command.command import PYTHON, joined
+from kernel_backend.definition.command_line import PYTHON, joined
 from kernel_backend.errors import InvalidRequest
 
 SEPARATOR = "--"  # between the options of a submission and the command

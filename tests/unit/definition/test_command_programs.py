@@ -7,8 +7,8 @@ import ast
 import pytest
 
 from kernel_backend.definition.binding import bind_space, configured
-from kernel_backend.definition.command.command import Command, command_of, joined, marked
 from kernel_backend.definition.command.programs import program_of, split_words
+from kernel_backend.definition.command_line import Command, command_of, joined, marked
 from kernel_backend.definition.options import check_options
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import InvalidDefinition, InvalidRequest

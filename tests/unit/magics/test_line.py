@@ -105,14 +105,16 @@ def test_a_role_takes_no_name_from_a_value_of_the_notebook_that_is_no_function(
     assert shell.user_ns["model"] == ["trained"]
     assert shell.user_ns["train_data"]() is None
     assert shell.user_ns["loss"]() is None  # one function makes way for another
-    assert executed(shell)[-1].kept == {"model"}
+    assert executed(shell)[-1].retained == {"model"}
     assert "model: the notebook keeps its value" in capsys.readouterr().out
     run(shell, "define()")
     assert shell.user_ns["model"] == ["trained"]
 
 
 def test_a_later_cell_gets_the_value_that_the_notebook_has_kept():
-    submitted = Cell("%%dlsubmit\ndef model(): return 1\ndef other(): return 2", number=2, kept=frozenset({"model"}))
+    submitted = Cell(
+        "%%dlsubmit\ndef model(): return 1\ndef other(): return 2", number=2, retained=frozenset({"model"})
+    )
     capture = capture_cell([Cell("model = 'trained'", number=1), submitted], "print(model, other())")
     assert "model = 'trained'" in capture.source
     assert "def model" not in capture.source

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernel_backend.artifacts.program import CHECKPOINTS, FOLDER, METRICS, ProgramMethods, messages_file
-from kernel_backend.definition.command.command import Command
+from kernel_backend.definition.command_line import Command
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.frames import Sources

@@ -12,7 +12,7 @@ from jupyter_ext.magics.magics import load, unload
 from jupyter_ext.submit.command import capture_command
 from jupyter_ext.submit.submit import PreparedSubmission, check
 from kernel_backend.cli import main
-from kernel_backend.definition.command.command import Command
+from kernel_backend.definition.command_line import Command
 from kernel_backend.errors import CaptureError, InvalidRequest
 
 

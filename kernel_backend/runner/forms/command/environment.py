@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kernel_backend.artifacts.program import CHECKPOINTS, FOLDER, METRICS, PARAMS, messages_file
-from kernel_backend.definition.command.command import PYTHON, Command
+from kernel_backend.definition.command_line import PYTHON, Command
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.snapshot import PROJECT
 from kernel_backend.runner.definition.trackers import SILENT

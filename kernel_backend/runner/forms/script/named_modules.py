@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from kernel_backend.checkpoints.skeleton import skeleton
 from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.definition.script.parts import SKELETON, STATE
+from kernel_backend.runner.forms.script.skeleton import skeleton
 
 
 class NamedModules:
