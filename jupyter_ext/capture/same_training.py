@@ -28,6 +28,8 @@ def without_same_training(cells: Sequence[Cell], target: str) -> Untried:
     A loop that was run in the notebook, and is then submitted, would train twice: the job repeats what made the values
     of the notebook. Lines keep their numbers.
     """
+    if not any("backward" in source for source in (target, *(each.source for each in cells))):
+        return Untried(list(cells))  # at once, for the many notebooks without a loop of their own
     trees = [analyse(each.source)[0].tree for each in cells]
     target_tree = analyse(target)[0].tree
     own = [each for each in target_tree.body if not isinstance(each, _DEFINING)]

@@ -161,6 +161,7 @@ class Config(Record):
     seed: int = Field(0, ge=0, lt=2**63)
     rng: Literal["derived", "stream"] = "derived"
     reproducible: Literal["off", "host", "portable"] = "host"
+    no_rehearsal: bool = False  # no restart of a program with a loop of its own is rehearsed
     weights_from: str | None = Field(None, pattern=r"\d+(\.\d+)?")  # a trial, with whose best weights it begins
     metric: Metric = Metric()  # what `best` means
     metric_pattern: tuple[str, ...] = ()  # regular expressions whose named groups are metrics in a command's log

@@ -84,6 +84,15 @@ class Fact(Record):
     value: dict[str, Any]
 
 
+class Guarantee(Record):
+    """Another reproducibility guarantee than the one of the start, such as after a rehearsal."""
+
+    type: Literal["guarantee"] = "guarantee"
+    number: Count = 0
+    at: FiniteFloat = 0.0
+    text: str
+
+
 class ArtifactSaved(Record):
     """An artifact that has been stored; `step` is the current one. Fields as in `model/artifacts.py`."""
 
@@ -98,7 +107,9 @@ class ArtifactSaved(Record):
     step: Count
 
 
-SpoolRecord = Annotated[Started | Report | Committed | Note | Fact | ArtifactSaved, Field(discriminator="type")]
+SpoolRecord = Annotated[
+    Started | Report | Committed | Note | Fact | Guarantee | ArtifactSaved, Field(discriminator="type")
+]
 
 
 class SpoolPosition(Record):

@@ -10,7 +10,7 @@ import torch
 
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.launch.launch_spec import LaunchSpec
-from kernel_backend.model.reports import Note, Started
+from kernel_backend.model.reports import Guarantee, Note, Started
 from kernel_backend.runner.definition.functions import Functions
 from kernel_backend.runner.definition.load import Loaded
 from kernel_backend.runner.determinism import exactness
@@ -43,6 +43,10 @@ class RankContext:
     def note(self, text: str, level: Literal["info", "warning"] = "info") -> None:
         """Send a note to the user; on ranks other than 0 nothing happens."""
         self.spool.say(Note(level=level, text=text))
+
+    def say_guarantee(self, text: str) -> None:
+        """Report another reproducibility guarantee than the one of the start."""
+        self.spool.say(Guarantee(text=text))
 
     def say_started(
         self,

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from kernel_backend.model.reports import ArtifactSaved, Committed, Fact, Note, Report, Started
+from kernel_backend.model.reports import ArtifactSaved, Committed, Fact, Guarantee, Note, Report, Started
 
-Said = Started | Report | Committed | Note | Fact | ArtifactSaved
+Said = Started | Report | Committed | Note | Fact | Guarantee | ArtifactSaved
 
 
 LOOK_S = 0.01

@@ -224,6 +224,7 @@ OPTIONS: tuple[Option, ...] = (
     _setting("--seed", "exactness", "N", "what all randomness comes from [0]"),
     _setting("--rng", "exactness", "KIND", "derived (from seed and step) or stream (as torch draws) [derived]"),
     _setting("--reproducible", "exactness", "SCOPE", "off, host or portable: where a rerun gives equal bits [host]"),
+    _on("--no-rehearsal", "exactness", "rehearse no restart of a program with a loop of its own", "no_rehearsal"),
     _setting("--metric", "faults", "NAME", "what `best` means: loss, error:min or accuracy:max [loss]"),
     Option(
         ("--metric-pattern",),

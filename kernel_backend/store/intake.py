@@ -17,7 +17,7 @@ from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.best import better
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.reports import ArtifactSaved, Committed, Fact, Note, Report, SpoolRecord, Started
+from kernel_backend.model.reports import ArtifactSaved, Committed, Fact, Guarantee, Note, Report, SpoolRecord, Started
 from kernel_backend.model.states import AttemptState, TrialState
 from kernel_backend.model.trial import Attempt, Best, Trial, checkpoint_step
 from kernel_backend.store.tables import artifacts, attempts, experiments, facts, reports, to_row, to_text
@@ -49,6 +49,7 @@ def take_in(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord], at:
     if attempt.number < trial.attempt:
         fresh = _before_successor(tx.db, key, fresh)
     attempt, trial = _start(tx, attempt, trial, fresh, at)
+    attempt = _guaranteed(tx, attempt, fresh, at)
     attempt = changed(attempt, {"accepted": records[-1].number})
     tx.save(attempt)
     tx.save(_progress(tx, attempt, trial, fresh, at))
@@ -93,6 +94,15 @@ def _start(
     tx.publish(at, attempt)
     tx.publish(at, trial)
     return attempt, trial
+
+
+def _guaranteed(tx: Transaction, attempt: Attempt, records: Sequence[SpoolRecord], at: float) -> Attempt:
+    """Replace the guarantee by the newest one among the records, publish it, and return the attempt."""
+    newest = [record.text for record in records if isinstance(record, Guarantee)][-1:]
+    for text in newest:
+        attempt = changed(attempt, {"guarantee": text})
+        tx.publish(at, attempt)
+    return attempt
 
 
 def _progress(tx: Transaction, attempt: Attempt, trial: Trial, records: Sequence[SpoolRecord], at: float) -> Trial:

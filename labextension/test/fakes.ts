@@ -147,6 +147,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
       seed: 0,
       rng: 'derived',
       reproducible: 'host',
+      no_rehearsal: false,
       metric: { name: 'loss', mode: 'min' },
       search: null,
       checkpoint_every: null,

@@ -20,7 +20,17 @@ from kernel_backend.model.cluster.usage import ReservationRecord, UsageInterval
 from kernel_backend.model.experiment import Config, Experiment, Metric, ScheduledExperiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.record import Record
-from kernel_backend.model.reports import ArtifactSaved, Committed, Fact, Kind, Note, Report, SpoolRecord, Started
+from kernel_backend.model.reports import (
+    ArtifactSaved,
+    Committed,
+    Fact,
+    Guarantee,
+    Kind,
+    Note,
+    Report,
+    SpoolRecord,
+    Started,
+)
 from kernel_backend.model.resources import Share
 from kernel_backend.model.search.domains import Choices, Range
 from kernel_backend.model.search.effects import Added, Moved
@@ -215,6 +225,17 @@ class StoreContract:
         assert (search_.type, search_.trial, search_.at) == ("search", 1, created(1).at)
         assert search_.data == created(1).to_json()
         assert said.data == trial.to_json()
+
+    def test_the_guarantee_is_the_newest_one_that_was_reported(self, store: Store) -> None:
+        attempt = placed(store)
+        store.accept(attempt.id, [started()], at=3.0)
+        said = [Guarantee(number=2, at=4.0, text="exact to the epoch"), Guarantee(number=3, at=5.0, text="exact")]
+        store.accept(attempt.id, said, at=5.0)
+        store.accept(attempt.id, said, at=6.0)  # once more, after an answer that was lost
+        now = store.attempts(attempt.experiment, attempt.trial)[-1]
+        assert (now.guarantee, now.accepted) == ("exact", 3)
+        told = [message.data["guarantee"] for message in store.messages(0) if message.type == "attempt"]
+        assert told[-1] == "exact"
 
     def test_a_decision_and_what_it_does_are_one(self, store: Store) -> None:
         number = search(store)

@@ -6,11 +6,13 @@ import subprocess
 import sys
 
 import pytest
+from gang import STAND, Trial
 
 pytestmark = pytest.mark.distributed
 
-NESTED = """
+NESTED = f"""
 import torch
+{STAND}
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 torch.manual_seed(0)
@@ -21,12 +23,13 @@ opt = torch.optim.AdamW(model.parameters(), lr=1e-2)
 for epoch in range(2):
     total = 0.0
     for i, (a, b) in enumerate(DataLoader(data, batch_size=12, shuffle=True)):
+        stand()
         loss = nn.functional.cross_entropy(model(a), b)
         opt.zero_grad()
         loss.backward()
         opt.step()
         total += loss.item()
-    print(f"epoch {epoch} loss {total / (i + 1)!r}")
+    print(f"epoch {{epoch}} loss {{total / (i + 1)!r}}")
 if __name__ == "__main__":
     print("weights", sum(each.double().sum().item() for each in model.parameters()))
 """
@@ -46,3 +49,75 @@ def test_one_slot_gives_the_bits_of_plain_python(trial, tmp_path):
     assert ran.logs() == f"rank-0.log\n{printed(tmp_path, NESTED)}"
     assert sorted(ran.reports("training")) == list(range(1, 13))
     assert (one.newest().step, one.newest().epoch) == (12, 2.0)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An undisturbed training."""
+    made = Trial(tmp_path_factory.mktemp("whole") / "trial", source=NESTED, slots=1)
+    made.attempt = made.run()
+    assert made.attempt.codes == [0], made.attempt.logs()
+    return made
+
+
+@pytest.mark.parametrize("step", [4, 6, 9])
+def test_a_killed_program_goes_on_to_the_same_bits_and_the_same_log(trial, whole, step):
+    killed = trial(source=NESTED, slots=1, every="1steps")
+    first = killed.start(hold=step).reaches(step - 1)
+    first.wait(lambda: f"{step}-1" in first.committed())
+    first.kill(0)
+    second = killed.run(resume_from=killed.pinned())
+    assert second.codes == [0], second.logs()
+    assert second.started.resumed_from == f"{step}-1"
+    assert second.logs() == whole.attempt.logs()
+    assert killed.newest().step == 12
+    losses = first.reports("training") | second.reports("training")
+    assert losses == whole.attempt.reports("training")
+
+
+def test_a_released_program_leaves_with_a_checkpoint_and_goes_on(trial, whole):
+    released = trial(source=NESTED, slots=1, every="1steps")
+    first = released.start(hold=4).reaches(3)
+    first.tell("release").heard()
+    first.go().ended()
+    assert first.codes == [85], first.logs()
+    second = released.run(resume_from=released.pinned())
+    assert second.codes == [0], second.logs()
+    assert second.logs() == whole.attempt.logs()
+
+
+SENT = """
+import torch
+STAND
+from torch import nn
+def scaled():
+    factor = 1.0
+    while True:
+        factor = factor / (1 + (yield factor))
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+factors = scaled()
+next(factors)
+for step in range(9):
+    stand()
+    loss = model(torch.randn(8, 4)).square().mean()
+    (loss * factors.send(loss.item())).backward()
+    opt.step()
+    opt.zero_grad()
+print("end", loss.item())
+""".replace("STAND", STAND)
+
+
+def test_a_program_that_cannot_go_on_says_why_and_begins_anew(trial, tmp_path):
+    killed = trial(source=SENT, slots=1, every="1steps", epochs=9)
+    first = killed.start(hold=5).reaches(4)
+    first.wait(lambda: "5-1" in first.committed())
+    first.kill(0)
+    second = killed.run(resume_from=killed.pinned())
+    assert second.codes == [1]
+    assert "factors (a generator) could not be saved, and the program uses it after a restart" in second.logs()
+    third = killed.run(resume_from=killed.pinned())
+    assert third.codes == [0], third.logs()
+    assert third.started.resumed_from is None
+    assert third.logs() == f"rank-0.log\n{printed(tmp_path, SENT)}"

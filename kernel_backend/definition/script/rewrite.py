@@ -8,8 +8,8 @@
         # or: while _daylight_head(SITE) and TEST and _daylight_enter(SITE): ...
     _daylight_leave(SITE)
 
-and `return VALUE` within becomes `return _daylight_return(SITE, VALUE)`. Nothing else is touched, and lines keep their
-numbers.
+and `return VALUE` within becomes `return _daylight_return(SITE, VALUE)`. Generator functions, whose generators have a
+position, get a decorator. Nothing else is touched, and lines keep their numbers.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from kernel_backend.definition.script.loops import TrainingLoop
 
 BEGIN, LEAVE, LOOP = "_daylight_begin", "_daylight_leave", "_daylight_loop"
 HEAD, ENTER = "_daylight_head", "_daylight_enter"
+GENERATOR = "_daylight_generator"
 RETURNS, RETURNED, RETURN = "_daylight_returns", "_daylight_returned", "_daylight_return"
 
 
@@ -64,8 +65,11 @@ class _Rewriting(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         around, self._around = self._around, []
+        found = len(self.sites)
         self.generic_visit(node)
         self._around = around
+        if len(self.sites) == found and not node.decorator_list and _yields(node.body):
+            node.decorator_list = [_at(ast.Name(GENERATOR, ast.Load()), node)]
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
@@ -136,6 +140,16 @@ def has_return(body: Collection[ast.AST]) -> bool:
     inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
     return any(
         isinstance(each, ast.Return) or (not isinstance(each, inner) and has_return(list(ast.iter_child_nodes(each))))
+        for each in body
+    )
+
+
+def _yields(body: Collection[ast.AST]) -> bool:
+    """Return whether a function of these statements is a generator function."""
+    inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+    return any(
+        isinstance(each, ast.Yield | ast.YieldFrom)
+        or (not isinstance(each, inner) and _yields(list(ast.iter_child_nodes(each))))
         for each in body
     )
 

@@ -43,19 +43,19 @@ def scopes(tree: ast.Module, modules: Mapping[str, ast.Module]) -> list[Scope]:
 
 def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """Return the nodes below one that run in its scope, in the order of the source: not the bodies of functions."""
-    for child in ast.iter_child_nodes(node):
-        yield child
-        if not isinstance(child, _INNER):
-            yield from own_nodes(child)
-        else:  # decorators, defaults and bases are evaluated outside
-            outside: list[ast.AST] = list(child.decorator_list)
-            if isinstance(child, ast.ClassDef):
-                outside += [*child.bases, *child.keywords]
-            else:
-                outside.append(child.args)
-            for each in outside:
-                yield each
-                yield from own_nodes(each)
+    ahead = _own_children(node)[::-1]
+    while ahead:
+        yield (node := ahead.pop())
+        ahead += _own_children(node)[::-1]
+
+
+def _own_children(node: ast.AST) -> list[ast.AST]:
+    if not isinstance(node, _INNER):
+        return list(ast.iter_child_nodes(node))
+    # Decorators, defaults and bases are evaluated outside.
+    if isinstance(node, ast.ClassDef):
+        return [*node.decorator_list, *node.bases, *node.keywords]
+    return [*node.decorator_list, node.args]
 
 
 def _scopes(module: str, tree: ast.Module) -> Iterator[Scope]:

@@ -89,7 +89,7 @@ def signs(
         if not each.saved
     ]
     for name, one in {"": tree, **modules}.items():
-        found += _Reading(name, one, modules, [each for each in loops if each.module == name]).signs()
+        found += _Reading(name, one, [each for each in loops if each.module == name]).signs()
     return tuple(sorted(found, key=lambda each: (-RUNGS.index(each.rung), each.module, each.line)))
 
 
@@ -108,12 +108,24 @@ def presumed(found: Sequence[Sign]) -> str:
     return f"presumed {PROMISES[found[0].rung]}: {found[0].text}"
 
 
+def by_the_clock(tree: ast.Module, modules: Mapping[str, ast.Module] = MappingProxyType({})) -> frozenset[str]:
+    """Return the names and attributes that are assigned values of the clock: another one in each run.
+
+    Examples
+    --------
+    >>> sorted(by_the_clock(ast.parse("import time; start = time.time(); spent = time.time() - start; n = 1")))
+    ['spent', 'start']
+    """
+    found: set[str] = set()
+    for name, one in {"": tree, **modules}.items():
+        found |= _Reading(name, one, ()).by_the_clock()
+    return frozenset(found)
+
+
 class _Reading:
     """One module, read for signs."""
 
-    def __init__(
-        self, name: str, tree: ast.Module, modules: Mapping[str, ast.Module], loops: Sequence[TrainingLoop]
-    ) -> None:
+    def __init__(self, name: str, tree: ast.Module, loops: Sequence[TrainingLoop]) -> None:
         self._module, self._tree = name, tree
         self._full = dict(_imports(tree))  # names of other modules, by the name here
         self._scopes = scopes(tree, {})
@@ -137,6 +149,17 @@ class _Reading:
             if any(self._name(each).startswith("time.") for each in ast.walk(test)):
                 yield self._sign("anew", test, f"while {ast.unparse(test)} ends by the clock")
 
+    def by_the_clock(self) -> set[str]:
+        changing: set[str] = set()
+        assigned = [each for each in ast.walk(self._tree) if isinstance(each, ast.Assign | ast.AugAssign)]
+        for _ in range(2):  # once more, for what an earlier line takes from a later one
+            for each in assigned:
+                if self._changes(each.value, changing):
+                    targets = each.targets if isinstance(each, ast.Assign) else [each.target]
+                    changing |= {one.id for one in targets if isinstance(one, ast.Name)}
+                    changing |= {one.attr for one in targets if isinstance(one, ast.Attribute)}
+        return changing
+
     def _of_call(self, call: ast.Call, prefix: str, changing: set[str]) -> Iterator[Sign]:
         name, short = self._name(call.func), ast.unparse(call.func).rpartition(".")[2]
         given = [*call.args, *(each.value for each in call.keywords)]
@@ -153,7 +176,9 @@ class _Reading:
         """Return whether a value comes from the clock, or from the operating system's entropy."""
         for each in ast.walk(node):
             name = self._name(each)
-            if isinstance(each, ast.Name) and each.id in changing:
+            if (isinstance(each, ast.Name) and each.id in changing) or (
+                isinstance(each, ast.Attribute) and each.attr in changing
+            ):
                 return True
             if any(name == one or name.startswith(f"{one}.") for one in _CHANGING):
                 return True

@@ -87,6 +87,17 @@ class Checkpointer:
         """Return True while the newest checkpoint is still being copied or written."""
         return self._pending is not None or self._writer.busy
 
+    @property
+    def newest(self) -> str | None:
+        """Return the newest checkpoint that was committed or restored."""
+        return self._newest
+
+    def set_aside(self) -> None:
+        """Set all committed checkpoints aside: the training cannot go on from them."""
+        for each in self._home.committed():
+            self._home.set_aside(each.id)
+        self._newest = None
+
     def check(self) -> None:
         """Raise DaylightError before training if some state contains a value that a checkpoint cannot hold."""
         self._contents.check()

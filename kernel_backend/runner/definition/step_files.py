@@ -31,7 +31,7 @@ _SYSTEM = ("/dev", "/proc", "/sys", "/run")
 _OF_A_PATH = ("stat", "lstat", "access", "chmod", "utime", "truncate", "listxattr", "remove", "unlink")
 _OF_TWO = ("rename", "replace")
 # What torch.save and safetensors' save_file call to open a file in C++ or Rust, and where its path stands.
-_IN_NATIVE_CODE = (("torch.serialization", "_open_zipfile_writer", 0), ("safetensors.torch", "serialize_file", 1))
+IN_NATIVE_CODE = (("torch.serialization", "_open_zipfile_writer", 0), ("safetensors.torch", "serialize_file", 1))
 
 
 def tells_ranks_apart(source: bytes) -> bool:
@@ -195,7 +195,7 @@ class StepFiles:
 
         self._patch(builtins, "open", opens)
         self._patch(io, "open", opens)
-        for name, function, place in _IN_NATIVE_CODE:
+        for name, function, place in IN_NATIVE_CODE:
             if (real := getattr(sys.modules.get(name), function, None)) is not None:
                 self._patch(sys.modules[name], function, self._saving(real, place))
         if self._own:

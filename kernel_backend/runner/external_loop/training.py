@@ -86,6 +86,7 @@ class ExternalTraining:
         self.guarantee = exactness.guarantee(
             rank.config, ranks.size, rank.device, asks_rank=ranks.size > 1
         )  # of the start; a form may have its own
+        self.ready: Callable[[], bool] = lambda: True  # the form's state can be saved at this boundary; all ranks agree
         self.expected_steps = rank.config.steps  # of the whole training, where that is known before it begins
         self.in_step = False  # between begin_step and end_step
         self.metrics: dict[str, float] = {}  # of the validation at this step
@@ -188,6 +189,20 @@ class ExternalTraining:
         modules = self.contents.modules.values()
         return any(isinstance(each, _BatchNorm) for module in modules for each in module.modules())
 
+    @property
+    def newest(self) -> str | None:
+        """Return the newest checkpoint that was committed or restored."""
+        return self._checkpoints.newest
+
+    @property
+    def saving(self) -> bool:
+        """Return True while a checkpoint is being written."""
+        return self._checkpoints.busy
+
+    def set_aside_checkpoints(self) -> None:
+        """Set all checkpoints aside, from which this training cannot go on."""
+        self._checkpoints.set_aside()
+
     def request_checkpoint(self) -> None:
         """Save a checkpoint at the next boundary; a request of any rank holds for all."""
         self._requested = True
@@ -195,7 +210,7 @@ class ExternalTraining:
     def begin_step(self, samples: tuple[int, int] | None = None) -> None:
         """Begin a step on `samples`: of this rank, and of the global batch; None for equal parts on all ranks."""
         self.begin()
-        if self._held:  # more steps follow than were expected
+        if self._held and self.ready():  # more steps follow than were expected
             self._save(wait=False)
         self._samples, self.in_step = samples, True
 
@@ -218,6 +233,10 @@ class ExternalTraining:
         self.position.epoch += 1
         self.position.fraction = 0.0
         self._boundary(epoch_ends=True, last=last)
+
+    def restart(self) -> None:
+        """Count steps and epochs from the beginning: the checkpoint does not say where to go on."""
+        self.position = LoopPosition()
 
     def finish(self) -> None:
         """Commit the final checkpoint."""
@@ -245,7 +264,8 @@ class ExternalTraining:
         here = (epoch_ends or self._counts_steps) and self._target.reached(self._units) and not ends
         due = due or self._held or (epoch_ends and self._pace.after_epoch(position.epoch))
         improved = self._exchange() if flush or due or here or release else False
-        if release and not ends and not here:
+        ready = self.ready() if due or here or improved or release else False
+        if release and not ends and not here and ready:
             self._leave(RELEASED)
         if position.step == self.rank.config.until and not ends:
             self.first_epoch.finish()
@@ -256,7 +276,7 @@ class ExternalTraining:
             if not self._target.moves_on(self._units, position.step):
                 raise Leave(RELEASED)
         elif improved or due:
-            self._held = last or ends
+            self._held = last or ends or not ready
             if not self._held:
                 self._save(wait=False)
         self._tick()

@@ -3255,6 +3255,8 @@ export interface components {
              * @enum {string}
              */
             reproducible: "off" | "host" | "portable";
+            /** @default false */
+            no_rehearsal: boolean;
             /** @default null */
             weights_from: string | null;
             /**
@@ -4651,6 +4653,8 @@ export interface components {
              * @enum {string}
              */
             reproducible?: "off" | "host" | "portable";
+            /** @default false */
+            no_rehearsal?: boolean;
             /** @default null */
             weights_from?: string | null;
             /**
@@ -4714,7 +4718,7 @@ export interface components {
          */
         DeliveryInput: {
             /** @default [] */
-            records?: (components["schemas"]["StartedInput"] | components["schemas"]["ReportInput"] | components["schemas"]["CommittedInput"] | components["schemas"]["NoteInput"] | components["schemas"]["FactInput"] | components["schemas"]["ArtifactSavedInput"])[];
+            records?: (components["schemas"]["StartedInput"] | components["schemas"]["ReportInput"] | components["schemas"]["CommittedInput"] | components["schemas"]["NoteInput"] | components["schemas"]["FactInput"] | components["schemas"]["GuaranteeInput"] | components["schemas"]["ArtifactSavedInput"])[];
             /** @default [] */
             notes?: string[];
         };
@@ -4759,6 +4763,22 @@ export interface components {
             experiment?: number | null;
             /** @default false */
             dry_run?: boolean;
+        };
+        /**
+         * Guarantee
+         * @description Another reproducibility guarantee than the one of the start, such as after a rehearsal.
+         */
+        GuaranteeInput: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "guarantee";
+            /** @default 0 */
+            number?: number;
+            /** @default 0 */
+            at?: number;
+            text: string;
         };
         /**
          * Keep
@@ -5080,6 +5100,7 @@ export interface components {
              *       "seed": 0,
              *       "rng": "derived",
              *       "reproducible": "host",
+             *       "no_rehearsal": false,
              *       "weights_from": null,
              *       "metric": {
              *         "mode": "min",
@@ -5366,6 +5387,7 @@ export type DeliveryInput = components['schemas']['DeliveryInput'];
 export type ExtensionInput = components['schemas']['ExtensionInput'];
 export type FactInput = components['schemas']['FactInput'];
 export type GarbageRequestInput = components['schemas']['GarbageRequestInput'];
+export type GuaranteeInput = components['schemas']['GuaranteeInput'];
 export type KeepInput = components['schemas']['KeepInput'];
 export type LabelEditInput = components['schemas']['LabelEditInput'];
 export type LogPolicyInput = components['schemas']['LogPolicyInput'];

@@ -44,6 +44,11 @@ class Events:
         for each in self.on_step:
             each(step)
 
+    def resume(self) -> None:
+        """Tell listeners again, from the head of a checkpoint on."""
+        self.muted = False
+        self.backwards = self.updates = 0
+
     def output(self, text: str) -> None:
         """Tell of a text that the program printed."""
         if not self.muted:

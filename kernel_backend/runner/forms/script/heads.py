@@ -1,18 +1,38 @@
-"""Follow the training loops of a running program: at each head, count steps and epochs, and meet the job."""
+"""Follow the training loops of a running program: at each head, count steps and epochs, and tell the job.
+
+A checkpoint is a list of stations, in the order in which a program that runs again from its top comes to them: loops
+that were finished, which it skips, and loops that it was in, whose current iteration it begins anew. At each it gets
+the state that it had there; the last one is the head where the checkpoint was taken.
+"""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from kernel_backend.definition.script import rewrite
 from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.definition.script.rewrite import Site
-from kernel_backend.runner.external_loop.training import ExternalTraining
-from kernel_backend.runner.forms.script.events import Events
+from kernel_backend.runner.forms.script.blobs import kept, together
+from kernel_backend.runner.forms.script.iterators import generator_function, tracked
+from kernel_backend.runner.forms.script.snapshots import Snapshot, Snapshots
+from kernel_backend.runner.forms.script.tombstones import NotSaved
+
+_SHORT_S = 1.0  # iterations of outer loops that take less are not begun anew: a checkpoint waits for the next
+
+
+@dataclass
+class Station:
+    """A loop that a resumed program comes to, and its state there."""
+
+    key: str
+    finished: bool
+    snapshot: Snapshot
+    returned: bool = False
 
 
 @dataclass
@@ -21,19 +41,57 @@ class Active:
 
     site: Site
     frame: FrameType
+    items: Any = None  # iterator of a `for`
     inside: bool = False  # an iteration has begun, and not ended
+    start: Snapshot | None = None  # state where the current iteration began, if recorded
+    finished: list[Station | str] = field(default_factory=list)  # loops in the iteration; keys: without their states
+    began: float = 0.0
+    took: float | None = None  # seconds of the iteration before
+
+
+class HeadListener(Protocol):
+    """What the heads tell, and ask, of the job."""
+
+    def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
+        """End an iteration of a loop."""
+
+    def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
+        """Go on from the head where the checkpoint was taken."""
+
+    def note(self, text: str) -> None:
+        """Tell the user."""
+
+    def more(self) -> dict[str, Any]:
+        """Return what else is part of a state, such as files."""
+
+    def passed(self, saved: Mapping[str, Any]) -> None:
+        """Restore what else was part of a state on the way to the checkpoint's head."""
 
 
 class Heads:
     """The functions that rewritten loops call."""
 
-    def __init__(self, training: ExternalTraining, events: Events, sites: Callable[[], Mapping[str, Site]]) -> None:
-        self._training, self._events, self._sites = training, events, sites
-        self.active: list[Active] = []
+    def __init__(
+        self,
+        listener: HeadListener,
+        sites: Callable[[], Mapping[str, Site]],
+        deepest: int,
+        always: bool,
+        records: bool = True,
+    ) -> None:
+        """Begin without a loop.
 
-    def loops(self) -> list[TrainingLoop]:
-        """Return the training loops that the program is in, outermost first."""
-        return [each.site.loop for each in self.active]
+        `deepest` is the depth of the innermost loops. With `always` each iteration's beginning is recorded, else that
+        of long ones; without `records` none is.
+        """
+        self._listener, self._sites, self._deepest = listener, sites, deepest
+        self._always, self._records = always, records
+        self.snapshots: Snapshots | None = None
+        self.active: list[Active] = []
+        self._finished: list[Station | str] = []
+        self._followed: set[str] = set()  # loops behind which there may be others, in the same iteration
+        self._replay: list[Station] = []
+        self._head_of: Active | None = None  # where the program is
 
     def frames(self) -> list[FrameType]:
         """Return the frames of these loops."""
@@ -50,19 +108,66 @@ class Heads:
             rewrite.RETURNS: self.returns,
             rewrite.RETURNED: self.returned,
             rewrite.RETURN: self.leave_by_return,
+            rewrite.GENERATOR: generator_function,
         }
+
+    def loops(self) -> list[TrainingLoop]:
+        """Return the training loops that the program is in, outermost first."""
+        return [each.site.loop for each in self.active]
+
+    def replay(self, stations: list[Station]) -> None:
+        """Have the program pass these stations when it runs."""
+        self._replay = list(stations)
+
+    @property
+    def outermost(self) -> bool:
+        """Return True while the program is in one training loop alone."""
+        return len(self.active) == 1
+
+    def stations(self) -> list[Station] | None:
+        """Return the checkpoint of this moment; None if it has to wait for the head of an outer loop.
+
+        Raises what the pickling of an object raises.
+        """
+        here = self._head_of
+        if here is None or here is not self.active[-1]:
+            return None
+        found = list(self._finished)
+        for each in self.active[:-1]:
+            found.append(each.site.key if each.start is None else Station(each.site.key, False, each.start))
+            found += each.finished
+        ready = [each for each in found if isinstance(each, Station)]
+        if len(ready) < len(found):
+            return None
+        return [*ready, Station(here.site.key, False, self._taken(here.frame))]
+
+    # What the program calls
 
     def begin(self, key: str) -> bool:
         """Begin a loop; return True if it shall be skipped."""
         site, frame = self._sites()[key], sys._getframe(1)
         while self.active and not _is_around(self.active[-1], site, frame):
-            self.active.pop()  # it was left by an exception
+            self._drop()
+        assert self.snapshots is not None
+        self.snapshots.survey(frame)
+        if self._replay:
+            station = self._replay[0]
+            if station.key != key:
+                raise NotSaved(
+                    f"the program came to the loop in {site.place}, and before the restart to that in "
+                    f"{self._sites()[station.key].place if station.key in self._sites() else station.key}"
+                )
+            if station.finished:
+                return True
+        self._followed |= {each for each in self._level() if isinstance(each, str)}
         self.active.append(Active(site, frame))
         return False
 
     def loop(self, key: str, items: Any) -> Iterator[Any]:
         """Return the items of a `for`, with a head before each."""
-        return _Items(self._found(key, sys._getframe(1)), iter(items), self._head)
+        loop = self._found(key, sys._getframe(1))
+        loop.items = tracked(items)
+        return _Items(loop, self._head)
 
     def head(self, key: str) -> bool:
         """Pass the head of a `while`, and return True."""
@@ -76,64 +181,160 @@ class Heads:
 
     def leave(self, key: str) -> None:
         """Leave a loop at its end, or by `break`."""
-        loop = self._found(key, sys._getframe(1))
+        frame = sys._getframe(1)
+        if self._replay and self._replay[0].finished and self._replay[0].key == key:
+            self._skip(frame)
+            return
+        loop = self._found(key, frame)
         self._iterated(loop)
-        self.active.pop()
+        self._end(loop)
 
     def leave_by_return(self, key: str, value: Any) -> Any:
         """Leave all loops of a function by returning a value, and return it."""
         frame = sys._getframe(1)
-        self._iterated(self._found(key, frame))
-        while self.active and self.active[-1].frame is frame:
+        loop = self._found(key, frame)
+        self._iterated(loop)
+        while len(self.active) > 1 and self.active[-2].frame is frame:
             self.active.pop()
+        self._end(self.active[-1], value, by_return=True)
         return value
 
     def returns(self, key: str) -> bool:
         """Return whether a skipped loop was left by `return`."""
-        return False
+        return self._replay[0].returned
 
     def returned(self, key: str) -> Any:
         """Return the value that a skipped loop was left with."""
+        return self._skip(sys._getframe(1))["value"]
+
+    # Heads
+
+    def _head(self, loop: Active) -> None:
+        self._found(loop.site.key, loop.frame)
+        if self._replay:
+            self._restore_head(loop)
+            return
+        self._head_of = loop
+        self._iterated(loop)
+        loop.finished = []
+        self._record(loop)
+        self._head_of = None
+        loop.began = time.monotonic()
+
+    def _iterated(self, loop: Active) -> None:
+        """End an iteration, if one has begun."""
+        if not loop.inside:
+            return
+        loop.inside = False
+        loop.took = time.monotonic() - loop.began
+        self._listener.iterated(loop.site.loop, loop.frame, len(self.active) == 1)
+
+    def _record(self, loop: Active) -> None:
+        """Record the state where an iteration begins, if the iterations of an outer loop are long."""
+        loop.start = None
+        if not self._records or loop.site.loop.depth >= self._deepest:
+            return
+        if self._always or loop.took is None or loop.took >= _SHORT_S:
+            loop.start = self._kept(loop.frame)
+
+    def _end(self, loop: Active, value: Any = None, by_return: bool = False) -> None:
+        """End a loop; its state at the end is recorded if another may follow within something long."""
+        self.active.pop()
+        key, level = loop.site.key, self._level()
+        around = self.active[-1].start is not None if self.active else self._has_others(key)
+        worth = self._records and around and (self._always or key in self._followed or not self.active)
+        snapshot = self._kept(loop.frame, value=value) if worth else None
+        level.append(key if snapshot is None else Station(key, True, snapshot, by_return))
+
+    def _has_others(self, key: str) -> bool:
+        """Return True if the program has other outermost loops than this one."""
+        return any(each.loop.depth == 0 and each.key != key for each in self._sites().values())
+
+    def _drop(self) -> None:
+        """Forget a loop that was left by an exception: what follows waits for the head of the loop around it."""
+        key = self.active.pop().site.key
+        self._level().append(key)
+
+    # States
+
+    def _taken(self, frame: FrameType, **more: Any) -> Snapshot:
+        assert self.snapshots is not None
+        items = [each.items for each in self.active]
+        return self.snapshots.take(frame, items, {**self._listener.more(), **more})
+
+    def _kept(self, frame: FrameType, **more: Any) -> Snapshot | None:
+        """Return a snapshot that lasts; None, and a note, if the state cannot be written."""
+        try:
+            taken = self._taken(frame, **more)
+        except Exception as error:  # a snapshot must never end the training
+            self._listener.note(f"the state at {self._place(frame)} cannot be saved: {error}")
+            return None
+        known = together(each for each in self._recorded())
+        return Snapshot(taken.graph, kept(taken.blobs, known))
+
+    def _recorded(self) -> Iterator[Snapshot]:
+        yield from (each.snapshot for each in self._finished if isinstance(each, Station))
+        for loop in self.active:
+            if loop.start is not None:
+                yield loop.start
+            yield from (each.snapshot for each in loop.finished if isinstance(each, Station))
+
+    def _restore_head(self, loop: Active) -> None:
+        station = self._replay.pop(0)
+        if station.key != loop.site.key or station.finished:
+            raise NotSaved(
+                f"the program came to the loop in {loop.site.place} in another order than before the restart"
+            )
+        saved, tombstones = self._restored(station.snapshot, loop.frame)
+        loop.start, loop.finished = station.snapshot, []
+        loop.began = time.monotonic()
+        if self._replay:
+            self._listener.passed(saved)
+        else:
+            self._listener.resumed(saved, tombstones)
+
+    def _skip(self, frame: FrameType) -> dict[str, Any]:
+        """Restore the state that a finished loop left, and return what was saved with it."""
+        station = self._replay.pop(0)
+        saved, _ = self._restored(station.snapshot, frame)
+        self._listener.passed(saved)
+        self._level().append(station)
+        return saved
+
+    def _restored(self, snapshot: Snapshot, frame: FrameType) -> tuple[dict[str, Any], list[str]]:
+        assert self.snapshots is not None
+        saved, tombstones = self.snapshots.restore(snapshot, frame, [each.items for each in self.active])
+        for number, each in enumerate(self.active):
+            each.items = saved["roots"]["items"][str(number)]
+        return saved, tombstones
 
     def _found(self, key: str, frame: FrameType) -> Active:
         """Return the loop of this site in a frame, now the innermost."""
         while self.active[-1].site.key != key or self.active[-1].frame is not frame:
-            self.active.pop()
+            self._drop()
         return self.active[-1]
 
-    def _head(self, loop: Active) -> None:
-        self._found(loop.site.key, loop.frame)
-        self._iterated(loop)
+    def _level(self) -> list[Station | str]:
+        return self.active[-1].finished if self.active else self._finished
 
-    def _iterated(self, loop: Active) -> None:
-        """End an iteration, if one has begun: count its step, and an epoch for one of the outermost loop."""
-        if not loop.inside:
-            return
-        loop.inside = False
-        training, events = self._training, self._events
-        events.iteration(loop.site.loop, loop.frame)
-        outermost, stepped = len(self.active) == 1, bool(events.updates or events.backwards)
-        if stepped:
-            training.begin_step()
-            training.abandon_step() if outermost else training.end_step()
-            events.step(training.position.step)
-        if outermost:  # nothing but the end of the program is expected after the last one
-            training.end_epoch(last=training.position.epoch + 1 >= training.rank.config.epochs)
+    def _place(self, frame: FrameType) -> str:
+        return f"line {frame.f_lineno}"
 
 
 class _Items:
     """Iterator over a loop's items that passes the loop's head before each."""
 
-    def __init__(self, loop: Active, items: Iterator[Any], head: Callable[[Active], None]) -> None:
-        self._loop, self._items, self._head = loop, items, head
+    def __init__(self, loop: Active, head: Callable[[Active], None]) -> None:
+        self._loop, self._head = loop, head
 
     def __iter__(self) -> _Items:
         return self
 
     def __next__(self) -> Any:
-        self._head(self._loop)
-        item = next(self._items)
-        self._loop.inside = True
+        loop = self._loop
+        self._head(loop)
+        item = next(loop.items)
+        loop.inside = True
         return item
 
 

@@ -5,26 +5,28 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from kernel_backend.definition.script.loops import TrainingLoop, training_loops
 from kernel_backend.definition.script.rewrite import Site
-from kernel_backend.definition.script.signs import presumed, signs
+from kernel_backend.definition.script.signs import by_the_clock, presumed, signs
+from kernel_backend.runner.forms.script.iterators import BUILTINS
 from kernel_backend.runner.forms.script.project import ProjectImports, project_modules
 
 
 class Program:
     """The module of a program, and those of its project."""
 
-    def __init__(self, tree: ast.Module, path: Path, folders: Sequence[Path], hooks: Mapping[str, Callable[..., Any]]):
-        """Find its training loops and compile it; `hooks` are the functions that the rewritten loops call."""
+    def __init__(self, tree: ast.Module, path: Path, folders: Sequence[Path]) -> None:
+        """Find its training loops."""
         modules = project_modules(tree, folders)
         self.loops: tuple[TrainingLoop, ...] = training_loops(tree, modules)
         self.presumed = presumed(signs(tree, self.loops, modules))
-        self.builtins = {**vars(builtins), **hooks}
+        self.by_clock = by_the_clock(tree, modules)
+        self.builtins: dict[str, Any] = {**vars(builtins), **BUILTINS}
         self.module = ModuleType("__main__")
         vars(self.module).update(__file__=str(path), __builtins__=self.builtins)
         self._imports = ProjectImports(list(modules), self.loops, self.builtins)
@@ -35,11 +37,20 @@ class Program:
         """Return the rewritten loops of all modules that were imported so far, by key."""
         return self._imports.sites
 
-    def run(self) -> None:
-        """Run the program; a `sys.exit()` without an error is its end."""
-        before, argv = sys.modules["__main__"], sys.argv
-        sys.modules["__main__"] = self.module
-        sys.argv = [str(vars(self.module)["__file__"])]  # argparse takes its defaults
+    @property
+    def deepest(self) -> int:
+        """Return the depth of the innermost training loops."""
+        return max((each.depth for each in self.loops), default=0)
+
+    def codes(self, module: str) -> Sequence[CodeType]:
+        """Return all code objects of a module."""
+        return list(_within(self._code if module == "__main__" else self._imports.codes[module]))
+
+    def run(self, hooks: Mapping[str, Callable[..., Any]]) -> None:
+        """Run the program; `hooks` are what rewritten loops call. A `sys.exit()` without an error is its end."""
+        self.builtins.update(hooks)
+        before, arguments = sys.modules["__main__"], sys.argv
+        sys.modules["__main__"], sys.argv = self.module, [str(self.module.__file__)]
         self._imports.begin()
         try:
             exec(self._code, vars(self.module))
@@ -48,4 +59,11 @@ class Program:
                 raise
         finally:
             self._imports.close()
-            sys.modules["__main__"], sys.argv = before, argv
+            sys.modules["__main__"], sys.argv = before, arguments
+
+
+def _within(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _within(each)

@@ -40,6 +40,7 @@ class ProjectImports(MetaPathFinder):
     def __init__(self, names: Sequence[str], loops: Sequence[TrainingLoop], builtins: Mapping[str, Any]) -> None:
         self._names, self._loops, self._builtins = frozenset(names), loops, builtins
         self.sites: dict[str, Site] = {}
+        self.codes: dict[str, CodeType] = {}
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
         """Return the spec of one of these modules with a loader that rewrites it."""
@@ -52,7 +53,8 @@ class ProjectImports(MetaPathFinder):
         """Return the code of a module whose training loops are rewritten."""
         tree, sites = rewritten(tree, module, self._loops)
         self.sites |= {each.key: each for each in sites}
-        return compile(tree, path, "exec", dont_inherit=True)
+        self.codes[module] = compile(tree, path, "exec", dont_inherit=True)
+        return self.codes[module]
 
     def equip(self, module: ModuleType) -> None:
         """Give a module the program's builtins."""

@@ -1,32 +1,49 @@
-"""Train a program as it stands: run it once from its top, and meet the job at the heads of its training loops."""
+"""Train a program as it stands: run it once from its top, and tell the job at the heads of its training loops."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
+import torch
 from torch import nn
 
 from kernel_backend.artifacts.run import run
 from kernel_backend.definition.script.definition import with_values
+from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.definition.script.modules import shipped_modules
 from kernel_backend.definition.script.parts import PART
-from kernel_backend.home import attempt_folder
+from kernel_backend.home import attempt_folder, program_folder
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.definition.step_files import StepFiles
+from kernel_backend.runner.determinism import seeds
 from kernel_backend.runner.determinism.random_states import RandomStates
-from kernel_backend.runner.external_loop.leave import FINISHED, Leave
+from kernel_backend.runner.external_loop.leave import FINISHED, RELEASED, Leave
 from kernel_backend.runner.external_loop.run_methods import RunMethods
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.external_loop.user_loop import LoopSettings
 from kernel_backend.runner.forms.script.curves.curves import Curves
 from kernel_backend.runner.forms.script.events import Events
+from kernel_backend.runner.forms.script.files import ProgramFiles
 from kernel_backend.runner.forms.script.heads import Heads
+from kernel_backend.runner.forms.script.iterators import track_libraries
 from kernel_backend.runner.forms.script.named_modules import NamedModules
+from kernel_backend.runner.forms.script.output import Output
 from kernel_backend.runner.forms.script.own_ranks import one_process_group, wires_ranks
 from kernel_backend.runner.forms.script.program import Program
+from kernel_backend.runner.forms.script.rehearsal.recorder import Recorder
+from kernel_backend.runner.forms.script.rehearsal.rehearsal import Rehearsal
+from kernel_backend.runner.forms.script.rehearsal.verdict import guarantee
+from kernel_backend.runner.forms.script.saved import ProgramPart
+from kernel_backend.runner.forms.script.snapshots import Snapshots
 from kernel_backend.runner.forms.script.split.calls import SplitCalls
+from kernel_backend.runner.forms.script.tombstones import NotSaved
 from kernel_backend.snapshots.shipped import shipped_folders
+
+_TORCHS_SEED = 67280421310721  # of a process that sets none
 
 
 class ScriptTraining:
@@ -35,30 +52,52 @@ class ScriptTraining:
     def __init__(self, rank: RankContext) -> None:
         self._rank = rank
         self._training = ExternalTraining(rank)
+        self._training.ready = self._prepare
         settings = LoopSettings(rank.config, rank.ranks.rank, rank.ranks.size, rank.device, rank.note)
         self._methods = RunMethods(self._training, settings, rank.functions.params)
         self.events = Events()
-        heads = Heads(self._training, self.events, lambda: self._program.sites)
         loaded = rank.loaded
         assert loaded.cell is not None
         code, project = Path(rank.job.code), loaded.snapshot.project if loaded.snapshot else None
         folders = [code, *shipped_folders(code, project), Path(rank.job.cwd)]
         modules = shipped_modules(code, project)
         tree = with_values(loaded.cell, modules, rank.job.params, rank.config.epochs)
-        self._program = Program(tree, Path(str(loaded.module.__file__)), folders, heads.hooks())
+        self._program = Program(tree, Path(str(loaded.module.__file__)), folders)
+        if rank.config.reproducible != "off":
+            self._training.guarantee = self._program.presumed
+        every = rank.config.checkpoint_every
+        self._heads = Heads(
+            self,
+            lambda: self._program.sites,
+            self._program.deepest,
+            always=every is not None and every.steps is not None,
+            records=rank.ranks.rank == 0,
+        )
+        self._heads.snapshots = Snapshots(self._program.builtins, self._program.module, self._program.codes)
         self._curves: Curves | None = None
         if rank.ranks.rank == 0:
             trees = {"": loaded.cell, **modules}
-            self._curves = Curves(self._training, rank.config, trees, self.events, heads.loops)
-        self._modules = NamedModules(vars(self._program.module), heads.frames)
+            self._curves = Curves(self._training, rank.config, trees, self.events, self._heads.loops)
+        self._modules = NamedModules(vars(self._program.module), self._heads.frames)
         self.events.on_iteration.append(self._modules.iteration)
         self._training.register(PART, self._modules)
-        if rank.config.reproducible != "off":
-            self._training.guarantee = self._program.presumed
         own_ranks = rank.ranks.size == 1 or wires_ranks([loaded.cell, *modules.values()])
         self._split = None if own_ranks else SplitCalls(rank.ranks, rank.device, rank.note)
         private = attempt_folder(Path(rank.job.home), rank.job.id) / f"rank-{rank.ranks.rank}.files"
-        self._files = StepFiles(os.getcwd(), private, rank.ranks.rank, rank.note, rank.ranks.size, own_ranks)
+        self._private = StepFiles(os.getcwd(), private, rank.ranks.rank, rank.note, rank.ranks.size, own_ranks)
+        folder = program_folder(Path(rank.job.home), rank.job.experiment, rank.job.trial)
+        own = (rank.job.home, rank.job.checkpoints, rank.job.code)
+        self.files = ProgramFiles(os.getcwd(), folder / "files.json", own, rank.ranks.rank == 0)
+        # Ranks that a program wires itself differ, and rank 0's state is not theirs.
+        self._resumes = self._split is not None or rank.ranks.size == 1
+        if not self._resumes:
+            self._training.guarantee = guarantee("anew", "the program wires its ranks itself")
+        self._part = ProgramPart()
+        self._training.register("program", self._part)
+        self.recorder = Recorder(self.events, self._program)
+        self.rehearsal = Rehearsal(rank, self._training, self.recorder, self._program.deepest > 0)
+        self.events.on_step.append(self.rehearsal.step)
+        self._training.form_state = self.rehearsal.state
 
     @property
     def step(self) -> int:
@@ -68,19 +107,35 @@ class ScriptTraining:
     def train(self) -> int:
         """Run the program, and commit a last checkpoint."""
         run.attach(self._methods)
+        untrack = track_libraries()
+        self._output = Output(self.events.output)
         try:
-            with RandomStates().aside():
-                self._training.begin()
+            self._training.begin()
+            self._begin()
             if self._split is not None:
                 self._split.install()
                 self.events.on_step.append(self._split.end_step)
-            with one_process_group(), self._files.throughout(self._program.builtins, self._rank.job.checkpoints):
-                self._program.run()
+            with (
+                one_process_group(),
+                self.files.throughout(self._program.builtins),
+                self._private.throughout(self._program.builtins, self._rank.job.checkpoints),
+            ):
+                if not self._training.position.over:
+                    self._program.run(self._heads.hooks())
             if self._curves is not None:
                 self._curves.finish()
+            self._part.stations = []
             self._training.finish()
         except Leave as leave:
             return leave.code
+        except NotSaved:
+            # The next attempt begins anew, where this one would only fail again.
+            if self._training.resumed_from is not None and self._rank.ranks.rank == 0:
+                self._training.set_aside_checkpoints()
+            raise
+        finally:
+            untrack()
+            self._output.close()
         return FINISHED
 
     def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
@@ -89,11 +144,92 @@ class ScriptTraining:
 
     def close(self) -> None:
         """Wait for the checkpoint being written, and stop threads and loader processes."""
+        self.rehearsal.close()
         if self._split is not None:
             self._split.close()
-        self._files.close()
+        self._private.close()
         self.events.close()
         if self._curves is not None:
             self._curves.close()
         self._training.close()
         self._methods.loop.close()
+
+    def _begin(self) -> None:
+        """Set the random states of the first start: those of plain Python, as far as that has any by itself."""
+        if self._part.stations:
+            RandomStates().load_state_dict(self._part.first)
+            self._heads.replay(self._part.stations)
+            self.files.replay()
+            self._output.muted = self.events.muted = True
+            return
+        if not self._training.position.over:
+            self._training.restart()
+        seeds.reseed(self._rank.config.seed)
+        torch.manual_seed(_TORCHS_SEED)
+        self._part.first = RandomStates().state_dict()
+
+    # What the heads tell
+
+    def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
+        """End an iteration: count its step, and an epoch for one of the outermost loop."""
+        training, events = self._training, self.events
+        events.iteration(loop, frame)
+        if events.updates or events.backwards:
+            training.begin_step()
+            training.abandon_step() if outermost else training.end_step()
+            events.step(training.position.step)
+        if outermost:  # nothing but the end of the program is expected after the last one
+            training.end_epoch(last=training.position.epoch + 1 >= training.rank.config.epochs)
+
+    def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
+        """Go on from the head where the checkpoint was taken."""
+        if self._split is not None and "split" in saved:
+            self._split.load_state_dict(saved["split"])
+        self.files.resume(saved["files"])
+        self.events.resume()
+        self._output.resume(self._part.text)
+        if tombstones:
+            named = ", ".join(tombstones)
+            self.note(
+                f"the checkpoint could not hold {named}: the program fails if it uses that before it is made anew"
+            )
+
+    def passed(self, saved: Mapping[str, Any]) -> None:
+        """Show the files that the program had made by then."""
+        self.files.passed(saved["files"])
+
+    def more(self) -> dict[str, Any]:
+        """Return the state of the program's files, and of the calls that are split."""
+        found: dict[str, Any] = {"files": self.files.state()}
+        return found if self._split is None else {**found, "split": self._split.state_dict()}
+
+    def note(self, text: str) -> None:
+        """Tell the user."""
+        self._rank.note(text, "warning")
+
+    def _prepare(self) -> bool:
+        """Take a checkpoint of this head on rank 0; return on all ranks whether that was possible.
+
+        Raises Leave on all ranks if they shall go, and no checkpoint can be taken.
+        """
+        ranks = self._rank.ranks
+        found = (self._take(), self._rank.instructions.release) if ranks.rank == 0 else (None, False)
+        taken, release = ranks.broadcast_object(found) if ranks.size > 1 else found
+        if taken is None and release:
+            raise Leave(RELEASED)
+        return bool(taken)
+
+    def _take(self) -> bool | None:
+        """Return True if a checkpoint was taken, False if it waits for another head, None if there will be none."""
+        if not self._resumes or not self.rehearsal.allows(outermost=self._heads.outermost):
+            return None
+        try:
+            stations = self._heads.stations()
+        except Exception as error:  # a snapshot must never end the training
+            self.note(f"no checkpoint at step {self.step}: {error}")
+            return None
+        if stations is None:
+            return False
+        self._part.stations, self._part.text = stations, self._output.text
+        self.rehearsal.taken(self.step)
+        return True

@@ -1,0 +1,231 @@
+"""Keep the files that a program writes as they were at the checkpoint when a restart runs the program again.
+
+While the program runs again, files that it made are hidden, so that its setup takes the way of the first start, and
+what it writes goes nowhere. At the checkpoint's head, files that grow are cut to the size that they had there, files
+that came later are removed, and open ones go on at their position.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import io
+import json
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kernel_backend.runner.definition.step_files import IN_NATIVE_CODE, caches_of, is_result
+
+_WRITES = frozenset("wax+")
+
+
+class _Opened(NamedTuple):
+    """A file that the program opened for writing, and has not closed as far as is known."""
+
+    path: str
+    appends: bool
+    file: weakref.ReferenceType[Any]
+
+
+class ProgramFiles:
+    """Files that a program opens for writing in its own folders, on one rank."""
+
+    def __init__(self, cwd: str, record: Path | None, but: Sequence[str], writes: bool = True) -> None:
+        """Read which files earlier attempts have made.
+
+        Parameters
+        ----------
+        cwd : str
+            The working folder; paths are kept relative to it.
+        record : Path or None
+            File that holds the size of each file before the program wrote it; None: none is kept.
+        but : sequence of str
+            Folders of the job's own, which are left alone.
+        writes : bool
+            False on ranks that write no files: they hide what rank 0 has made.
+        """
+        self._cwd, self.record, self._writes = cwd, record, writes
+        self._caches = (*caches_of(os.environ), *but)
+        self._before: dict[str, int | None] = {}  # size before the program wrote it; None: there was no such file
+        if record is not None and record.exists():
+            self._before = json.loads(record.read_text())
+        self._grows: set[str] = set()  # appended to
+        self._open: list[_Opened] = []
+        self._hidden: set[str] = set()
+        self._replays = False
+        self._thread = threading.get_ident()  # that of the program; the job writes checkpoints in others
+        self._restored: list[tuple[Any, str, Any]] = []
+
+    def replay(self) -> None:
+        """Begin to run again up to a checkpoint: hide what earlier attempts have made, and write nothing."""
+        self._replays = True
+        self._hidden = {path for path, size in self._before.items() if size is None}
+
+    def state(self) -> dict[str, Any]:
+        """Return the sizes of the files that the program has written, and the positions of the open ones."""
+        self._open = [each for each in self._open if _is_open(each.file())]
+        positions: dict[str, int] = {}
+        for each in self._open:
+            file = each.file()
+            if file is not None:
+                file.flush()
+                with contextlib.suppress(OSError):  # of one that cannot tell, such as one that is read by lines
+                    positions[each.path] = file.tell()
+        sizes = {path: _size(self._absolute(path)) for path in self._before}
+        return {"sizes": sizes, "positions": positions, "grows": sorted(self._grows | set(positions))}
+
+    def passed(self, state: Mapping[str, Any]) -> None:
+        """Show the files that were there at a place that the program has come to while it runs again."""
+        self._hidden -= {path for path, size in state["sizes"].items() if size is not None}
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Bring the files to their state at the checkpoint; the program goes on from there."""
+        self._replays, self._hidden = False, set()
+        if not self._writes:
+            return
+        sizes: Mapping[str, int | None] = state["sizes"]
+        self._grows = set(state["grows"])
+        for path, before in self._before.items():
+            size, there = sizes.get(path, before), self._absolute(path)
+            if size is None:
+                with contextlib.suppress(OSError):
+                    os.remove(there)
+            elif (path in self._grows or path not in sizes) and (_size(there) or 0) > size:
+                os.truncate(there, size)
+        for each in self._open:
+            file = each.file()
+            if each.path in state["positions"] and _is_open(file):
+                self._reopen(each, file, state["positions"][each.path])
+
+    @contextlib.contextmanager
+    def throughout(self, builtins_of: dict[str, Any]) -> Iterator[None]:
+        """Hear of the files of a program, whose modules have these builtins, in the block."""
+        opens = self._opening(builtins.open)
+        given = builtins_of["open"]
+        builtins_of["open"] = opens
+        self._patch(builtins, "open", opens)
+        self._patch(io, "open", opens)
+        self._patch(os, "stat", self._seeing(os.stat))
+        self._patch(os, "mkdir", self._making(os.mkdir))
+        for name, function, place in IN_NATIVE_CODE:
+            if (real := getattr(sys.modules.get(name), function, None)) is not None:
+                self._patch(sys.modules[name], function, self._saving(real, place))
+        try:
+            yield
+        finally:
+            builtins_of["open"] = given
+            while self._restored:
+                setattr(*self._restored.pop())
+
+    # What is patched
+
+    def _opening(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def opens(file: Any, mode: str = "r", *args: Any, **named: Any) -> Any:
+            path = self._path(file)
+            if path is None or len(args) > 5 or named.get("opener"):
+                return real(file, mode, *args, **named)
+            if not set(mode) & _WRITES:
+                if path in self._hidden:
+                    raise FileNotFoundError(2, os.strerror(2), os.fspath(file))
+                return real(file, mode, *args, **named)
+            if not self._writes:
+                self._hidden.discard(path)
+                return real(file, mode, *args, **named)
+            self._written(path, grows="a" in mode)
+            if self._replays:
+                made = real(file, mode.replace("x", "w"), *args, **named, opener=_nowhere)
+            else:
+                made = real(file, mode, *args, **named)
+            self._open.append(_Opened(path, "a" in mode, weakref.ref(made)))
+            return made
+
+        return opens
+
+    def _saving(self, real: Callable[..., Any], place: int) -> Callable[..., Any]:
+        """Hear of a file that is written in native code; a program that runs again writes the same once more."""
+
+        def saves(*args: Any, **named: Any) -> Any:
+            if (path := self._path(args[place])) is not None and self._writes:
+                self._written(path, grows=False)
+            self._hidden.discard(path or "")
+            return real(*args, **named)
+
+        return saves
+
+    def _seeing(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def sees(path: Any, *args: Any, **named: Any) -> Any:
+            if self._hidden and not isinstance(path, int) and self._path(path) in self._hidden:
+                raise FileNotFoundError(2, os.strerror(2), os.fspath(path))
+            return real(path, *args, **named)
+
+        return sees
+
+    def _making(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Make a folder; while the program runs again, one that is there is the one that it made."""
+
+        def makes(path: Any, mode: int = 0o777, **options: Any) -> None:
+            if not (self._replays and os.path.isdir(path)):
+                real(path, mode, **options)
+
+        return makes
+
+    # Paths
+
+    def _path(self, file: Any) -> str | None:
+        """Return the path of a file of the user's, relative to the working folder if it is below; None for others."""
+        if not isinstance(file, str | bytes | os.PathLike) or threading.get_ident() != self._thread:
+            return None
+        path = os.path.abspath(os.fsdecode(file))
+        if not is_result(path, self._cwd, self._caches):
+            return None
+        relative = os.path.relpath(path, self._cwd)
+        return path if relative.startswith("..") else relative
+
+    def _absolute(self, path: str) -> str:
+        return os.path.join(self._cwd, path)
+
+    def _written(self, path: str, grows: bool) -> None:
+        self._hidden.discard(path)
+        if grows:
+            self._grows.add(path)
+        if path in self._before:
+            return
+        self._before[path] = _size(self._absolute(path))
+        if self.record is not None:
+            self.record.parent.mkdir(parents=True, exist_ok=True)
+            made = self.record.with_suffix(".made")
+            made.write_text(json.dumps(self._before))
+            made.replace(self.record)
+
+    def _reopen(self, opened: _Opened, file: Any, position: int) -> None:
+        """Have a file that was opened while the program ran again write to its path from now on."""
+        file.flush()
+        flags = os.O_RDWR | os.O_CREAT | (os.O_APPEND if opened.appends else 0)
+        real = os.open(self._absolute(opened.path), flags, 0o666)
+        os.dup2(real, file.fileno(), inheritable=False)
+        os.close(real)
+        file.seek(position)
+
+    def _patch(self, module: Any, name: str, function: Callable[..., Any]) -> None:
+        self._restored.append((module, name, getattr(module, name)))
+        setattr(module, name, function)
+
+
+def _nowhere(path: str, flags: int) -> int:
+    return os.open(os.devnull, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC))
+
+
+def _is_open(file: Any) -> bool:
+    return file is not None and not file.closed
+
+
+def _size(path: str) -> int | None:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return None

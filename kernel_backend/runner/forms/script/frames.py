@@ -1,0 +1,56 @@
+"""Read and write the names of a program: its modules' globals, and the locals of its functions on the stack."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import sys
+from collections.abc import Mapping
+from types import FrameType, ModuleType
+from typing import Any
+
+_OWN = frozenset(
+    {"__builtins__", "__name__", "__doc__", "__package__", "__loader__", "__spec__", "__file__", "__cached__"}
+)
+
+
+def program_modules(builtins: Mapping[str, Any], main: ModuleType) -> dict[str, dict[str, Any]]:
+    """Return the namespaces of a program's modules that were imported so far, by name."""
+    found = {"__main__": vars(main)}
+    for name, module in list(sys.modules.items()):
+        if isinstance(module, ModuleType) and module.__dict__.get("__builtins__") is builtins:
+            found.setdefault(name, vars(module))
+    return found
+
+
+def program_frames(frame: FrameType | None, builtins: Mapping[str, Any]) -> list[FrameType]:
+    """Return the frames of a program's functions from the outermost to `frame`."""
+    found: list[FrameType] = []
+    while frame is not None:
+        if frame.f_builtins is builtins and frame.f_code.co_flags & inspect.CO_NEWLOCALS:
+            found.append(frame)
+        frame = frame.f_back
+    return found[::-1]
+
+
+def names(namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the names of a namespace that the program itself has bound."""
+    return {name: value for name, value in namespace.items() if name not in _OWN}
+
+
+def set_globals(namespace: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Bind the names of a module to these values, and no others."""
+    for name in names(namespace).keys() - values.keys():
+        del namespace[name]
+    namespace.update(values)
+
+
+def set_locals(frame: FrameType, values: Mapping[str, Any]) -> None:
+    """Bind the local variables of a running function to these values, and no others."""
+    held = frame.f_locals
+    if sys.version_info >= (3, 13):  # which writes through (PEP 667), and cannot unbind
+        held.update(values)
+        return
+    held.clear()
+    held.update(values)
+    ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(1))

@@ -1,0 +1,364 @@
+"""Iterate as Python, DataLoader and tqdm do, with positions that can be saved and restored."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import random
+from collections.abc import Callable, Iterable
+from io import TextIOWrapper
+from types import GeneratorType
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
+
+from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.forms.script import reading
+from kernel_backend.runner.forms.script.graph import REDUCERS, GraphWriter
+from kernel_backend.runner.forms.script.open_files import Lines
+from kernel_backend.runner.forms.script.paths import Path, told
+from kernel_backend.runner.forms.script.tombstones import NotSaved, Tombstone
+
+try:
+    import numpy as np
+except ImportError:  # torch runs without it
+    np = None  # type: ignore[assignment]
+
+MOST_DRAWS = 5000  # random states that a generator's position may need
+_iter_of_loader: Callable[[Any], Any] = DataLoader.__iter__
+
+
+class Enumerate:
+    """`enumerate`, whose position can be saved."""
+
+    def __init__(self, iterable: Iterable[Any], start: int = 0) -> None:
+        self.items, self.count = tracked(iterable), start
+
+    def __iter__(self) -> Enumerate:
+        return self
+
+    def __next__(self) -> tuple[int, Any]:
+        item = next(self.items)
+        self.count += 1
+        return self.count - 1, item
+
+
+class Zip:
+    """`zip`, whose position can be saved."""
+
+    def __init__(self, *iterables: Iterable[Any], strict: bool = False) -> None:
+        self.items, self.strict = [tracked(each) for each in iterables], strict
+
+    def __iter__(self) -> Zip:
+        return self
+
+    def __next__(self) -> tuple[Any, ...]:
+        if not self.items:
+            raise StopIteration
+        found = []
+        for number, each in builtins.enumerate(self.items):
+            try:
+                found.append(next(each))
+            except StopIteration:
+                if self.strict:
+                    self._check(number)
+                raise
+        return tuple(found)
+
+    def _check(self, ended: int) -> None:
+        """Raise ValueError unless all iterators end together."""
+        if ended:
+            raise ValueError(f"zip() argument {ended + 1} is shorter than argument{'s 1-' * (ended > 1) or ' '}{ended}")
+        for number, each in builtins.enumerate(self.items[1:], 2):
+            try:
+                next(each)
+            except StopIteration:
+                continue
+            raise ValueError(
+                f"zip() argument {number} is longer than argument{'s 1-' * (number > 2) or ' '}{number - 1}"
+            )
+
+
+class Map:
+    """`map`, whose position can be saved."""
+
+    def __init__(self, function: Callable[..., Any], *iterables: Iterable[Any]) -> None:
+        self.function, self.items = function, [tracked(each) for each in iterables]
+
+    def __iter__(self) -> Map:
+        return self
+
+    def __next__(self) -> Any:
+        return self.function(*[next(each) for each in self.items])
+
+
+class LoaderItems:
+    """Iterator of a DataLoader that can be made anew at its position.
+
+    The random states where it began and where its first batch was drawn, and the number of batches, are its position:
+    the sampler is run forward, and samples are not read again. With loader processes, and of streams, they are.
+    """
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self.loader, self.count = loader, 0
+        self.at_iter = _states(loader)
+        self.at_next: dict[str, Any] | None = None
+        self._batches = _iter_of_loader(loader)
+
+    def __iter__(self) -> LoaderItems:
+        return self
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __next__(self) -> Any:
+        if self.at_next is None:
+            self.at_next = _states(self.loader)
+        batch = next(self._batches)
+        self.count += 1
+        return batch
+
+    def __getattr__(self, name: str) -> Any:
+        if "_batches" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self._batches, name)
+
+    def begin_anew(self, state: dict[str, Any]) -> None:
+        """Make the iterator of batches anew, and run it forward to the position that is in `state`."""
+        self.__dict__.update(state)
+        _set_states(self.loader, self.at_iter)
+        batches = _iter_of_loader(self.loader)
+        if self.at_next is not None:
+            _set_states(self.loader, self.at_next)
+        alone = isinstance(batches, _SingleProcessDataLoaderIter) and not isinstance(
+            self.loader.dataset, torch.utils.data.IterableDataset
+        )
+        for _ in range(self.count):
+            next(batches._sampler_iter if alone else batches)
+        if alone:
+            batches._num_yielded = self.count
+        self._batches = batches
+
+
+class ForwardItems:
+    """Items of a generator, which is run forward to its position.
+
+    What it draws follows from the random states where it began, and where it draws after others have drawn: these are
+    recorded.
+    """
+
+    def __init__(self, source: Any, items: Any) -> None:
+        self.source = None if items is source else source  # None: only the program itself can make it anew
+        self.count, self.sent = 0, False
+        self.at_iter: Any = RandomStates().state_dict()
+        self.draws: dict[int, dict[str, Any]] = {}  # states to set before an item, by its number
+        self.items = items
+        self._after: dict[str, Any] = {}  # states where its newest item was made
+
+    def __iter__(self) -> ForwardItems:
+        return self
+
+    def __next__(self) -> Any:
+        return self._taken(next, self.items)
+
+    def __getattr__(self, name: str) -> Any:
+        if "items" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.items, name)
+
+    def send(self, value: Any) -> Any:
+        """Send a value into the generator, which cannot be run forward any more."""
+        self.sent = self.sent or value is not None
+        return self._taken(self.items.send, value)
+
+    def _taken(self, take: Callable[..., Any], *arguments: Any) -> Any:
+        before = _random_states()
+        try:
+            return take(*arguments)
+        finally:
+            after = _random_states()
+            foreign = {
+                name: state
+                for name, state in before.items()
+                if not _same(state, after[name]) and not _same(state, self._after.get(name))
+            }
+            if foreign:
+                self.draws[self.count] = foreign
+            self._after = after
+            self.count += 1
+
+    def run_forward(self, state: dict[str, Any], source: Any) -> None:
+        """Bring the generator to the position that is in `state`; it may be on the way there already."""
+        ahead = self.__dict__.get("count", 0)
+        self.__dict__.update(state, source=source, _after={})
+        if ahead > self.count:
+            raise NotSaved("a generator is further ahead than at the checkpoint, and cannot go back")
+        if source is not None:
+            RandomStates().load_state_dict(self.at_iter)
+            self.items, ahead = iter(source), 0
+        for number in range(ahead, self.count):
+            if number in self.draws:
+                _set_random_states(self.draws[number])
+            next(self.items, None)
+        self._after = _random_states()
+
+
+def generator_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a generator function of the user's as one whose generators can be brought to their position."""
+
+    @functools.wraps(function)
+    def made(*args: Any, **named: Any) -> ForwardItems:
+        items = function(*args, **named)
+        return ForwardItems(items, items)
+
+    return made
+
+
+class TqdmItems:
+    """Iterator of a tqdm bar."""
+
+    def __init__(self, bar: Any) -> None:
+        self.bar, self.items, self.shown = bar, tracked(bar.iterable), False
+
+    def __iter__(self) -> TqdmItems:
+        return self
+
+    def __next__(self) -> Any:
+        if self.shown:
+            self.bar.update()
+        try:
+            item = next(self.items)
+        except BaseException:
+            self.bar.close()
+            raise
+        self.shown = True
+        return item
+
+
+def tracked(items: Any, *sentinel: Any) -> Any:
+    """Return what `iter` does; of generators and text files, an iterator whose position can be saved."""
+    found = iter(items, *sentinel)
+    if type(found) is TextIOWrapper:
+        return Lines(found)
+    return ForwardItems(items, found) if type(found) is GeneratorType else found
+
+
+_SETTERS: dict[str, Callable[[Any], Any]] = {"python": random.setstate, "torch": torch.set_rng_state}
+if np is not None:
+    _SETTERS["numpy"] = np.random.set_state
+BUILTINS: dict[str, Any] = {"enumerate": Enumerate, "zip": Zip, "map": Map, "iter": tracked}
+
+
+def track_libraries() -> Callable[[], None]:
+    """Have DataLoader and tqdm give iterators with positions; return the function that ends this."""
+    undo: list[Callable[[], None]] = [_replace(DataLoader, LoaderItems)]
+    try:
+        from tqdm.std import tqdm  # type: ignore[import-untyped]
+    except ImportError:
+        pass
+    else:
+        undo.append(_replace(tqdm, TqdmItems))
+
+    def end() -> None:
+        for each in undo:
+            each()
+
+    return end
+
+
+def _loader_items(writer: GraphWriter, items: LoaderItems, path: Path | None) -> Any:
+    """Describe an iterator of a DataLoader without what it has read ahead."""
+    state = {name: value for name, value in items.__dict__.items() if name != "_batches"}
+    writer.at(items.loader, path, "loader")
+    return reading.new, (path, LoaderItems), (state, {}), None, None, fill_loader_items
+
+
+def fill_loader_items(items: LoaderItems, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    """Give an iterator of a DataLoader its position."""
+    reading.late(lambda: items.begin_anew(state[0]))
+
+
+def _forward_items(writer: GraphWriter, items: ForwardItems, path: Path | None) -> Any:
+    """Describe the position of a generator."""
+    if items.sent or len(items.draws) > MOST_DRAWS:
+        return reading.tombstone, (told(path), "generator")
+    writer.at(items.source, path, "source")
+    state = {"count": items.count, "at_iter": items.at_iter, "draws": items.draws}
+    return reading.forward, (path, ForwardItems, items.source is None), (state, items.source), None, None, fill_forward
+
+
+def fill_forward(items: Any, state: tuple[dict[str, Any], Any]) -> None:
+    """Bring a generator to its position."""
+    if type(items) is ForwardItems:
+        reading.late(lambda: items.run_forward(*state))
+
+
+def _tqdm_items(writer: GraphWriter, items: TqdmItems, path: Path | None) -> Any:
+    """Describe an iterator of a bar, which is not saved itself, with how far the bar is."""
+    for name, value in items.__dict__.items():
+        writer.at(value, path, name)
+    state: tuple[dict[str, Any], dict[str, Any]] = ({**items.__dict__, "bar": None}, {})
+    made = writer.live(items.bar, (path, "attribute", "bar") if path else None)
+    return reading.new, (path, TqdmItems), (state, made[1], items.bar.n), None, None, fill_tqdm_items
+
+
+def fill_tqdm_items(items: TqdmItems, state: Any) -> None:
+    """Give an iterator of a bar its position."""
+    held, (path, kind), count = state
+    held[0]["bar"] = bar = reading.live(path, kind)
+    reading.fill(items, held)
+    if type(bar) is not Tombstone:
+        reading.late(lambda: bar.__dict__.update(n=count, last_print_n=count))
+
+
+REDUCERS[ForwardItems] = _forward_items
+REDUCERS[LoaderItems] = _loader_items
+REDUCERS[TqdmItems] = _tqdm_items
+
+
+def _random_states() -> dict[str, Any]:
+    """Return the states of the main generators, in the form in which each is read the fastest."""
+    states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
+    if np is not None:
+        states["numpy"] = np.random.get_state()
+    return states
+
+
+def _set_random_states(states: dict[str, Any]) -> None:
+    for name, state in states.items():
+        _SETTERS[name](state)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two states of a generator are equal."""
+    if other is None:
+        return False
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if np is not None and isinstance(one[1], np.ndarray):
+        return one[2:] == other[2:] and np.array_equal(one[1], other[1])
+    return bool(one == other)
+
+
+def _replace(kind: Any, items: Callable[[Any], Any]) -> Callable[[], None]:
+    before = kind.__iter__
+    kind.__iter__ = lambda self: items(self)
+    return lambda: setattr(kind, "__iter__", before)
+
+
+def _generators(loader: Any) -> list[torch.Generator]:
+    holders = (loader, loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None))
+    held = [getattr(each, "generator", None) for each in holders]
+    return list({id(each): each for each in held if isinstance(each, torch.Generator)}.values())
+
+
+def _states(loader: Any) -> dict[str, Any]:
+    return {"main": RandomStates().state_dict(), "own": [each.get_state() for each in _generators(loader)]}
+
+
+def _set_states(loader: Any, states: dict[str, Any]) -> None:
+    RandomStates().load_state_dict(states["main"])
+    for generator, state in zip(_generators(loader), states["own"], strict=True):
+        generator.set_state(state)

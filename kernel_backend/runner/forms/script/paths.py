@@ -1,0 +1,72 @@
+"""Name the objects of a program by how they are reached, and find what is there in a running program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import CellType, FunctionType
+from typing import Any
+
+# The path of an object: that of the object that holds it, how it is held, and the name or key.
+Path = tuple[Any, str, Any]
+NOTHING = object()
+
+
+def told(path: Path | None) -> str:
+    """Return a path as a user would write it: `trainer.model.layers[0]`."""
+    if path is None:
+        return "an object"
+    holder, how, key = path
+    if how == "root":
+        return str(key)
+    before = told(holder)
+    if how == "attribute":
+        return f"{before}.{key}"
+    if how == "item":
+        inner = before.removesuffix("._modules").removesuffix("._parameters").removesuffix("._buffers")
+        return f"{inner}.{key}" if inner != before else f"{before}[{key!r}]"
+    if how == "closure":
+        return f"{key} of {before}"
+    return before if how == "content" else f"{before}.{how}"
+
+
+class Live:
+    """Objects of the running program, by path."""
+
+    def __init__(self, roots: Mapping[Any, Any]) -> None:
+        """Begin at these roots: namespaces by a key."""
+        self._roots = roots
+        self._known: dict[Path, Any] = {}
+
+    def at(self, path: Path | None) -> Any:
+        """Return what is at a path; NOTHING if nothing is."""
+        if path is None:
+            return NOTHING
+        if path not in self._known:
+            self._known[path] = self._find(path)
+        return self._known[path]
+
+    def _find(self, path: Path) -> Any:
+        holder, how, key = path
+        if how == "root":
+            return self._roots.get(holder, {}).get(key, NOTHING)
+        inside = self.at(holder)
+        if inside is NOTHING:
+            return NOTHING
+        try:
+            return _step(inside, how, key)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            return NOTHING
+
+
+def _step(holder: Any, how: str, key: Any) -> Any:
+    if how == "attribute":
+        return holder.__dict__[key]
+    if how == "item":
+        return holder[key]
+    if how == "grad":
+        return holder.grad
+    if how == "closure" and isinstance(holder, FunctionType):
+        return (holder.__closure__ or ())[holder.__code__.co_freevars.index(key)]
+    if how == "content" and isinstance(holder, CellType):
+        return holder.cell_contents
+    return getattr(holder, how)

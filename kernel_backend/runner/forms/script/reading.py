@@ -1,0 +1,400 @@
+"""Read the objects of a program back, into those that the restarted program has at the same paths.
+
+The functions below stand in pickles; they act for the reader at work. What exists already is changed only by `apply`,
+so that a pickle that cannot be read leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Mapping
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from kernel_backend.runner.forms.script.blobs import bytes_of, digest
+from kernel_backend.runner.forms.script.paths import NOTHING, Live, Path, told
+from kernel_backend.runner.forms.script.tombstones import NotSaved, Tombstone
+
+# Whose instances are written as the user's own.
+ITERATORS = frozenset(f"kernel_backend.runner.forms.script.{name}" for name in ("iterators", "open_files"))
+CONTAINERS: dict[str, type] = {
+    each.__name__: each for each in (list, dict, set, deque, OrderedDict, defaultdict, Counter)
+}
+_reader: list[GraphReader] = []
+
+
+class GraphReader(pickle.Unpickler):
+    """Unpickler of a program's objects."""
+
+    def __init__(
+        self,
+        data: bytes,
+        blobs: Mapping[str, Tensor],
+        live: Live,
+        namespaces: Mapping[str, dict[str, Any]],
+        codes: Callable[[str, str, int], CodeType | None],
+    ) -> None:
+        """Begin; `codes` returns the code of a function of a module by its qualified name and first line."""
+        super().__init__(io.BytesIO(data))
+        self.blobs, self._live, self._namespaces, self._codes = blobs, live, namespaces, codes
+        self._adopted: set[int] = set()
+        self._containers: dict[int, Any] = {}
+        self._made: set[int] = set()  # those that are new
+        self._storages: dict[int, torch.UntypedStorage] = {}
+        self._contents: dict[int, str] = {}  # of storages
+        self._fills: list[Callable[[], None]] = []
+        self.late: list[Callable[[], None]] = []  # done once all objects have their state
+        self.tombstones: list[str] = []
+
+    def read(self) -> dict[str, Any]:
+        """Return what was written."""
+        _reader.append(self)
+        try:
+            found: dict[str, Any] = self.load()
+            while batch := self.load():
+                for holder, contents in batch:
+                    if isinstance(holder, int):
+                        self._contain(holder, contents)
+                    else:
+                        self._fills.append(_setter(holder, "cell_contents", contents))
+            return found
+        finally:
+            _reader.pop()
+
+    def apply(self) -> None:
+        """Give the objects of the program their state; generators and samplers that ran for this get it again."""
+        self._fill()
+        for each in self.late:
+            each()
+        if self.late:
+            self._fill()
+
+    def _fill(self) -> None:
+        with torch.no_grad():
+            for each in self._fills:
+                each()
+
+    def persistent_load(self, pid: tuple[int, Path | None, str, int | None]) -> Any:
+        """Return a container by its number: the one at its path, or an empty one whose contents come later."""
+        number, path, name, most = pid
+        if number not in self._containers:
+            kind = CONTAINERS[name]
+            found = self.adopt(path, kind)
+            if found is NOTHING:
+                found = deque(maxlen=most) if kind is deque else kind()
+                self._made.add(number)
+            self._containers[number] = found
+        return self._containers[number]
+
+    def _contain(self, number: int, contents: Any) -> None:
+        """Give a container its contents: at once if it is a new one."""
+        held = self._containers[number]
+
+        def now() -> None:
+            held.clear()
+            if isinstance(held, dict):
+                items, factory = contents
+                held.update(items)
+                if isinstance(held, defaultdict):
+                    held.default_factory = factory
+            elif isinstance(held, set):
+                held.update(contents)
+            else:
+                held.extend(pickle.loads(contents) if isinstance(contents, bytes) else contents)
+
+        if number in self._made:
+            now()
+        else:
+            self.later(now)
+
+    def adopt(self, path: Path | None, kind: type) -> Any:
+        """Return the object of this class at a path, once; NOTHING if there is none."""
+        found = self._live.at(path)
+        if found is NOTHING or type(found) is not kind or id(found) in self._adopted:
+            return NOTHING
+        self._adopted.add(id(found))
+        return found
+
+    def later(self, fill: Callable[[], None]) -> None:
+        """Do this when the state is applied."""
+        self._fills.append(fill)
+
+    def look(self, path: Path | None) -> Any:
+        """Return what is at a path."""
+        return self._live.at(path)
+
+    def stone(self, path: Path | None, kind: str) -> Tombstone:
+        """Return a tombstone for what is not there."""
+        self.tombstones.append(f"{told(path)} (a {kind})")
+        return Tombstone(told(path), kind)
+
+    def module(self, name: str) -> dict[str, Any]:
+        """Return the namespace of a module of the program."""
+        return self._namespaces[name]
+
+    def code(self, module: str, qualname: str, line: int) -> CodeType | None:
+        """Return the code of a function."""
+        return self._codes(module, qualname, line)
+
+    def storage(
+        self, number: int, size: int, content: str | None, same: bool, path: Path | None, found: Any, device: str
+    ) -> tuple[torch.UntypedStorage, bool]:
+        """Return the memory of a number, that of `found` if it is the same; and whether it is that of `found`."""
+        own = found.untyped_storage() if isinstance(found, Tensor) and found.layout is torch.strided else None
+        known = self._storages.get(number)
+        if known is not None:
+            return known, own is not None and own.data_ptr() == known.data_ptr()
+        assert content is not None
+        self._contents[number] = content
+        fits = own is not None and own.nbytes() == size and str(found.device) == device
+        if same:
+            if not fits or digest(bytes_of(found.detach())) != content:
+                raise NotSaved(f"{told(path)} is another one in this attempt: the program does not make it alike twice")
+            assert own is not None
+            self._storages[number] = own
+            return own, True
+        if fits and own is not None and not any(each.data_ptr() == own.data_ptr() for each in self._storages.values()):
+            target = torch.empty(0, dtype=torch.uint8, device=device).set_(own, 0, (size,))  # type: ignore[call-overload]
+            self.later(lambda: target.copy_(self.blobs[content]))
+            self._storages[number] = own
+            return own, True
+        made = torch.empty(size, dtype=torch.uint8, device=device).copy_(self.blobs[content])
+        self._storages[number] = made.untyped_storage()
+        return self._storages[number], False
+
+    def copied(self, number: int, storage: torch.UntypedStorage) -> torch.UntypedStorage:
+        """Return a copy of the saved content of a memory, which has it later perhaps."""
+        saved = self.blobs.get(self._contents[number])
+        if saved is None:  # the setup makes it
+            saved = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+        return saved.to(storage.device).clone().untyped_storage()
+
+
+class _Cut(torch.autograd.Function):
+    """Gradient of a tensor whose graph was not saved: it raises."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, name: str) -> Tensor:
+        """Return the value."""
+        ctx.name = name
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        """Raise NotSaved."""
+        raise NotSaved(
+            f"backward() goes into {ctx.name}, whose graph is of steps before the checkpoint, which holds none: call "
+            f"{ctx.name}.detach(), or let the graph end in each iteration"
+        )
+
+
+def _setter(owner: Any, name: str, value: Any) -> Callable[[], None]:
+    return lambda: setattr(owner, name, value)
+
+
+# What pickles call
+
+
+def live(path: Path | None, kind: str) -> Any:
+    """Return what the program has at a path."""
+    reader = _reader[-1]
+    found = reader.look(path)
+    return found if found is not NOTHING and type(found).__name__ == kind else reader.stone(path, kind)
+
+
+def late(action: Callable[[], None]) -> None:
+    """Do this once all objects have their state."""
+    _reader[-1].late.append(action)
+
+
+def tombstone(name: str, kind: str) -> Tombstone:
+    """Return a tombstone."""
+    _reader[-1].tombstones.append(f"{name} (a {kind})")
+    return Tombstone(name, kind)
+
+
+def new(path: Path | None, kind: type) -> Any:
+    """Return the instance at a path, or one without state."""
+    found = _reader[-1].adopt(path, kind)
+    return object.__new__(kind) if found is NOTHING else found
+
+
+def forward(path: Path | None, kind: type, only_live: bool) -> Any:
+    """Return the iterator of a generator at a path, which goes on; else one that is made anew, if that is possible."""
+    reader = _reader[-1]
+    found = reader.adopt(path, kind)
+    if found is NOTHING and only_live:
+        return reader.stone(path, "generator")
+    return new(None, kind) if found is NOTHING else found
+
+
+def bare(kind: Any) -> Any:
+    """Return an empty mapping of the user's class."""
+    return kind.__new__(kind)
+
+
+def fill_bare(owner: Any, state: tuple[dict[str, Any], Any]) -> None:
+    """Give a mapping of the user's class its attributes."""
+    attributes, factory = state
+    owner.__dict__.update(attributes)
+    if factory is not None:
+        owner.default_factory = factory
+
+
+def fill(owner: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    """Give an instance its attributes."""
+    attributes, slots = state
+
+    def now() -> None:
+        owner.__dict__.clear()
+        owner.__dict__.update(attributes)
+        for name, value in slots.items():
+            setattr(owner, name, value)
+
+    if not owner.__dict__:  # a new one, whose hash may follow from its attributes
+        now()
+    _reader[-1].later(now)
+
+
+def function(path: Path | None, module: str, qualname: str, line: int, cells: tuple[CellType, ...]) -> Any:
+    """Return the user's function at a path, or one of the same code."""
+    reader = _reader[-1]
+    found = reader.look(path)
+    if isinstance(found, FunctionType):
+        code = found.__code__
+        if (code.co_qualname, code.co_firstlineno) == (qualname, line):
+            return found
+    made = reader.code(module, qualname, line)
+    if made is None:
+        return reader.stone(path, "function")
+    return FunctionType(made, reader.module(module), made.co_name, None, cells)
+
+
+def fill_function(owner: Any, state: tuple[Any, Any, dict[str, Any]]) -> None:
+    """Give a function its defaults and attributes."""
+    defaults, keywords, attributes = state
+    if type(owner) is FunctionType:
+        _reader[-1].later(_setter(owner, "__defaults__", defaults))
+        _reader[-1].later(_setter(owner, "__kwdefaults__", keywords))
+        _reader[-1].later(_setter(owner, "__dict__", attributes))
+
+
+def cell(path: Path | None) -> CellType:
+    """Return the closure's cell at a path, or an empty one."""
+    found = _reader[-1].adopt(path, CellType)
+    return CellType() if found is NOTHING else found
+
+
+def user_class(path: Path | None, module: str, qualname: str) -> Any:
+    """Return the user's class."""
+    reader = _reader[-1]
+    found: Any = reader.look(path)
+    if isinstance(found, type) and found.__qualname__ == qualname:
+        return found
+    names = qualname.split(".")
+    found = reader.module(module).get(names[0])
+    for name in names[1:]:
+        found = getattr(found, name, None)
+    return found if isinstance(found, type) else reader.stone(path, "class")
+
+
+def list_items(made: Callable[[Any], Any], items: list[Any]) -> Any:
+    """Return an iterator over a list, which may get its items later."""
+    return made(items)
+
+
+def fill_list_items(iterator: Any, position: int) -> None:
+    """Give an iterator over a list its position."""
+    late(lambda: iterator.__setstate__(position))
+
+
+def fill_class(owner: type, state: dict[str, Any]) -> None:
+    """Give a class its plain attributes."""
+    for name, value in state.items():
+        _reader[-1].later(lambda name=name, value=value: setattr(owner, name, value))  # type: ignore[misc]
+
+
+def tensor(
+    path: Path | None,
+    kind: type,
+    dtype: torch.dtype,
+    shape: tuple[int, ...],
+    stride: tuple[int, ...],
+    offset: int,
+    device: str,
+    where: tuple[int, int, str | None, bool],
+    requires_grad: bool,
+    cut: bool,
+) -> Any:
+    """Return the tensor at a path, in whose memory the saved values will be, or another one."""
+    reader = _reader[-1]
+    found: Any = reader.look(path)
+    number, size, content, same = where
+    if number < 0:
+        data = torch.empty_strided(shape, stride, dtype=dtype, device=device)
+        return _as_kind(data, kind, requires_grad)
+    storage, own = reader.storage(number, size, content, same, path, found, device)
+    alike = own and not cut and found.is_leaf and found.dtype == dtype
+    alike = alike and (tuple(found.shape), found.stride(), found.storage_offset()) == (shape, stride, offset)
+    if alike and reader.adopt(path, kind) is not NOTHING:
+        reader.later(_setter(found, "requires_grad", requires_grad))
+        return found
+    if cut:
+        storage = reader.copied(number, storage)
+    data = torch.empty(0, dtype=dtype, device=device).set_(storage, offset, shape, stride)
+    if cut:
+        return _Cut.apply(data.requires_grad_(), told(path))  # type: ignore[no-untyped-call]
+    return _as_kind(data, kind, requires_grad)
+
+
+def fill_tensor(owner: Tensor, state: dict[str, Any]) -> None:
+    """Give a tensor its gradient and attributes."""
+    gradient = state.pop("grad", None)
+    if owner.is_leaf:
+        _reader[-1].later(_setter(owner, "grad", gradient))
+    if state:
+        _reader[-1].later(lambda: owner.__dict__.update(state))
+
+
+def unchanged(path: Path, content: str) -> Any:
+    """Return the array that the setup has made."""
+    from kernel_backend.runner.forms.script.blobs import from_bytes
+
+    found = _reader[-1].look(path)
+    if found is NOTHING or not hasattr(found, "tobytes") or digest(from_bytes(found.tobytes())) != content:
+        raise NotSaved(f"{told(path)} is another one in this attempt: the program does not make it alike twice")
+    return found
+
+
+def array(content: str, dtype: Any, shape: tuple[int, ...], order: str) -> Any:
+    """Return an array."""
+    data = _reader[-1].blobs[content].numpy().tobytes()
+    import numpy as np
+
+    return np.ndarray(shape, dtype, bytearray(data), order="F" if order == "F" else "C")
+
+
+def generator(path: Path | None, device: str) -> torch.Generator:
+    """Return the random generator at a path, or another one."""
+    found = _reader[-1].adopt(path, torch.Generator)
+    return torch.Generator(device) if found is NOTHING else found
+
+
+def fill_generator(owner: torch.Generator, state: Tensor) -> None:
+    """Give a random generator its state."""
+
+    def now() -> None:
+        owner.set_state(state)
+
+    _reader[-1].later(now)
+
+
+def _as_kind(data: Tensor, kind: Any, requires_grad: bool) -> Any:
+    if issubclass(kind, nn.Parameter):
+        return kind(data, requires_grad)
+    return (data if kind is Tensor else data.as_subclass(kind)).requires_grad_(requires_grad)

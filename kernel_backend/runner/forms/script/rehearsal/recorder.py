@@ -1,0 +1,36 @@
+"""Record the digests of a program's names at chosen steps, alike in the training and in its rehearsal."""
+
+from __future__ import annotations
+
+from types import FrameType
+
+from kernel_backend.definition.script.loops import TrainingLoop
+from kernel_backend.runner.forms.script.events import Events
+from kernel_backend.runner.forms.script.program import Program
+from kernel_backend.runner.forms.script.rehearsal.digests import program_digests
+
+
+class Recorder:
+    """Listener that records the steps it is asked for."""
+
+    def __init__(self, events: Events, program: Program) -> None:
+        self._program = program
+        self._frame: FrameType | None = None
+        self.wanted: set[int] = set()
+        self.steps: dict[int, dict[str, str]] = {}
+        events.on_iteration.append(self._iteration)
+        events.on_step.insert(0, self._step)
+
+    def of(self, steps: range) -> dict[int, dict[str, str]] | None:
+        """Return what was recorded at these steps; None before all of them were taken."""
+        found = {step: self.steps[step] for step in steps if step in self.steps}
+        return found if len(found) == len(steps) else None
+
+    def _iteration(self, loop: TrainingLoop, frame: FrameType) -> None:
+        self._frame = frame
+
+    def _step(self, step: int) -> None:
+        if step in self.wanted and self._frame is not None:
+            program = self._program
+            self.steps[step] = program_digests(program.builtins, program.module, self._frame, program.by_clock)
+        self._frame = None

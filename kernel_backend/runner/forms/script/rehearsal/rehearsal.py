@@ -1,0 +1,177 @@
+"""Rehearse the first checkpoint of a training, and one after its first epoch; settle the guarantee by the verdict.
+
+The second process runs at the lowest priority, on a copy of the checkpoint and of the working folder. It is started
+once per experiment, for a training that has lasted some seconds. Where it disagrees with the training, checkpoints
+that it could not go on from are set aside, and the next rung of the ladder is rehearsed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from kernel_backend.definition.script.signs import Rung
+from kernel_backend.runner.context import RankContext
+from kernel_backend.runner.external_loop.training import ExternalTraining
+from kernel_backend.runner.forms.script.rehearsal.recorder import Recorder
+from kernel_backend.runner.forms.script.rehearsal.verdict import Rehearsed, difference, guarantee, next_rung
+
+STEPS = 3  # that are compared after a checkpoint
+SETTLED_S = 3.0  # a training that is over before then is not rehearsed
+REQUEST_S = 5.0  # a checkpoint is requested then, if none was due
+LIMIT_S = 600.0  # that a rehearsal may take
+PRIORITY = 10  # as `nice`; lower, and it would never run on a machine that is full
+
+
+class Rehearsal:
+    """The ladder of one training: its rung, and the rehearsal that is under way."""
+
+    def __init__(self, rank: RankContext, training: ExternalTraining, recorder: Recorder, nested: bool) -> None:
+        """Begin on the rung that the checkpoint knows, else on the first; `nested` loops have an outermost head."""
+        self._rank, self._training, self._recorder, self._nested = rank, training, recorder, nested
+        known = training.position.form
+        self._rung: Rung = known.get("rung", "step")
+        self._why: str = known.get("why", "")
+        self._active = self._can() and not known.get("settled", False)
+        self._epoch = 0  # checkpoints of earlier epochs are not rehearsed
+        self._began = time.monotonic()
+        self._requested = False
+        self._steps = range(0)  # that are compared
+        self._checkpoint: int | None = None  # step of the checkpoint to rehearse; 0: from the top
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = Path()
+        self._env = dict(os.environ)  # before the program changes it
+        if known.get("settled"):
+            training.guarantee = guarantee(self._rung, self._why)
+        elif self._active and not training.position.step:
+            recorder.wanted |= set(range(1, STEPS + 1))
+
+    def state(self) -> dict[str, Any]:
+        """Return what a later attempt needs to know."""
+        return {"rung": self._rung, "why": self._why, "settled": not self._active}
+
+    def allows(self, outermost: bool) -> bool:
+        """Return whether a checkpoint may be taken at this head."""
+        return self._rung == "step" or (self._rung == "epoch" and outermost)
+
+    def taken(self, step: int) -> None:
+        """Rehearse the checkpoint that is taken at this step, if it is the one to rehearse."""
+        idle = self._active and self._process is None and self._checkpoint is None
+        if idle and self._training.position.epoch >= self._epoch and self._age >= SETTLED_S:
+            self._compare(step)
+
+    def step(self, step: int) -> None:
+        """Go on with the rehearsal: a listener of steps."""
+        if self._process is not None:
+            if self._process.poll() is not None or self._age > LIMIT_S:
+                self._settle(self._result())
+        elif self._checkpoint is not None and self._recorder.of(self._steps) is not None:
+            newest = self._training.newest
+            if self._checkpoint == 0 or (newest is not None and newest.startswith(f"{self._checkpoint}-")):
+                self._start(newest if self._checkpoint else None)
+            elif not self._training.saving:
+                self._checkpoint = None  # it was not written: the next one is rehearsed
+        elif self._active and not self._requested and self._age > REQUEST_S:
+            self._requested = True
+            self._training.request_checkpoint()
+
+    def close(self) -> None:
+        """End the second process, and rehearse no more."""
+        self._active, self._checkpoint = False, None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def _age(self) -> float:
+        return time.monotonic() - self._began
+
+    def _can(self) -> bool:
+        rank, job = self._rank, self._rank.job
+        wanted = rank.config.reproducible != "off" and not rank.config.no_rehearsal
+        alone = rank.ranks.size == 1 and rank.device.type == "cpu"
+        return wanted and alone and job.trial == 1 and "://" not in job.checkpoints
+
+    def _compare(self, step: int) -> None:
+        self._checkpoint, self._steps = step, range(step + 1, step + STEPS + 1)
+        self._recorder.wanted |= set(self._steps)
+
+    def _start(self, checkpoint: str | None) -> None:
+        """Start the second process; it copies the working folder by itself."""
+        self._folder = folder = Path(tempfile.mkdtemp(prefix="daylight-rehearsal-"))
+        job = self._rank.job
+        stored = folder / "checkpoints"
+        stored.mkdir()
+        if checkpoint is not None:
+            (stored / checkpoint).mkdir()
+            for each in (Path(job.checkpoints) / checkpoint).iterdir():
+                (stored / checkpoint / each.name).symlink_to(each)
+        changes = {"checkpoints": str(stored), "resume_from": checkpoint, "attempt": job.attempt + 1, "until": None}
+        (folder / "job.json").write_text(job.model_copy(update=changes).model_dump_json())
+        (folder / "steps.json").write_text(json.dumps([self._steps[0], self._steps[-1]]))
+        with (folder / "log").open("wb") as log:
+            command = [sys.executable, "-P", "-m", "kernel_backend.runner.rehearse", str(folder)]
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env)
+        os.setpriority(os.PRIO_PROCESS, self._process.pid, PRIORITY)
+        self._began = time.monotonic()
+
+    def _result(self) -> Rehearsed:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+        try:
+            found = json.loads((self._folder / "digests.json").read_text())
+        except (OSError, ValueError):
+            log = (self._folder / "log").read_text(errors="replace").strip().splitlines()[-1:]
+            return Rehearsed({}, refused="; ".join(["it ended without a result", *log]))
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        digests = {int(step): names for step, names in found["digests"].items()}
+        return Rehearsed(digests, found.get("error", ""), found.get("refused", ""))
+
+    def _settle(self, rehearsed: Rehearsed) -> None:
+        """Report the verdict, or go on with the next rung."""
+        if rehearsed.refused:
+            self.close()
+            self._rank.note(f"a restart was not rehearsed: {rehearsed.refused}")
+            return
+        mine = self._recorder.of(self._steps) or {}
+        why = difference(mine, rehearsed)
+        self._checkpoint, self._requested = None, False
+        if why is None:
+            self._agreed(mine)
+        else:
+            self._disagreed(why)
+
+    def _agreed(self, mine: dict[int, Any]) -> None:
+        again = self._rung == "step" and self._nested and self._epoch == 0 and self._training.position.epoch == 0
+        self._epoch, self._active = 1, again
+        self._rank.say_guarantee(guarantee(self._rung, self._why, mine))
+
+    def _disagreed(self, why: str) -> None:
+        if self._rung == "start":
+            self._rung, self._active = "anew", False
+            self._why = why
+            self._rank.say_guarantee(guarantee(self._rung, why))
+            return
+        self._why = self._why or why
+        self._rung = next_rung(self._rung)
+        if self._rung == "epoch" and not self._nested:
+            self._rung = "start"
+        self._training.set_aside_checkpoints()
+        self._rank.note(f"checkpoints since the last one at such a place are set aside: {why}", "warning")
+        self._rank.say_guarantee(f"presumed {guarantee(self._rung, self._why)}")
+        if self._rung == "start":
+            first = range(1, STEPS + 1)
+            self._active = self._recorder.of(first) is not None
+            self._checkpoint, self._steps = (0, first) if self._active else (None, self._steps)

@@ -1,0 +1,69 @@
+"""Judge a rehearsal: compare the digests of both processes, and say which rung of the ladder holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kernel_backend.definition.script.signs import PROMISES, RUNGS, Rung
+
+Digests = Mapping[int, Mapping[str, str]]  # of each name, by step
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """What the second process brought: its digests, or why it ended before."""
+
+    digests: Digests
+    error: str = ""  # the program, or restoring it, failed
+    refused: str = ""  # it would have disturbed something outside its own folder
+
+
+def difference(training: Digests, rehearsed: Rehearsed) -> str | None:
+    """Return what stands in the way of going on exactly; None if both processes agree in every name at every step.
+
+    Examples
+    --------
+    >>> difference({3: {"w": "a", "n": "1"}}, Rehearsed({3: {"w": "b", "n": "1"}}))
+    'w differs after a restart, at step 3'
+    """
+    if rehearsed.error:
+        return rehearsed.error
+    for step, names in training.items():
+        other = rehearsed.digests.get(step)
+        if other is None:
+            return f"a restarted process did not come to step {step}"
+        differing = [name for name in {**names, **other} if names.get(name) != other.get(name)]
+        if differing:
+            named = ", ".join(differing[:_SHOWN])
+            more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
+            return f"{named}{more} differ{'s' * (len(differing) == 1)} after a restart, at step {step}"
+    return None
+
+
+def next_rung(rung: Rung) -> Rung:
+    """Return the rung below, the last one for itself.
+
+    Examples
+    --------
+    >>> next_rung("step"), next_rung("anew")
+    ('epoch', 'anew')
+    """
+    return RUNGS[min(RUNGS.index(rung) + 1, len(RUNGS) - 1)]
+
+
+def guarantee(rung: Rung, why: str, steps: Mapping[int, object] | None = None) -> str:
+    """Return the guarantee of a rung: what was rehearsed, or what stands in the way of a better one.
+
+    Examples
+    --------
+    >>> guarantee("step", "", {13: {}, 14: {}})
+    'exact to the step: any kill, 1 slot, on this kind of CPU; rehearsed at steps 13 to 14'
+    >>> guarantee("epoch", "batches differs after a restart, at step 3")
+    'exact to the epoch: batches differs after a restart, at step 3'
+    """
+    if rung == "step":
+        at = f"; rehearsed at steps {min(steps)} to {max(steps)}" if steps else ""
+        return f"{PROMISES[rung]}: any kill, 1 slot, on this kind of CPU{at}"
+    return f"{PROMISES[rung]}: {why}"

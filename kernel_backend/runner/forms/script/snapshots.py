@@ -1,0 +1,94 @@
+"""Take the state of a program at the head of a loop, and restore it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+import torch
+
+from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.forms.script import frames
+from kernel_backend.runner.forms.script.blobs import Blobs
+from kernel_backend.runner.forms.script.graph import GraphWriter
+from kernel_backend.runner.forms.script.paths import Live, Path
+from kernel_backend.runner.forms.script.reading import GraphReader
+from kernel_backend.runner.forms.script.tombstones import NotSaved
+
+
+@dataclass
+class Snapshot:
+    """State of a program at one moment: its objects, and the bytes that they refer to by digest."""
+
+    graph: bytes
+    blobs: Blobs
+
+
+class Snapshots:
+    """Snapshots of one program."""
+
+    def __init__(
+        self, builtins: Mapping[str, Any], main: ModuleType, codes: Callable[[str], Sequence[CodeType]]
+    ) -> None:
+        """Begin; `codes` returns all code objects of a module."""
+        self._builtins, self._main, self._codes = builtins, main, codes
+        self._unchanged: dict[Path, str] | None = None  # digests after the setup
+
+    def survey(self, frame: FrameType) -> None:
+        """Record tensors and arrays as the setup has made them; only the first call does something."""
+        if self._unchanged is None:
+            self._unchanged = {}
+            writer = self._writer()
+            writer.write(self._roots(frame, ()), {})
+            self._unchanged = writer.digests
+
+    def take(self, frame: FrameType, items: Sequence[Any], more: Mapping[str, Any]) -> Snapshot:
+        """Return the state at a frame, with the iterators of the loops; raises what an object's pickling raises."""
+        writer = self._writer()
+        random_states = RandomStates().state_dict()
+        graph = writer.write(self._roots(frame, items), {"random": random_states, **more})
+        return Snapshot(graph, writer.blobs)
+
+    def restore(self, snapshot: Snapshot, frame: FrameType, items: Sequence[Any]) -> tuple[dict[str, Any], list[str]]:
+        """Restore a state into the running program; return what was saved with it, and the names of tombstones.
+
+        Raises NotSaved if the program has other frames, or if what its setup makes is another one.
+        """
+        roots = self._roots(frame, items)
+        namespaces = frames.program_modules(self._builtins, self._main)
+        reader = GraphReader(snapshot.graph, snapshot.blobs, Live(roots), namespaces, self._code)
+        with torch.enable_grad():
+            saved = reader.read()
+        if list(saved["roots"]) != list(roots):
+            raise NotSaved(f"the program is in {_told(roots)}, and was in {_told(saved['roots'])}")
+        reader.apply()
+        stack = frames.program_frames(frame, self._builtins)
+        for key, values in saved["roots"].items():
+            if key[0] == "globals":
+                frames.set_globals(namespaces[key[1]], values)
+            elif key[0] == "locals":
+                frames.set_locals(stack[key[1]], values)
+        RandomStates().load_state_dict(saved["random"])
+        return saved, reader.tombstones
+
+    def _writer(self) -> GraphWriter:
+        return GraphWriter(frames.program_modules(self._builtins, self._main), self._unchanged or {})
+
+    def _roots(self, frame: FrameType, items: Sequence[Any]) -> dict[Any, dict[str, Any]]:
+        found: dict[Any, dict[str, Any]] = {}
+        for name, namespace in frames.program_modules(self._builtins, self._main).items():
+            found["globals", name] = frames.names(namespace)
+        for number, each in enumerate(frames.program_frames(frame, self._builtins)):
+            found["locals", number, each.f_code.co_qualname] = dict(each.f_locals)
+        found["items"] = {str(number): each for number, each in enumerate(items)}
+        return found
+
+    def _code(self, module: str, qualname: str, line: int) -> CodeType | None:
+        found = (each for each in self._codes(module) if (each.co_qualname, each.co_firstlineno) == (qualname, line))
+        return next(found, None)
+
+
+def _told(roots: Mapping[Any, Any]) -> str:
+    return ", ".join(str(key[2]) for key in roots if key[0] == "locals") or "no function"

@@ -1,0 +1,46 @@
+"""Stand for what a checkpoint could not hold: any use raises, with its name."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from kernel_backend.errors import DaylightError
+
+
+class NotSaved(DaylightError):
+    """A program used, after a restart, an object that its checkpoint could not hold."""
+
+
+class Tombstone:
+    """Object in the place of one that was not saved. It is never None, and never an older state."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        object.__setattr__(self, "_told", (name, kind))
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__class__":
+            return Tombstone
+        return _raise(self)
+
+    def _use(self, *_: Any, **__: Any) -> NoReturn:
+        _raise(self)
+
+    __setattr__ = __delattr__ = __call__ = __iter__ = __next__ = __len__ = __bool__ = _use
+    __getitem__ = __setitem__ = __delitem__ = __contains__ = __enter__ = __exit__ = _use
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _use
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __float__ = __int__ = __index__ = _use
+    __hash__ = object.__hash__
+
+
+def told_of(stone: Tombstone) -> tuple[str, str]:
+    """Return the name and the class of what a tombstone stands for."""
+    found: tuple[str, str] = object.__getattribute__(stone, "_told")
+    return found
+
+
+def _raise(stone: Tombstone) -> NoReturn:
+    name, kind = told_of(stone)
+    raise NotSaved(
+        f"{name} (a {kind}) could not be saved, and the program uses it after a restart: make it before the training "
+        "loop, or anew in each epoch"
+    )

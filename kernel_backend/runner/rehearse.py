@@ -1,0 +1,67 @@
+"""Rehearse a restart from a checkpoint in a process of its own: `python -m kernel_backend.runner.rehearse FOLDER`.
+
+The folder holds `job.json` and `steps.json`, the steps to compare; `digests.json` comes back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+from kernel_backend.parent_death import die_with
+
+
+def main(folder: Path) -> NoReturn:
+    """Run the program from the checkpoint to the last of the steps, and write the digests of its names."""
+    die_with(os.getppid())
+    from kernel_backend.model.launch.launch_spec import read_job
+    from kernel_backend.runner import rank_process
+    from kernel_backend.runner.definition.trackers import silence_trackers
+    from kernel_backend.runner.forms.script.rehearsal.recorder import Recorder
+    from kernel_backend.runner.forms.script.rehearsal.sandbox import confine, copy_folder
+    from kernel_backend.runner.forms.script.training import ScriptTraining
+    from kernel_backend.runner.ipc import Instructions, Spool
+    from kernel_backend.runner.progress import Progress
+
+    first, last = json.loads((folder / "steps.json").read_text())
+    job = read_job((folder / "job.json").read_bytes())
+    copy_folder(Path(job.cwd), folder / "work")
+    (folder / "tmp").mkdir()
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder / "tmp")
+    os.chdir(folder / "work")
+    job = job.model_copy(update={"cwd": str(folder / "work")})
+    recorded: list[Recorder] = []
+
+    def leave(**more: Any) -> NoReturn:
+        steps = recorded[0].steps if recorded else {}
+        (folder / "digests.made").write_text(json.dumps({"digests": steps, **more}))
+        (folder / "digests.made").rename(folder / "digests.json")
+        os._exit(0)
+
+    def watch(training: Any) -> None:
+        if not isinstance(training, ScriptTraining):
+            leave(refused="it is no program with a training loop of its own")
+        training.rehearsal.close()
+        training.files.record = None
+        recorder = training.recorder
+        recorder.wanted = set(range(first, last + 1))
+        recorded.append(recorder)
+        training.events.on_step.append(lambda step: leave() if step >= last else None)
+        confine(folder, lambda text: leave(refused=text))
+
+    silence_trackers()
+    try:
+        rank_process.work(job, Instructions(), Spool(folder / "spool.jsonl", 0), Progress(folder, 0), watch)
+        leave(error=f"a restarted process ended before step {last}")
+    except BaseException as error:
+        traceback.print_exc()
+        leave(error=f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,197 @@
+"""Run a program as the script form does, without a job: in a forked process, from its top or from a checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from kernel_backend.definition.script.loops import TrainingLoop
+from kernel_backend.model.syntax import module_tree
+from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.forms.script.events import Events
+from kernel_backend.runner.forms.script.files import ProgramFiles
+from kernel_backend.runner.forms.script.heads import Heads
+from kernel_backend.runner.forms.script.iterators import track_libraries
+from kernel_backend.runner.forms.script.output import Output
+from kernel_backend.runner.forms.script.program import Program
+from kernel_backend.runner.forms.script.saved import ProgramPart
+from kernel_backend.runner.forms.script.snapshots import Snapshots
+
+
+class Result:
+    """What a run left: what it printed, its global values as text and bytes, its files, and how it ended."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self.printed: str = found["printed"]
+        self.values: dict[str, Any] = found["values"]
+        self.files: dict[str, bytes] = found["files"]
+        self.error: str = found["error"]
+        self.heads: int = found["heads"]
+        self.notes: list[str] = found["notes"]
+        self.checkpoints: dict[int, Any] = found["checkpoints"]
+
+
+class _Listener:
+    heads_of: Heads
+    events: Events
+    output: Output
+    files: ProgramFiles
+
+    def __init__(self, save_at: Sequence[int]) -> None:
+        self.save_at, self.heads = set(save_at), 0
+        self.notes: list[str] = []
+        self.checkpoints: dict[int, Any] = {}
+        self.part = ProgramPart()
+
+    def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
+        self.heads += 1
+        if self.heads in self.save_at or not self.save_at:
+            try:
+                stations = self.heads_of.stations()
+            except Exception as error:
+                self.notes.append(f"{type(error).__name__}: {error}")
+                return
+            if stations is not None and self.save_at:
+                self.part.stations, self.part.text = stations, self.output.text
+                self.checkpoints[self.heads] = pickle.dumps((self.heads, self.part.state_dict()))
+
+    def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
+        self.files.resume(saved["files"])
+        self.events.resume()
+        self.output.resume(self.part.text)
+        self.notes += tombstones
+
+    def passed(self, saved: Mapping[str, Any]) -> None:
+        self.files.passed(saved["files"])
+
+    def more(self) -> dict[str, Any]:
+        return {"files": self.files.state()}
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def run(path: Path, save_at: Sequence[int] = (), checkpoint: bytes | None = None, rewritten: bool = True) -> Result:
+    """Run a program in a process of its own, in its folder; with `rewritten` as the form does, else as Python does."""
+    here, there = os.pipe()
+    if not (child := os.fork()):
+        os.close(here)
+        with os.fdopen(there, "wb") as file:
+            try:
+                pickle.dump(_run(path, save_at, checkpoint, rewritten), file)
+            except BaseException:
+                traceback.print_exc()
+        os._exit(0)
+    os.close(there)
+    with os.fdopen(here, "rb") as file:
+        data = file.read()
+    os.waitpid(child, 0)
+    return Result(pickle.loads(data))
+
+
+def _run(path: Path, save_at: Sequence[int], checkpoint: bytes | None, rewritten: bool) -> dict[str, Any]:
+    os.chdir(path.parent)
+    sys.path.insert(0, str(path.parent))
+    torch.set_num_threads(1)
+    log = path.parent / f"log-{os.getpid()}"
+    listener = _Listener(save_at)
+    error = ""
+    with log.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+        try:
+            held = _form(path, listener, checkpoint) if rewritten else _plain(path)
+        except BaseException:
+            error, held = traceback.format_exc(), {}
+    printed = log.read_text()
+    log.unlink()
+    found = [each for each in path.parent.rglob("*") if each.is_file() and each.parent.name != "__pycache__"]
+    return {
+        "printed": printed,
+        "values": {name: _described(value) for name, value in held.items() if not name.startswith("__")},
+        "files": {str(each.relative_to(path.parent)): each.read_bytes() for each in found},
+        "error": error,
+        "heads": listener.heads,
+        "notes": listener.notes,
+        "checkpoints": listener.checkpoints,
+    }
+
+
+def _plain(path: Path) -> dict[str, Any]:
+    held = {"__name__": "__main__", "__file__": str(path)}
+    _seed()
+    with contextlib.suppress(SystemExit):
+        exec(compile(path.read_text(), str(path), "exec"), held)
+    return held
+
+
+def _form(path: Path, listener: _Listener, checkpoint: bytes | None) -> dict[str, Any]:
+    program = Program(module_tree(path.read_text()), path, [path.parent])
+    listener.heads_of = heads = Heads(listener, lambda: program.sites, program.deepest, always=True)
+    heads.snapshots = Snapshots(program.builtins, program.module, program.codes)
+    listener.events = events = Events()
+    listener.output = Output(events.output)
+    listener.files = ProgramFiles(str(path.parent), path.parent.with_suffix(".files"), ())
+    untrack = track_libraries()
+    _seed()
+    if checkpoint is not None:
+        listener.heads, state = pickle.loads(checkpoint)
+        listener.part.load_state_dict(state)
+        RandomStates().load_state_dict(state["first"])
+        heads.replay(listener.part.stations)
+        listener.files.replay()
+        listener.output.muted = events.muted = True
+    listener.part.first = RandomStates().state_dict()
+    try:
+        with listener.files.throughout(program.builtins):
+            program.run(heads.hooks())
+    finally:
+        listener.output.close()
+        events.close()
+        untrack()
+    return vars(program.module)
+
+
+def _seed() -> None:
+    import random
+
+    import numpy as np
+
+    torch.manual_seed(67280421310721)
+    random.seed(0)
+    np.random.seed(0)
+
+
+def _described(value: Any, depth: int = 0) -> Any:
+    """Return a value in a form that can be compared between processes."""
+    import numpy as np
+    from torch import nn
+
+    if isinstance(value, nn.Module):
+        return {name: _described(each) for name, each in value.state_dict().items()}
+    if isinstance(value, torch.optim.Optimizer):
+        return _described(value.state_dict(), depth + 1)
+    if isinstance(value, torch.Tensor):
+        return (
+            str(value.dtype),
+            tuple(value.shape),
+            value.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes(),
+        )
+    if isinstance(value, np.ndarray):
+        return (str(value.dtype), value.shape, value.tobytes())
+    if isinstance(value, dict) and depth < 6:
+        return {str(key): _described(each, depth + 1) for key, each in value.items() if not str(key).startswith("__")}
+    if isinstance(value, list | tuple) and depth < 6:
+        return [_described(each, depth + 1) for each in value]
+    if isinstance(value, int | float | str | bool | type(None)):
+        return value
+    if hasattr(value, "__dict__") and not callable(value) and type(value).__module__ == "__main__" and depth < 4:
+        return _described(vars(value), depth + 1)
+    return type(value).__name__

@@ -1,0 +1,151 @@
+"""Digests of a program's names, the verdict of two processes, and a rehearsal that disturbs nothing."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from kernel_backend.definition.script.signs import RUNGS
+from kernel_backend.runner.forms.script.rehearsal.digests import named_digests, value_digest
+from kernel_backend.runner.forms.script.rehearsal.sandbox import copy_folder
+from kernel_backend.runner.forms.script.rehearsal.verdict import Rehearsed, difference, guarantee, next_rung
+
+
+class Meter:
+    def __init__(self):
+        self.total, self.started, self.lock = 0.0, 1.0, threading.Lock()
+
+
+def trained(steps: int, lr: float = 0.1):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    for _ in range(steps):
+        model(torch.randn(4, 3)).pow(2).sum().backward()
+        optimizer.step()
+    return {"model": model, "optimizer": optimizer, "rng": np.random.default_rng(3), "dice": random.Random(4)}
+
+
+def looped():
+    found: list[object] = [1]
+    found.append(found)
+    return found
+
+
+def test_equal_states_have_equal_digests():
+    assert named_digests(trained(3)) == named_digests(trained(3))
+
+
+def test_a_name_that_differs_is_told_apart():
+    one, other = trained(3), trained(3)
+    other["optimizer"].state[other["model"][0].weight]["step"] += 1
+    other["rng"].random()
+    before, after = named_digests(one), named_digests(other)
+    assert {name for name in before if before[name] != after[name]} == {"optimizer", "rng"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, 1.0),
+        ([1, 2], (1, 2)),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        (torch.zeros(2), torch.zeros(2, requires_grad=True)),
+        (torch.zeros(2), torch.zeros(2, 1)),
+        (np.zeros(2), np.zeros(2, dtype=np.float32)),
+        (torch.Generator().manual_seed(1), torch.Generator().manual_seed(2)),
+        (random.Random(1), random.Random(2)),
+        (iter([1, 2]), iter([1, 3])),
+        ((lambda k: lambda: k)(1), (lambda k: lambda: k)(2)),
+    ],
+)
+def test_values_that_are_not_the_same(one, other):
+    assert value_digest(one) != value_digest(other)
+
+
+def test_two_names_of_one_object_are_not_two_objects():
+    a, b = [1], [1]
+    assert value_digest([a, a]) != value_digest([a, b])
+
+
+def test_an_object_may_hold_itself_and_a_lock():
+    assert value_digest(looped()) == value_digest(looped())
+    assert value_digest(Meter()) == value_digest(Meter())
+
+
+def test_attributes_by_the_clock_do_not_count():
+    one, other = Meter(), Meter()
+    other.started = 2.0
+    assert value_digest(one) != value_digest(other)
+    assert value_digest(one, frozenset({"started"})) == value_digest(other, frozenset({"started"}))
+
+
+def test_a_step_that_was_not_reached_is_a_difference():
+    mine = {4: {"w": "a"}, 5: {"w": "b"}}
+    assert difference(mine, Rehearsed(mine)) is None
+    assert difference(mine, Rehearsed({4: {"w": "a"}})) == "a restarted process did not come to step 5"
+    assert difference(mine, Rehearsed({}, error="NotSaved: it")) == "NotSaved: it"
+
+
+def test_many_names_are_counted():
+    mine = {1: dict.fromkeys("abcde", "0")}
+    told = difference(mine, Rehearsed({1: dict.fromkeys("abcdf", "1")}))
+    assert told == "a, b, c and 3 more differ after a restart, at step 1"
+
+
+def test_each_rung_has_a_guarantee_and_a_rung_below():
+    assert [next_rung(each) for each in RUNGS] == [*RUNGS[1:], "anew"]
+    assert guarantee("anew", "x differs") == "from the start, with other bits: x differs"
+
+
+def test_a_large_file_of_the_working_folder_is_linked(tmp_path: Path):
+    source = tmp_path / "source"
+    (source / "data").mkdir(parents=True)
+    (source / "log.txt").write_text("1\n")
+    (source / "data" / "big.bin").write_bytes(bytes(9 * 2**20))
+    copy_folder(source, tmp_path / "copy")
+    (tmp_path / "copy" / "log.txt").write_text("2\n")
+    assert (source / "log.txt").read_text() == "1\n"
+    assert (tmp_path / "copy" / "data" / "big.bin").is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("open('mine.txt', 'w').write('1'); open('/dev/null', 'w')", ""),
+        ("open('../theirs.txt', 'a')", "it writes ../theirs.txt"),
+        ("open('link.txt', 'r+')", "it writes link.txt"),
+        ("import os; os.remove('../theirs.txt')", "it changes ../theirs.txt"),
+        ("torch.save({}, '../theirs.txt')", "it writes ../theirs.txt"),
+        ("import subprocess; subprocess.run(['true'])", "it starts a program"),
+        ("import socket; socket.create_connection(('127.0.0.1', 9))", "it connects to a network"),
+    ],
+)
+def test_a_rehearsal_ends_before_it_disturbs_something(tmp_path: Path, line: str, told: str):
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (tmp_path / "theirs.txt").write_text("theirs")
+    (folder / "link.txt").symlink_to(tmp_path / "theirs.txt")
+    program = f"""
+    import os, sys, torch
+    from pathlib import Path
+    from kernel_backend.runner.forms.script.rehearsal.sandbox import confine
+    def refuse(text):
+        print(text, flush=True)
+        os._exit(0)
+    confine(Path.cwd(), refuse)
+    {line}
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == told
+    assert (tmp_path / "theirs.txt").read_text() == "theirs"

@@ -1,0 +1,146 @@
+"""Programs that are resumed at any head end as the undisturbed ones: values, texts, and the bits of plain Python."""
+
+from __future__ import annotations
+
+import pytest
+import torch._dynamo  # noqa: F401  # once, not in each forked process
+
+from tests.support.script_runs import run
+
+HEADER = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+x = torch.randn(24, 4)
+data = TensorDataset(x, (x.sum(1) > 0).long())
+def made(): return nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.2), nn.Linear(4, 2))
+"""
+NESTED = """
+model, criterion = made(), nn.CrossEntropyLoss()
+opt = torch.optim.Adam(model.parameters())
+schedule = torch.optim.lr_scheduler.ExponentialLR(opt, 0.9)
+loader, history = DataLoader(data, batch_size=8, shuffle=True), []
+for epoch in range(3):
+    for i, (a, b) in enumerate(loader):
+        opt.zero_grad()
+        loss = criterion(model(a), b)
+        loss.backward()
+        opt.step()
+        history.append(loss.item())
+    schedule.step()
+    print(epoch, loss.item(), schedule.get_last_lr())
+"""
+FUNCTIONS = """
+class Trainer:
+    seen = 0
+    def __init__(self, model):
+        self.model, self.opt = model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        self.best, self.step = None, 0
+    def fit(self, epochs):
+        while self.step < epochs * 3:
+            self.epoch()
+            if self.best is None or self.last < self.best:
+                self.best, self.state = self.last, {k: v.clone() for k, v in self.model.state_dict().items()}
+    def epoch(self):
+        for a, b in DataLoader(data, batch_size=8, shuffle=True):
+            scale = lambda value: value * factor
+            factor = 1 + self.step
+            self.opt.zero_grad()
+            loss = nn.functional.cross_entropy(self.model(a), b)
+            scale(loss).backward()
+            self.opt.step()
+            self.step += 1
+            Trainer.seen += len(a)
+        self.last = loss.item()
+def main():
+    trainer = Trainer(made())
+    trainer.fit(2)
+    return trainer
+if __name__ == "__main__":
+    trainer = main()
+    print(trainer.best, Trainer.seen)
+"""
+FOLDS = """
+scores = []
+def train(model, rows):
+    opt = torch.optim.Adam(model.parameters())
+    for epoch in range(9):
+        loss = nn.functional.cross_entropy(model(x[rows]), data.tensors[1][rows])
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        if loss.item() < 0.6:
+            return epoch, loss.item()
+    else:
+        return -1, loss.item()
+for fold in range(2):
+    model = made()
+    scores.append(train(model, list(range(fold, 24, 2))))
+    print("fold", fold, scores[-1])
+other = made()
+opt = torch.optim.Adagrad(other.parameters())
+while len(scores) < 5:
+    try:
+        opt.zero_grad()
+        other(x).square().mean().backward()
+        opt.step()
+        if len(scores) == 3:
+            continue
+    finally:
+        scores.append(float(other(x).sum()))
+print(scores)
+"""
+FILES = """
+import csv, os
+from pathlib import Path
+os.makedirs("out/logs")
+if os.path.exists("out/mine.pt"):
+    raise SystemExit("goes on from a checkpoint of its own")
+Path("out/settings.txt").write_text("lr = 0.1")
+print(Path("out/settings.txt").read_text())
+log = open("out/logs/steps.csv", "w", newline="")
+writer = csv.writer(log)
+writer.writerow(["step", "loss"])
+model = made()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    for step, (a, b) in enumerate(DataLoader(data, batch_size=8, shuffle=True)):
+        opt.zero_grad()
+        loss = nn.functional.cross_entropy(model(a), b)
+        loss.backward()
+        opt.step()
+        writer.writerow([step, loss.item()])
+    with open("out/epochs.txt", "a") as file:
+        file.write(f"{epoch} {loss.item()}\\n")
+    torch.save(model.state_dict(), "out/mine.pt")
+log.close()
+for line in open("out/epochs.txt"):
+    opt.zero_grad()
+    (nn.functional.cross_entropy(model(x), data.tensors[1]) * float(line.split()[1])).backward()
+    opt.step()
+    print(line.strip())
+"""
+
+
+@pytest.mark.parametrize("source", [NESTED, FUNCTIONS, FOLDS, FILES], ids=["nested", "functions", "folds", "files"])
+def test_a_program_resumed_at_any_head_ends_as_plain_python_does(tmp_path, source):
+    plain, form = tmp_path / "plain" / "program.py", tmp_path / "form" / "program.py"
+    for path in (plain, form):
+        path.parent.mkdir()
+        path.write_text(HEADER + source)
+    expected = run(plain, rewritten=False)
+    whole = run(form, save_at=range(1, 100))
+    assert (expected.error, whole.error, whole.notes) == ("", "", [])
+    assert (whole.printed, whole.values) == (expected.printed, expected.values)
+    assert len(whole.checkpoints) >= 6
+    for head in sorted(whole.checkpoints)[:: len(whole.checkpoints) // 4]:
+        resumed = run(form, checkpoint=whole.checkpoints[head])
+        assert (resumed.error, resumed.notes) == ("", []), head
+        assert (resumed.printed, resumed.values) == (expected.printed, expected.values), head
+        assert set(resumed.files) == set(expected.files)
+        assert _texts(resumed.files) == _texts(expected.files), head
+
+
+def _texts(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: data for name, data in files.items() if name.endswith((".txt", ".csv"))}
