@@ -1,0 +1,152 @@
+"""kill -9 of every program of the corpus, at random steps; then what it left is compared with plain `python NAME.py`.
+
+    python -m tests.torture.programs --kills 5
+    python -m tests.torture.programs --kills 2 mnist_argparse gan
+
+Each runs in the job's own runtime, one slot, with a checkpoint every few steps. The end state (digests of all names of
+the module), the printed text and the files written must equal those of an undisturbed plain run, except what the clock
+says. Programs that are presumed to go on with other bits are run, and not compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "distributed"))
+
+from gang import Trial
+
+from kernel_backend.definition.parse import parse
+from kernel_backend.definition.script.loops import training_loops
+from kernel_backend.definition.script.signs import by_the_clock, signs
+from kernel_backend.model.launch.progress import progress_file, read_tick
+from tests.support.programs import PROGRAMS
+
+EVERY = 3  # steps between checkpoints
+FURTHER = 15  # steps to the next kill, at most
+OWN = {"code", "attempts", "checkpoints", "hold", "hold.made", "digests.json"}
+# Digests of all names at the end, which stand behind the program and are part of it in both runs.
+EPILOGUE = """
+from kernel_backend.runner.forms.script.rehearsal.digests import named_digests as _digests
+import json as _json
+with open("digests.json", "w") as _file:
+    _json.dump(_digests({name: each for name, each in globals().items() if not name.startswith("_")}), _file)
+"""
+
+
+class Left(NamedTuple):
+    """What a run left behind."""
+
+    printed: str
+    digests: dict[str, str]
+    files: dict[str, bytes]
+
+
+def left_in(folder: Path, printed: str, clock: frozenset[str]) -> Left:
+    """Read what a run left in its working folder."""
+    ends = folder / "digests.json"
+    digests = json.loads(ends.read_text()) if ends.exists() else {}
+    found = [each for each in folder.rglob("*") if each.is_file() and each.relative_to(folder).parts[0] not in OWN]
+    files = {str(each.relative_to(folder)): each.read_bytes() for each in found if each.name != "definition.py"}
+    return Left(printed, {name: each for name, each in digests.items() if name not in clock}, files)
+
+
+def plain(source: str, folder: Path, clock: frozenset[str]) -> Left:
+    """Run a program by `python definition.py`, on one thread."""
+    folder.mkdir(parents=True)
+    (folder / "definition.py").write_text(source)
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONHASHSEED": "0"}
+    command = [sys.executable, "definition.py"]
+    done = subprocess.run(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    return left_in(folder, done.stdout.decode(), clock)
+
+
+def killed(source: str, folder: Path, kills: int, draw: random.Random, clock: frozenset[str]) -> tuple[Left, list[int]]:
+    """Run a program as a job, and kill it at random steps; raises AssertionError if an attempt fails by itself."""
+    points: list[int] = []
+    epochs = int(parse(source).settings.get("epochs", 1))  # as many as it trains by itself
+    trial = Trial(folder, source, 1, epochs=epochs, every=f"{EVERY}steps", options={"no_rehearsal": True})
+    for _ in range(kills):
+        point = (points[-1] if points else 0) + draw.randint(1, FURTHER)
+        attempt = trial.start(trial.pinned())
+        ticks = attempt.folder.path / progress_file(0)
+        while attempt.codes in ([], [None]):
+            tick = read_tick(ticks.read_bytes()) if ticks.exists() else None
+            if tick is not None and tick.phase == "step" and tick.step > point:
+                os.kill(attempt.pids()[0], signal.SIGKILL)
+                points.append(tick.step)
+                break
+            time.sleep(0.002)
+        attempt.ended()
+        if attempt.codes == [0]:
+            break
+        assert attempt.codes == [-signal.SIGKILL], attempt.logs()
+    else:
+        attempt = trial.run(trial.pinned())
+    assert attempt.codes == [0], attempt.logs()
+    return left_in(folder, (attempt.folder.path / "rank-0.log").read_text(), clock), points
+
+
+def differences(one: Left, other: Left) -> list[str]:
+    """Return what differs, by name."""
+    found = [] if _lines(one.printed) <= _lines(other.printed) else ["printed text"]
+    found += [f"name {name}" for name in one.digests if one.digests[name] != other.digests.get(name)]
+    return found + [f"file {name}" for name in one.files if one.files[name] != other.files.get(name)]
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text without progress bars, and without seconds."""
+    lines = [re.sub(r"\d+\.\d+s\b", "s", each) for each in text.splitlines()]
+    return [each for each in lines if not re.search(r"it/s|s/it|\?it|\|\s*\d+/\d+ \[", each)]
+
+
+def proof(name: str, kills: int, seed: int) -> str:
+    """Run one program plainly and killed; return its row of the table."""
+    source = PROGRAMS[name].read_text()
+    tree = ast.parse(source)
+    clock = by_the_clock(tree)
+    exact = not any(each.rung == "anew" for each in signs(tree, training_loops(tree)))
+    with tempfile.TemporaryDirectory(prefix="daylight-programs-") as place:
+        undisturbed = plain(source + EPILOGUE, Path(place) / "plain", clock)
+        began = time.monotonic()
+        try:
+            other, points = killed(source + EPILOGUE, Path(place) / "job", kills, random.Random(seed), clock)
+            found = differences(undisturbed, other) if exact else []
+        except AssertionError as error:
+            points, found = [], [" ".join(str(error).split())[-400:]]
+    verdict = "equal" if not found else "DIFFERS: " + ", ".join(found[:6])
+    if not exact and not found:
+        verdict = "ran, presumed with other bits"
+    at = ", ".join(map(str, points))
+    return f"{name:24} {time.monotonic() - began:6.1f} s  killed at steps {at:24} {verdict}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("names", nargs="*", default=list(PROGRAMS))
+    options = parser.parse_args()
+    rows = []
+    for name in options.names:
+        rows.append(proof(name, options.kills, options.seed))
+        print(rows[-1], flush=True)
+    bad = [row for row in rows if "DIFFERS" in row]
+    print(f"{len(rows) - len(bad)} of {len(rows)} programs as they should be, {options.kills} kills each")
+    sys.exit(bool(bad))
+
+
+if __name__ == "__main__":
+    main()
