@@ -34,6 +34,18 @@ Data = Sequence[bytes | memoryview] | Streamed  # the pieces of a part, one afte
 
 
 FROZEN = ".frozen"  # ends the name of a part with the tensors of another part that nobody trains: `model.frozen`
+SHARD = ".shard-"  # precedes the number of a part with rows of another part's tensors: `model.shard-0`
+
+
+def whose(part: str) -> str:
+    """Return the name of the state whose tensors a part holds.
+
+    Examples
+    --------
+    >>> whose("model"), whose("model.frozen"), whose("model.shard-3")
+    ('model', 'model', 'model')
+    """
+    return part.removesuffix(FROZEN).partition(SHARD)[0]
 
 
 class Part(Record):
@@ -147,6 +159,22 @@ class Manifest(Record):
             The part; None if the checkpoint has none of this name.
         """
         return next((part for part in self.parts if part.name == name), None)
+
+    def shards(self, name: str) -> list[str]:
+        """Return the names of the parts with rows of a part's tensors, in the order of the rows.
+
+        Parameters
+        ----------
+        name : str
+            Name of the part, such as ``model``.
+
+        Returns
+        -------
+        list of str
+            Names such as ``model.shard-0``; empty for a training that was not sharded.
+        """
+        found = [part.name for part in self.parts if part.name.startswith(f"{name}{SHARD}")]
+        return sorted(found, key=lambda each: int(each.rpartition("-")[2]))
 
 
 class QuarantinedCheckpoint(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from kernel_backend.checkpoints.base import FROZEN, Checkpoints, Manifest, Streamed
+from kernel_backend.checkpoints.base import FROZEN, Checkpoints, Manifest, Streamed, whose
 from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.errors import CheckpointDamaged, NotFound
 from kernel_backend.model.trial import BEFORE, WEIGHTS, checkpoint_order
@@ -51,7 +51,7 @@ def _chosen(there: Checkpoints, id: str, or_newer: bool) -> Manifest | None:
 
 def _weights(manifest: Manifest) -> Manifest:
     name = "ema" if "ema" in manifest.state else "model"  # the averaged weights were validated
-    parts = tuple(part for part in manifest.parts if part.name.removesuffix(FROZEN) == name)
+    parts = tuple(part for part in manifest.parts if whose(part.name) == name)
     state = {"model": manifest.state.get(name)}
     return manifest.model_copy(update={"step": 0, "epoch": 0.0, "metrics": {}, "parts": parts, "state": state})
 

@@ -109,13 +109,21 @@ def load_model(place: Checkpoints, manifest: Manifest) -> dict[str, Any]:
 
 
 def tensors_of(manifest: Manifest, name: str, read: Callable[[str], bytes]) -> dict[str, Tensor]:
-    """Return the tensors of a file and of its frozen one, whose bytes `read` returns; none where there is no file."""
-    return {
+    """Return the tensors of a part, of its frozen one and of its shards; none of an absent part.
+
+    `read` returns the bytes of a part.
+    """
+    found = {
         key: tensor
         for each in (name, f"{name}{FROZEN}")
         if manifest.part(each) is not None
         for key, tensor in decode(read(each)).items()
     }
+    rows: dict[str, list[Tensor]] = {}
+    for each in manifest.shards(name):
+        for key, tensor in decode(read(each)).items():
+            rows.setdefault(key, []).append(tensor)
+    return found | {key: torch.cat(tensors) for key, tensors in rows.items()}
 
 
 def must_hold(name: str, tensor: Tensor) -> None:

@@ -20,13 +20,13 @@ class _Own(NamedTuple):
 # Settings of a training, or of several slots or trials, which a plain cell has not.
 _NOT_PLAIN = (
     "accumulate", "amp", "batch_size", "clip", "compile", "ema", "gather_loss", "logical_workers", "patience",
-    "per_slot_batch", "schedule_per", "search", "slots", "steps", "sync_bn", "until", "validate_every",
-    "validate_first", "weights_from",
+    "per_slot_batch", "schedule_per", "search", "slots", "steps", "strategy", "sync_bn", "until",
+    "validate_every", "validate_first", "weights_from",
 )  # fmt: skip
 # What a program does itself, or by options of its own.
 _OF_PROGRAM = (
     "accumulate", "amp", "batch_size", "clip", "compile", "ema", "gather_loss", "loader_workers", "logical_workers",
-    "patience", "per_slot_batch", "rng", "schedule_per", "sync_bn", "uneven", "until", "validate_every",
+    "patience", "per_slot_batch", "rng", "schedule_per", "strategy", "sync_bn", "uneven", "until", "validate_every",
     "validate_first", "weights_from",
 )  # fmt: skip
 # A form that is not listed here takes every option.
@@ -42,6 +42,7 @@ _OWN: dict[Form, _Own] = {
             "gather_loss": "a loss of what it needs",
             "logical_workers": "nothing: its batches are cut by the number of slots",
             "schedule_per": "schedule.step() where it shall be",
+            "strategy": "nothing: each slot has the model",
             "sync_bn": "nothing: its BatchNorm has the statistics of each slot's samples",
             "validate_every": "its validation where it shall be",
             "validate_first": "its validation before the loop too",
@@ -67,6 +68,7 @@ _OWN: dict[Form, _Own] = {
             "logical_workers": "nothing: its batches are cut by the number of slots",
             "rng": "nothing: Keras keeps its random states in variables, which checkpoints hold",
             "schedule_per": "a callback such as LearningRateScheduler",
+            "strategy": "nothing: each slot has the model",
             "sync_bn": "synchronized=True of BatchNormalization",
             "validate_every": "nothing: Keras validates after each epoch",
             "validate_first": "nothing: Keras validates after each epoch",
@@ -87,6 +89,7 @@ _OWN: dict[Form, _Own] = {
             "per_slot_batch": "nothing: per_device_train_batch_size is that of one slot",
             "rng": "nothing: random states are in the checkpoints",
             "schedule_per": "lr_scheduler_type",
+            "strategy": "nothing: each slot has the model",
             "sync_bn": "nothing: its BatchNorm has the statistics of each slot's samples",
             "validate_every": 'eval_strategy="steps", eval_steps=N',
             "validate_first": "eval_on_start=True",
@@ -109,6 +112,7 @@ _OWN: dict[Form, _Own] = {
             "rng": "nothing: random states are in the checkpoints",
             "schedule_per": "schedule.step() where it shall be",
             "seed": "torch.manual_seed(seed) with seed = 0 above it, and give seed=1 on the line",
+            "strategy": "nothing: each slot has the model",
             "sync_bn": "nothing: its BatchNorm has the statistics of the whole batch on any number of slots",
             "steps": "a loop of so many steps: a name such as max_steps = 1000 can be given on the line",
             "uneven": "drop_last=True of its DataLoader",
@@ -132,6 +136,7 @@ _OWN: dict[Form, _Own] = {
             "per_slot_batch": "the global batch size in its DataLoader",
             "rng": "nothing: random numbers follow from seed and step",
             "schedule_per": "interval in what configure_optimizers returns",
+            "strategy": "nothing: Lightning trains by a strategy of Daylight's, and each slot has the model",
             "sync_bn": "sync_batchnorm=True of the Trainer, which needs GPUs",
             "validate_every": "val_check_interval or check_val_every_n_epoch of the Trainer",
             "validate_first": "trainer.validate in a hook",
@@ -175,6 +180,35 @@ def _synchronizes(definition: Definition, config: Config) -> str | None:
     ]
     reason = next((text for is_given, text in reasons if is_given), None)
     return f"--sync-bn {reason}: leave one of them out" if config.sync_bn and reason else None
+
+
+def _shards(definition: Definition, config: Config) -> str | None:
+    if config.strategy != "fsdp2":
+        return None
+    reasons = [
+        (config.backend == "horovod", "is torch's own, and --backend horovod has nothing of the kind"),
+        (config.logical_workers is not None, "sums gradients over the slots, and not in the tree of --logical-workers"),
+        (config.compile, "exchanges parameters inside of the model, where --compile has no place for it"),
+        (config.amp == "fp16", "has no scaler of gradients for --amp fp16, and needs none with bf16"),
+        (bool(definition.models), "shards one model, and this definition has several"),
+        ("on_epoch" in definition.roles, "leaves no slot the whole model that on_epoch is called with"),
+    ]
+    reason = next((text for is_given, text in reasons if is_given), None)
+    return f"--strategy fsdp2 {reason}: leave one of them out" if reason else None
+
+
+def _goes_back(definition: Definition, config: Config) -> str | None:
+    if config.on_nan != "go_back":
+        return None
+    if definition.form != "functions":
+        return "--on-nan go_back is for definitions of functions, whose loop is Daylight's: write --on-nan stop or note"
+    every = config.checkpoint_every
+    if every is None or not (every.steps or every.epochs):
+        return (
+            "--on-nan go_back goes back to a step that does not depend on the clock: add --checkpoint-every 500steps "
+            "or 1epoch"
+        )
+    return None
 
 
 def _averages(definition: Definition, config: Config) -> str | None:
@@ -246,4 +280,7 @@ def _is_of_its_form(definition: Definition, config: Config) -> str | None:
     return None
 
 
-_RULES = (_is_of_its_form, _leaves_steps_to_the_code, _counts_epochs, _gathers, _synchronizes, _averages, _validates)
+_RULES = (
+    _is_of_its_form, _leaves_steps_to_the_code, _counts_epochs, _gathers, _synchronizes, _shards, _goes_back,
+    _averages, _validates,
+)  # fmt: skip

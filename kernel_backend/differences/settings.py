@@ -23,7 +23,6 @@ _HARMLESS = {
     "checkpoint_every",
     "keep",
     "max_restarts",
-    "on_nan",
     "hang_timeout",
     "on_log",
     "until",

@@ -124,6 +124,8 @@ LOG_POLICIES = (
     LogPolicy(pattern="ECC error", action="exclude_node"),
 )
 
+OnNan = Literal["fail", "go-on", "go_back"]
+
 
 class Config(Record):
     """Configuration of a training that the platform owns: set by flags, never by the user's code."""
@@ -149,6 +151,7 @@ class Config(Record):
     ema: float | None = Field(None, gt=0, lt=1)  # decay of the averaged weights, a step
     clip: float | None = Field(None, gt=0)  # the largest norm of the gradients
     gather_loss: bool = False  # the loss is computed over the global batch, not share by share
+    strategy: Literal["ddp", "fsdp2"] | None = None  # how slots hold the model: all of it, or a part each; None: ddp
     sync_bn: bool = False  # BatchNorm has the statistics of the global batch
     accumulate: int | None = Field(None, ge=1)  # parts in which a slot computes its share of a batch; None: one
     compile: bool = False  # the models are compiled by torch.compile
@@ -169,7 +172,7 @@ class Config(Record):
     checkpoint_every: Cadence | None = None  # None: adaptive
     keep: Keep = Keep()
     max_restarts: int = Field(5, ge=0)
-    on_nan: Literal["fail", "go-on"] = "fail"  # what three losses in a row do that are not finite
+    on_nan: OnNan = "fail"  # what losses do that are not finite; written stop, note and go_back
     hang_timeout: float = Field(600.0, gt=0)  # seconds without any progress
     on_log: tuple[LogPolicy, ...] = LOG_POLICIES
     env: Literal["current", "locked"] = "current"  # whose packages: the interpreter's own, or those of the lock

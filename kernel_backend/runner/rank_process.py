@@ -101,7 +101,7 @@ def work(
             process=process.differences(),
         )
     prepared(job, loaded, progress)  # before any rank waits for a peer: it may take long
-    choice = choose(config.backend, kind)
+    choice = choose("torch" if config.strategy == "fsdp2" else config.backend, kind)
     ranks = connect(choice, kind, stall_limit(config.hang_timeout))
     run.begin(ArtifactWriter(job, spool, progress) if ranks.rank == 0 else None)
     constants = {"run": run, "device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}

@@ -175,6 +175,7 @@ def _validation_cadence(text: str) -> Cadence:
 
 
 # How the text of an option becomes a field of Config; the others are read by pydantic.
+_ON_NAN = {"stop": "fail", "note": "go-on"}  # as it is written, and as it is stored; the stored words are read, too
 _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "checkpoint_every": parse_cadence,
     "validate_every": _validation_cadence,
@@ -184,6 +185,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "metric": parse_metric,
     "metric_pattern": _metric_patterns,
     "on_log": _log_policies,
+    "on_nan": lambda text: _ON_NAN.get(text, text),
     "search.budget": parse_slot_time,
     "max_time": parse_duration,
     "search.options": _own_options,
@@ -250,6 +252,7 @@ _WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
     "metric": lambda metric: [[f"{metric.name}:{metric.mode}"]],
     "metric_pattern": lambda patterns: [[each] for each in patterns],
     "on_log": lambda policies: [[each.pattern, each.action] for each in policies if each not in LOG_POLICIES],
+    "on_nan": lambda stored: [[next((word for word, each in _ON_NAN.items() if each == stored), stored)]],
     "search.stopping": lambda _: [[]],
     "search.budget": lambda seconds: [[duration_word(seconds)]],
     "max_time": lambda seconds: [[duration_word(seconds)]],

@@ -156,6 +156,7 @@ OPTIONS: tuple[Option, ...] = (
     _setting("--ema", "training", "DECAY", "keep averaged weights too, such as 0.999 [none]"),
     _setting("--clip", "training", "NORM", "the largest norm of the gradients [none]", most=1e30),
     _on("--gather-loss", "training", "compute the loss over the whole batch of all slots, not per slot", "gather_loss"),
+    _setting("--strategy", "training", "NAME", "ddp: each slot has the model; fsdp2: each has a part of it [ddp]"),
     _on("--sync-bn", "training", "BatchNorm trains by the whole batch of all slots, not per slot", "sync_bn"),
     _on("--compile", "training", "compile the models by torch.compile", "compile"),
     _setting("--validate-every", "training", "WHEN", "2epochs or 500steps: how often to validate [1epoch]", most=COUNT),
@@ -244,7 +245,12 @@ OPTIONS: tuple[Option, ...] = (
     _setting(
         "--max-restarts", "faults", "N", "restarts in a row without progress before it has failed [5]", most=COUNT
     ),
-    _setting("--on-nan", "faults", "WHAT", "fail or go-on: after three steps in a row whose loss is not finite [fail]"),
+    _setting(
+        "--on-nan",
+        "faults",
+        "WHAT",
+        "of a loss that is not finite: stop (at the third in a row), note, or go_back to a checkpoint before it [stop]",
+    ),
     _setting(
         "--hang-timeout",
         "faults",

@@ -135,6 +135,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
       clip: null,
       gather_loss: false,
       accumulate: null,
+      strategy: null,
       sync_bn: false,
       compile: false,
       uneven: null,

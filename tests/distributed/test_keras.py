@@ -164,7 +164,7 @@ def test_a_loss_that_is_not_finite_fails_the_trial(tmp_path):
     run = Trial(tmp_path, cell, slots=1, epochs=3).run()
     assert run.codes != [0]
     assert "NotFinite" in run.logs()
-    assert "--on-nan go-on trains on" in run.logs()
+    assert "--on-nan note trains on" in run.logs()
 
 
 def test_a_metric_of_whole_batches_is_refused_on_several_slots(tmp_path):

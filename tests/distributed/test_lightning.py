@@ -254,5 +254,5 @@ def test_a_loss_that_is_not_finite_and_stays_so_fails_the_trial(trial, slots):
     ran = trial(source=broken, slots=slots, epochs=9).run()
     assert set(ran.codes) == {1}, ran.logs()
     assert ran.failures()[0].type == "NotFinite"
-    assert "--on-nan go-on trains on" in ran.failures()[0].message
+    assert "--on-nan note trains on" in ran.failures()[0].message
     assert "loss is nan at step 1" in ran.notes()

@@ -2,6 +2,7 @@
 
     python -m tests.torture.kills --count 200
     python -m tests.torture.kills --form loop --count 40 --slots 1 2
+    python -m tests.torture.kills --form fsdp2 --count 20 --slots 2 --backends torch
 
 The victim of each kill is drawn anew: a rank, a loader worker, the launcher, the service, or rank 0 in the middle of
 a checkpoint. A training that nothing disturbed says what must come out.
@@ -31,6 +32,7 @@ from tests.support.world import World, until
 from tests.torture.model import EVERY, FORMS
 from tests.torture.victims import VICTIMS, kill
 
+BACKENDS = ("horovod", "torch")
 EPOCHS = 24  # of the long proof: there is time for many kills in one training
 
 
@@ -178,9 +180,9 @@ def proof(
     )
 
 
-def shares(count: int, gangs: Sequence[int] = (2, 3)) -> list[tuple[int, str, int]]:
+def shares(count: int, gangs: Sequence[int] = (2, 3), backends: Sequence[str] = BACKENDS) -> list[tuple[int, str, int]]:
     """Slots and backend of each part of the proof, and its share of the kills; together they are `count`."""
-    parts = list(itertools.product(gangs, ("horovod", "torch")))
+    parts = list(itertools.product(gangs, backends))
     each, more = divmod(count, len(parts))
     found = [(slots, backend, each + (nth < more)) for nth, (slots, backend) in enumerate(parts)]
     return [part for part in found if part[2]]
@@ -193,6 +195,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--form", choices=FORMS, default="functions")
     parser.add_argument("--slots", type=int, nargs="+", default=[2, 3])
+    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -201,7 +204,7 @@ def main() -> None:
         try:
             form = options.form
             expected: dict[int, Outcome] = {}
-            for nth, (slots, backend, share) in enumerate(shares(options.count, options.slots)):
+            for nth, (slots, backend, share) in enumerate(shares(options.count, options.slots, options.backends)):
                 if slots not in expected:
                     expected[slots] = quiet(world, form, slots=slots, backend="torch", epochs=EPOCHS)
                 seed = options.seed + 1000 * nth

@@ -143,6 +143,36 @@ trainer.fit(
 )
 """
 )
+# Two models against each other, each with its optimizer, schedule and scaler, in training steps.
+GAN = (
+    SOURCE[: SOURCE.index("def model(")]
+    + """
+bce = nn.functional.binary_cross_entropy_with_logits
+def model(width=8, dropout=0.2):
+    gen = nn.Sequential(
+        nn.Linear(6, width * 16), nn.BatchNorm1d(width * 16), nn.ReLU(), nn.Unflatten(1, (width, 4, 4)),
+        nn.ConvTranspose2d(width, 1, 4, 2, 1),
+    )
+    disc = nn.Sequential(
+        nn.Conv2d(1, width, 3), nn.BatchNorm2d(width), nn.LeakyReLU(0.2), nn.Dropout(dropout), nn.Flatten(),
+        nn.Linear(width * 36, 1),
+    )
+    return {"gen": gen, "disc": disc}
+def optimizer(gen, disc, lr=3e-3):
+    return {"gen": torch.optim.Adam(gen.parameters(), lr=lr), "disc": torch.optim.AdamW(disc.parameters(), lr=lr)}
+def schedule(optimizer, steps):
+    return {key: torch.optim.lr_scheduler.OneCycleLR(each, 0.01, steps) for key, each in optimizer.items()}
+def step_disc(gen, disc, batch, pause=0.0):
+    time.sleep(pause)
+    real, _ = batch
+    scores, fakes = disc(real), disc(gen(torch.randn(len(real), 6)).detach())
+    loss = bce(scores, torch.ones_like(scores)) + bce(fakes, torch.zeros_like(fakes))
+    return {"loss": loss, "right": (scores > 0).float()}
+def step_gen(gen, disc, batch):
+    fakes = disc(gen(torch.randn(len(batch[0]), 6)))
+    return bce(fakes, torch.ones_like(fakes))
+"""
+)
 EVERY = 4  # steps between checkpoints
 STEPS = 48
 
@@ -171,6 +201,8 @@ class Training(NamedTuple):
 
 FORMS = {
     "functions": Training(SOURCE, OPTIONS),
+    "fsdp2": Training(SOURCE, OPTIONS | {"amp": "bf16", "strategy": "fsdp2"}),
+    "gan": Training(GAN, OPTIONS | {"metric": {"name": "gen_loss"}}),
     "loop": Training(LOOP, OPTIONS_OF_LOOP),
     # The batches are its DataLoader's: `batch_size` is left as it is.
     "lightning": Training(LIGHTNING, OPTIONS_OF_LOOP | {"clip": 1.0, "amp": "bf16", "batch_size": 32}),

@@ -79,6 +79,7 @@ class Checkpointer:
         self._fenced: Fenced | None = None  # a later attempt has begun: this one is to end
         self._missed = 0  # checkpoints in a row that could not be written
         self._proved = False  # a lazy copy of this training was consistent at least once
+        self.retained: int | None = None  # the step of a checkpoint that no rule deletes
         self.cost = Cost()
         self.due = False  # a torn copy was discarded: save again at the next step
 
@@ -198,6 +199,17 @@ class Checkpointer:
             self._contents.load(manifest, partial(self._home.read, manifest))
         return manifest
 
+    def restore_upto(self, step: int) -> Manifest | None:
+        """Restore the newest intact checkpoint of this training at `step` or before; None if there is none."""
+        self.settle()
+        self._writer.wait()
+        limit = step, self._job.attempt
+        chosen = self._home.newest_verified(upto=limit)[0] if step and self._ranks.rank == 0 else None
+        manifest: Manifest | None = self._ranks.broadcast_object(chosen)
+        if manifest is not None:
+            self._contents.load(manifest, partial(self._home.read, manifest))
+        return manifest
+
     def _choose_best(self) -> Manifest:
         committed, metric = self._home.committed(), self._job.config.metric
         ranked = [each for each in committed if math.isfinite(each.metrics.get(metric.name, math.nan))]
@@ -214,16 +226,19 @@ class Checkpointer:
         try:
             self._begin(position, per_rank, stalled, lazily)
         except MemoryError as error:
-            self._miss(position, error)
+            self._miss(position, described(error))
 
     def _begin(self, position: Position, per_rank: PerRankState, stalled: Stopwatch, lazily: bool) -> None:
         with stalled:
             self.settle()
             state, parts = self._contents.split(per_rank)
-            config = self._job.config
-            state["training"] = {**position.facts, "length": [config.epochs, config.steps]}
+            state["training"] = self._facts(position)
             self._pending = PendingCheckpoint(position, state, self._copy.begin(parts, lazily), stalled, lazily)
         self.due = False
+
+    def _facts(self, position: Position) -> dict[str, Any]:
+        config = self._job.config
+        return {**position.facts, "length": [config.epochs, config.steps]}
 
     def _write(self, pending: PendingCheckpoint) -> None:
         """Write, commit and prune in the background; an error costs a checkpoint, never the training."""
@@ -232,15 +247,15 @@ class Checkpointer:
         except Fenced as fenced:
             self._fenced = fenced
         except Exception as error:  # storage backends raise their own classes
-            self._discard(pending)
-            self._miss(pending.position, error)
+            self._discard(pending.position)
+            self._miss(pending.position, described(error))
         finally:
             pending.copying.done()
 
-    def _miss(self, position: Position, error: Exception) -> None:
+    def _miss(self, position: Position, reason: str) -> None:
         self._missed += 1
         if self._missed == 1:  # warn once: a full disk stays full for long
-            text = f"checkpoint at step {position.step} could not be written: {_said(error)}; training goes on"
+            text = f"checkpoint at step {position.step} could not be written: {reason}; training goes on"
             self._spool.say(Note(level="warning", text=text))
 
     def _write_at_last(self, pending: PendingCheckpoint) -> None:
@@ -252,14 +267,18 @@ class Checkpointer:
             except Fenced:
                 raise
             except Exception as error:
-                self._discard(pending)
+                self._discard(pending.position)
                 pause = next(waits, None)
                 if pause is None:
-                    what = f"the last checkpoint, at step {pending.position.step}, could not be written to"
-                    newest = f"the newest is {self._newest}" if self._newest else "there is none before it"
                     way_out = "Make room" if getattr(error, "errno", None) in _FULL else "Put that right"
-                    raise CheckpointFailed(f"{what} {self._home.where}: {_said(error)}; {newest}. {way_out}") from error
+                    raise CheckpointFailed(f"{self._lost(pending.position, described(error))}. {way_out}") from error
             time.sleep(pause)
+
+    def _lost(self, position: Position, reason: str) -> str:
+        """Describe a last checkpoint that could not be written."""
+        newest = f"the newest is {self._newest}" if self._newest else "there is none before it"
+        what = f"the last checkpoint, at step {position.step}, could not be written to {self._home.where}"
+        return f"{what}: {reason}; {newest}"
 
     def _try_to_write(self, pending: PendingCheckpoint) -> None:
         name = checkpoint_id(pending.position.step, self._job.attempt)
@@ -271,7 +290,8 @@ class Checkpointer:
         own = {part: pieces(tensors) for part, tensors in parts.items()}
         self._require_space(sum(map(size_of, own.values())))
         written += [self._home.write(name, part, data) for part, data in own.items()]
-        self._commit(pending, written, time.monotonic() - began)
+        cost = Cost(pending.stalled.seconds, time.monotonic() - began)
+        self._commit(pending.position, pending.state, written, cost)
 
     def _shared(self, checkpoint: str, name: str, data: Data) -> Part:
         """Store a frozen part, without writing it if another checkpoint of the experiment has the same bytes."""
@@ -302,12 +322,12 @@ class Checkpointer:
         free = self._home.free()
         return math.inf if free is None else free
 
-    def _discard(self, pending: PendingCheckpoint) -> None:
+    def _discard(self, position: Position) -> None:
         with contextlib.suppress(Exception):
-            self._home.discard(checkpoint_id(pending.position.step, self._job.attempt))
+            self._home.discard(checkpoint_id(position.step, self._job.attempt))
 
-    def _commit(self, pending: PendingCheckpoint, written: list[Part], seconds: float) -> None:
-        position, job = pending.position, self._job
+    def _commit(self, position: Position, state: dict[str, Any], written: list[Part], cost: Cost) -> None:
+        job = self._job
         manifest = Manifest(
             experiment=job.experiment,
             trial=job.trial,
@@ -323,7 +343,7 @@ class Checkpointer:
             numerics=self._numerics,
             metrics=position.metrics,
             parts=tuple(written),
-            state=pending.state,
+            state=state,
         )
         self._must_be_newest()
         self._home.commit(manifest)
@@ -331,15 +351,15 @@ class Checkpointer:
         if self._missed:
             self._spool.say(Note(text=f"checkpoints are written again, from step {position.step} on"))
             self._missed = 0
-        self.cost = Cost(pending.stalled.seconds, seconds)
+        self.cost = cost
         self._spool.say(
             Committed(
                 id=manifest.id,
                 step=manifest.step,
                 epoch=manifest.epoch,
                 bytes=manifest.bytes,
-                seconds=seconds,
-                stall=pending.stalled.seconds,
+                seconds=cost.write,
+                stall=cost.stall,
             )
         )
         self._prune()
@@ -349,7 +369,8 @@ class Checkpointer:
         with contextlib.suppress(Exception):  # an old checkpoint that stays does no harm
             line = [manifest for manifest in self._home.committed() if self._comes_from(manifest)]
             for old in retention.expendable(line, config.keep, config.metric):
-                self._home.discard(old.id)
+                if old.step != self.retained:
+                    self._home.discard(old.id)
 
     def _comes_from(self, manifest: Manifest) -> bool:
         """Return True if this training's state descends from the checkpoint.
@@ -367,7 +388,7 @@ class Checkpointer:
         try:
             return RETRY.call(self._choose, on=OSError)
         except OSError as error:
-            text = f"the checkpoints in {self._home.where} cannot be reached: {_said(error)}"
+            text = f"the checkpoints in {self._home.where} cannot be reached: {described(error)}"
             raise PlaceUnavailable(text) from error
 
     def _choose(self) -> Manifest | None:
@@ -394,5 +415,6 @@ def _changes(before: Mapping[str, Value], now: Mapping[str, Value]) -> str:
     return ", ".join(f"{name} {a} -> {b}" for name, a, b in both if a != b and repr(a) != repr(b))
 
 
-def _said(error: Exception) -> str:
+def described(error: Exception) -> str:
+    """Return what an error says, without the path of an OSError."""
     return str((error.strerror if isinstance(error, OSError) else None) or error or type(error).__name__)

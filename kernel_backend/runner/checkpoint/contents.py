@@ -8,11 +8,12 @@ states follow from seed and step, and the position in the data is the step.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from kernel_backend.checkpoints.base import FROZEN, Manifest
+from kernel_backend.checkpoints.base import Manifest, whose
 from kernel_backend.checkpoints.writer import flatten, must_hold, tensors_of, unflatten
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.checkpoint.ema import WeightAverage
@@ -108,18 +109,19 @@ class TrainingContents:
         parts["model"] = {name: first.pop(name, tensor) for name, tensor in model.items()}
         for name, part in self._parts.items():
             if isinstance(part, Model | WeightAverage):
-                parts |= split_frozen(name, parts[name], part.module)
+                parts |= self.frozen_apart(name, parts[name], part.module)
         return state, {name: tensors for name, tensors in parts.items() if tensors}
+
+    def frozen_apart(self, name: str, tensors: Mapping[str, Tensor], module: nn.Module) -> dict[str, dict[str, Tensor]]:
+        """Return the parts into which a module's tensors are split."""
+        return split_frozen(name, tensors, module)
 
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
         """Restore this checkpoint on this rank; raise CheckpointDamaged if a part is damaged.
 
         With `others` the checkpoint has other hyperparameters, and optimizer and schedule keep those of this trial.
         """
-
-        def tensors(name: str) -> dict[str, Tensor]:
-            return tensors_of(manifest, name, read)
-
+        tensors = partial(self.tensors, manifest, read)
         for name, part in self._parts.items():
             state = unflatten(manifest.state[name], tensors(name))
             if others and isinstance(part, Optimizer | Schedule):
@@ -135,12 +137,16 @@ class TrainingContents:
         else:  # this rank is new
             self._streams.begin(self._seed, self._ranks.rank, manifest.step)
 
+    def tensors(self, manifest: Manifest, read: Read, name: str) -> dict[str, Tensor]:
+        """Return the tensors of a part of this checkpoint; none of an absent part."""
+        return tensors_of(manifest, name, read)
+
     def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
         """Load the weights of a checkpoint that holds nothing else; return the names of those that it lacks.
 
         Raises CheckpointDamaged, and InvalidDefinition if they are of another model.
         """
-        name = next(part.name.removesuffix(FROZEN) for part in manifest.parts)
+        name = whose(manifest.parts[0].name)
         state = unflatten(manifest.state["model"], tensors_of(manifest, name, read))
         model = self._parts["model"]
         if self._matching_weights and isinstance(model, Model):

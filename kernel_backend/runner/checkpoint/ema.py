@@ -14,8 +14,9 @@ from kernel_backend.runner.checkpoint.stateful import Model, lay_out_buffers
 class WeightAverage:
     """Exponential moving average of a model's weights, held as a model of the same kind."""
 
-    def __init__(self, model: nn.Module, decay: float) -> None:
-        """Copy the model; call before anything else refers to its parameters."""
+    def __init__(self, model: nn.Module, decay: float, part: type[Model] = Model) -> None:
+        """Copy the model, which `part` loads; call before anything else refers to its parameters."""
+        self._part = part
         self._averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
 
     @property
@@ -48,5 +49,5 @@ class WeightAverage:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the averaged weights; the next update averages instead of copying, as the first would."""
-        Model(self.module).load_state_dict(state)
+        self._part(self.module).load_state_dict(state)
         self._averaged.n_averaged.fill_(1)

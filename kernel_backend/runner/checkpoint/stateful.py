@@ -56,7 +56,7 @@ class Model:
         )
         own = self._model.state_dict()
         matching = {name: tensor for name, tensor in state.items() if name in own and own[name].shape == tensor.shape}
-        self._model.load_state_dict({**own, **matching})
+        self.load_state_dict({**own, **matching})
         return [name for name in own if name not in matching]
 
 
@@ -75,6 +75,11 @@ class Optimizer:
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._optimizer = optimizer
+
+    @property
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Return the optimizer's groups of parameters."""
+        return self._optimizer.param_groups
 
     def state_dict(self) -> dict[str, Any]:
         """Return the optimizer's state of every parameter, and the options of the parameter groups."""

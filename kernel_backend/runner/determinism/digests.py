@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import xxhash
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
@@ -19,14 +21,16 @@ def tensor_digest(tensor: Tensor) -> str:
     return seen.digest
 
 
-def weights(model: nn.Module, beside: dict[str, nn.Module]) -> Weights:
+def weights(
+    model: nn.Module, beside: dict[str, nn.Module], whole: Callable[[Tensor], Tensor] = lambda tensor: tensor
+) -> Weights:
     """Return digests of the parameters and buffers of a model and of auxiliary modules by name.
 
-    Lazy tensors, which the first batch initializes, are left out.
+    Lazy tensors, which the first batch initializes, are left out. `whole` makes a sharded parameter whole.
     """
     modules = {"": model} | {f"{name}.": module for name, module in beside.items()}
     tensors = {
-        f"{prefix}{name}": tensor_digest(tensor)
+        f"{prefix}{name}": tensor_digest(whole(tensor))
         for prefix, module in modules.items()
         for name, tensor in (*module.named_parameters(), *module.named_buffers())
         if not is_lazy(tensor)

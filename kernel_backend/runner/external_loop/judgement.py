@@ -14,7 +14,7 @@ from kernel_backend.model.experiment import Config
 from kernel_backend.runner.loop.finite import IN_A_ROW, bad_parameter
 from kernel_backend.runner.loop.validation import NOT_FINITE_IN_A_ROW
 
-_ADVICE = "A lower learning rate or clipped gradients may help; --on-nan go-on trains on"
+_ADVICE = "A lower learning rate or clipped gradients may help; --on-nan note trains on"
 
 
 class Judgement:

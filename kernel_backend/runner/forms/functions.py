@@ -20,12 +20,9 @@ from kernel_backend.model.experiment import Config
 from kernel_backend.model.frames import Call, Sources, users_frame
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Fact, Note
-from kernel_backend.model.trial import BEFORE
-from kernel_backend.runner.checkpoint.checkpointer import Checkpointer
-from kernel_backend.runner.checkpoint.contents import TrainingContents
 from kernel_backend.runner.checkpoint.ema import WeightAverage
 from kernel_backend.runner.checkpoint.saving import HostCopy
-from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
+from kernel_backend.runner.checkpoint.stateful import Schedule, Stateful
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.data import Batches, Source, source
 from kernel_backend.runner.data.user_sampler import own_sampler
@@ -38,18 +35,18 @@ from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.determinism.generators import OwnGenerators
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.first_epoch import FirstEpoch
-from kernel_backend.runner.gradients.reducer import Gradients, OwnGradients, Parameters, SummedGradients
-from kernel_backend.runner.gradients.tree import TreeGradients, shares_of
+from kernel_backend.runner.gradients.tree import shares_of
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.loop.cadence import CadenceTimer
 from kernel_backend.runner.loop.finite import Finite
+from kernel_backend.runner.loop.full_batches import check_shared
 from kernel_backend.runner.loop.loop import train
 from kernel_backend.runner.loop.objective import build_objectives, named
+from kernel_backend.runner.loop.resume import take_position
+from kernel_backend.runner.loop.strategy import strategy_of
 from kernel_backend.runner.loop.target import Target
 from kernel_backend.runner.loop.training import Training
-from kernel_backend.runner.metrics.sums import share
 from kernel_backend.runner.metrics.whole_set import Metrics
-from kernel_backend.runner.ranks.backends import Ranks
 from kernel_backend.runner.ranks.batch_norm import SharedStatistics, synchronize
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -112,18 +109,24 @@ def build(rank: RankContext) -> Training:
     config = job.config
     per_rank = shares_of(config.logical_workers or ranks.size, ranks.size)
     mine, count = per_rank[ranks.rank], per_rank[-1].stop
+    strategy = strategy_of(config, ranks, per_rank, device)
 
     def batches(role: str, tag: str, training: bool = False) -> Batches:
         data, workers = source_of(functions, role, config, training), loader_workers(config, functions, role)
         size = (data.batch_size or config.batch_size) * (count if config.per_slot_batch else 1)
         parts = (config.accumulate or 1) if training else 1
         data, own = data._replace(batch_size=size), range(mine.start * parts, mine.stop * parts)
-        return Batches(data, size, config.seed, tag, own, count * parts, workers, device, rank.note, training)
+        filled = strategy.sharded and not training
+        return Batches(data, size, config.seed, tag, own, count * parts, workers, device, rank.note, training, filled)
 
     validates = functions.has("validation_data")
     if config.search is not None and not validates:
         raise InvalidDefinition("a search compares validations, and there is no validation_data(): write that function")
     data = batches("train_data", "sample", training=True)
+    if config.on_nan == "go_back" and data.is_stream:
+        raise InvalidDefinition(
+            "--on-nan go_back needs samples with an index, and train_data() returned a stream: leave it out"
+        )
     functions.know(**steps_known(config, data))
     model = functions.model().to(device)
     functions.know(**parts_of(model))
@@ -132,7 +135,9 @@ def build(rank: RankContext) -> Training:
             part.compile()
     if any(isinstance(each, _BatchNorm) for each in model.modules()) and not config.sync_bn:
         data.keep_pairs()
-    average = WeightAverage(model, config.ema) if config.ema is not None else None
+    average = WeightAverage(model, config.ema, strategy.model) if config.ema is not None else None
+    for module in [model] if average is None else [model, average.module]:
+        strategy.place(module)
     optimizers = functions.optimizers(model)
     schedules = functions.schedules(optimizers)
     loss = functions.step_function("loss") if functions.has("loss") else None
@@ -145,8 +150,8 @@ def build(rank: RankContext) -> Training:
     statistics = SharedStatistics(ranks)
     if config.sync_bn:
         synchronize([model, *beside.values()], statistics)
-        if data.last_total is not None:
-            statistics.must_share(data.last_total)
+    if data.last_total is not None:
+        check_shared(config, data.last_total, ranks.size)
     logical = LogicalRanks(model, mine, count, beside)
     streams = RandomStates() if config.rng == "stream" else None
     objectives = build_objectives(
@@ -156,11 +161,11 @@ def build(rank: RankContext) -> Training:
         optimizers,
         schedules,
         scaler=lambda: GradScaler(device.type, enabled=config.amp == "fp16"),
-        gradients=partial(gradients, config, ranks, per_rank),
-        finite=lambda role: Finite(config.on_nan == "fail", role_line(job, loaded, role)),
+        gradients=strategy.gradients,
+        finite=lambda role: Finite(config.on_nan, role_line(job, loaded, role), partial(rank.note, level="warning")),
     )
-    stateful: dict[str, Stateful] = {"model": Model(model)}
-    stateful |= {named("optimizer", name): Optimizer(each) for name, each in optimizers.items()}
+    stateful: dict[str, Stateful] = {"model": strategy.model(model)}
+    stateful |= {named("optimizer", name): strategy.optimizer(each) for name, each in optimizers.items()}
     stateful |= {named("schedule", name): Schedule(each) for name, each in schedules.items()}
     for each in objectives:
         if each.scaler.is_enabled():
@@ -169,12 +174,12 @@ def build(rank: RankContext) -> Training:
         stateful["ema"] = average
     if beside:
         stateful["beside"] = AuxiliaryModules(beside, unseen)
-    checkpoints = Checkpointer(
+    checkpoints = strategy.checkpointer(
         job,
         ranks,
         spool,
         open_storage(job.checkpoints, job.uid),
-        TrainingContents(stateful, logical, streams, ranks, config.seed, config.weights_from is not None),
+        strategy.contents(stateful, logical, streams, ranks, config.seed, config.weights_from is not None),
         rank.numerics,
         HostCopy(device),
         eager=unseen,
@@ -187,6 +192,7 @@ def build(rank: RankContext) -> Training:
         average=average,
         logical=logical,
         statistics=statistics,
+        strategy=strategy,
         loss=loss,
         files=files,
         loss_asks=functions.asked("loss") if loss is not None else frozenset(),
@@ -265,19 +271,6 @@ def role_line(job: LaunchSpec, loaded: Loaded, role: str) -> str:
     return frame.where if frame else f"line {line}"
 
 
-def gradients(
-    config: Config, ranks: Ranks, per_rank: list[range], parameters: Parameters, scaler: GradScaler, name: str
-) -> Gradients:
-    """Choose the gradient sum: a tree for logical workers, none for a single rank, else the backend's ring."""
-    parts = config.accumulate or 1
-    if config.logical_workers is not None:
-        leaves = [range(each.start * parts, each.stop * parts) for each in per_rank]
-        return TreeGradients(parameters, scaler, ranks, leaves, named("tree", name))
-    if ranks.size == 1:
-        return OwnGradients(parameters, scaler)
-    return SummedGradients(parameters, scaler, ranks, named("gradients", name), parts)
-
-
 def precision(config: Config, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
     """Return a factory of contexts for forward passes: `torch.autocast` with `--amp`, else contexts without effect."""
     if config.amp is None:
@@ -298,31 +291,16 @@ def begin(training: Training, numerics: Mapping[str, str], schedules_know_length
     _must_sample_alike(training)
     manifest = training.checkpoints.restore(schedules_know_length)
     if manifest is None:
-        share(list(training.model.parameters()), training.ranks)
+        training.strategy.begin(training.model)
         training.logical.share(training.ranks)
-        if training.ranks.rank == 0:
-            found = weights(training.model, training.logical.beside)
+        if training.strategy.sharded or training.ranks.rank == 0:
+            found = weights(training.model, training.logical.beside, training.strategy.whole())
             training.spool.say(Fact(name="weights", value=found.to_json()))
         if training.streams:
             training.streams.begin(training.config.seed, training.ranks.rank, 0)
         return None
-    facts = manifest.state["training"]
-    training.step = training.began = manifest.step
-    training.best, training.validated = facts["best"], facts["validated"]
-    training.ends = facts.get("ends", True)
-    training.stale = 0 if manifest.attempt == BEFORE else facts.get("stale", 0)  # of another experiment
-    training.not_finite = facts.get("not_finite", 0)
-    training.passes, training.validation_metrics = facts.get("passes", 0), dict(manifest.metrics)
-    training.current = max(0, training.passes - (not training.validated))
-    training.train.restore(facts["data"])
-    training.first_epoch.restore(facts.get("first_epoch"))
-    total = training.total_steps
-    if total is not None:
-        training.over = training.step >= total
-    else:
-        training.over = training.passes >= training.config.epochs if "passes" in facts else facts["over"]
-    patience = training.config.patience
-    training.over = training.over or (patience is not None and training.stale >= patience)
+    take_position(training, manifest)
+    training.first_epoch.restore(manifest.state["training"].get("first_epoch"))
     if changed := exactness.differences(manifest.numerics, numerics):
         text = f"bits may differ from step {manifest.step + 1} on: {changed}"
         training.spool.say(Note(level="warning", text=text))

@@ -40,6 +40,7 @@ def compares(run: Training) -> bool:
         and run.step == 0
         and run.logical.count * (run.config.accumulate or 1) > 1
         and not gathers(run)
+        and not run.strategy.sharded  # a loss may call the model, which needs all ranks
         and not keeps
     )
 

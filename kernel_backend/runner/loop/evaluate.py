@@ -34,12 +34,14 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
         for number, shares in enumerate(data.in_order()):
             run.progress.tick("validation", run.step)
             with run.precision():
-                given = _given(run, model, number, shares, evaluation)
+                # A rank without a share repeats another where the forward pass needs all ranks.
+                counts = not run.strategy.sharded or data.own_samples(shares[0].total) > 0
+                given = _given(run, model, number, shares, evaluation if counts else None)
                 if gathers(run):
-                    validation_loss(run, number, given, sums)
+                    validation_loss(run, number, given if counts else list(given)[:0], sums)
                 else:
                     for part in given:
-                        _add_losses(run, model, part, sums)
+                        _add_losses(run, model, part, sums if counts else Sums())
             if evaluation is not None:
                 evaluation.end_batch(number)
         metrics = sums.means(run.ranks)

@@ -11,18 +11,24 @@ import torch
 from torch import Tensor, nn
 
 from kernel_backend.errors import NotFinite
+from kernel_backend.model.experiment import OnNan
 
 IN_A_ROW = 3  # steps: a gradient scaler in search of its scale may lose one or two
 
 
-class Finite:
-    """Counter of consecutive steps with a non-finite loss."""
+class LossNotFinite(Exception):
+    """Signal that a loss is not finite, before its update; the text says where and why."""
 
-    def __init__(self, ends: bool, place: str) -> None:
-        """Set up the counter; unless `ends`, nothing is counted. `place` locates the loss function's code."""
-        self._ends, self._place = ends, place
+
+class Finite:
+    """Check of an objective's losses: note the first that is not finite, then act as `--on-nan` says."""
+
+    def __init__(self, on_nan: OnNan, place: str, note: Callable[[str], None]) -> None:
+        """Set up the check; `place` locates the loss function's code, `note` warns the user."""
+        self._on_nan, self._place, self._note = on_nan, place, note
         self._streak: Tensor | int = 0
-        self._reason = ""
+        self._first = ""  # describes the loss that began the streak
+        self._noted = False
         self._loss: Tensor | float = 0.0
 
     @property
@@ -33,30 +39,40 @@ class Finite:
     @property
     def broken(self) -> bool:
         """Return True if the newest loss is known to be non-finite without reading from a GPU."""
-        return self._ends and not self.waits and bool(self._streak)
+        return not self.waits and bool(self._streak)
 
-    def take(self, loss: Tensor | float, find: Callable[[], str]) -> None:
-        """Count a step's loss, before its update; `find` describes the origin of the first non-finite loss."""
-        if not self._ends:
-            return
+    def take(self, step: int, loss: Tensor | float, find: Callable[[], str]) -> None:
+        """Count a step's loss, before its update; `find` describes the origin of the first non-finite loss.
+
+        Raises LossNotFinite if the training is to go back.
+        """
         self._loss = loss
-        if isinstance(loss, Tensor) and loss.device.type != "cpu":
+        if self._on_nan == "fail" and isinstance(loss, Tensor) and loss.device.type != "cpu":
             self._streak = (self._streak + 1) * (~torch.isfinite(loss)).int()
             return
-        finite = math.isfinite(float(loss))
-        if not finite and self._streak == 0:
-            self._reason = find()
-        self._streak = 0 if finite else self._streak + 1
+        value = float(loss)
+        if math.isfinite(value):
+            self._streak = 0
+            return
+        if self._streak == 0:
+            self._first = f"the loss is {_word(value)} at step {step} ({self._place}): {find()}"
+            if self._on_nan == "go_back":
+                raise LossNotFinite(self._first)
+            if not self._noted:
+                self._noted = True
+                self._note(self._first)
+        self._streak += 1
 
     def check(self, step: int, model: nn.Module, last: bool) -> None:
         """Raise NotFinite after several non-finite losses in a row, or if the `last` step leaves such weights."""
-        streak = int(self._streak) if self._ends else 0
+        streak = int(self._streak) if self._on_nan == "fail" else 0
         if streak == 0 or (streak < IN_A_ROW and not (last and bad_parameter(model))):
             return
-        reason = self._reason or bad_parameter(model)
+        found = self._first.partition(f"({self._place}): ")[2] or bad_parameter(model)
         raise NotFinite(
             f"the loss is {_word(float(self._loss))} since step {step - streak + 1} ({self._place})"
-            f"{': ' if reason else ''}{reason}. A lower learning rate or --clip 1.0 may help; --on-nan go-on trains on"
+            f"{': ' if found else ''}{found}. A lower learning rate or --clip 1.0 may help; --on-nan note trains on, "
+            "--on-nan go_back leaves out the steps that led to it"
         )
 
 

@@ -17,7 +17,10 @@ from kernel_backend.runner.definition.functions import loss_and_logged
 from kernel_backend.runner.determinism import seeds
 from kernel_backend.runner.gradients.reducer import ControlFlags, ControlWord
 from kernel_backend.runner.loop.coupled import compares, warn_if_coupled
+from kernel_backend.runner.loop.finite import LossNotFinite
 from kernel_backend.runner.loop.forward import augmented, forward, pieces, reseed
+from kernel_backend.runner.loop.full_batches import check_shared
+from kernel_backend.runner.loop.go_back import go_back, is_left_out, safe_step
 from kernel_backend.runner.loop.nan_origin import nan_origin
 from kernel_backend.runner.loop.objective import Objective
 from kernel_backend.runner.loop.training import Training
@@ -52,10 +55,21 @@ def train(run: Training) -> int:
         report_again(run)
         if not run.target.moves_on(run.units, run.step):
             return RELEASED
+    while True:
+        try:
+            return take_steps(run)
+        except LossNotFinite as broken:
+            go_back(run, broken)
+
+
+def take_steps(run: Training) -> int:
+    """Take the remaining steps, and return the exit code; raise LossNotFinite if the training is to go back."""
     for shares in batches(run):
-        result = take_step(run, shares)
+        result = leave_out(run) if is_left_out(run, run.step + 1) else take_step(run, shares)
         run.step += 1
-        run.first_epoch.take(shares)
+        if run.step > run.furthest:
+            run.furthest = run.step
+            run.first_epoch.take(shares)
         run.validation_metrics, run.ends, run.current = {}, shares[0].last, shares[0].epoch
         run.passes = shares[0].epoch + run.ends
         run.over = run.step == run.config.steps or run.passes == run.epochs
@@ -79,7 +93,11 @@ def train(run: Training) -> int:
                 return RELEASED
         elif any(each.finite.broken for each in run.objectives):
             continue  # weights that may be broken are not worth restoring
-        elif improved or result.flags.checkpoint or (run.ends and run.pace.after_epoch(shares[0].epoch + 1)):
+        elif (
+            (improved and not is_left_out(run, run.step))
+            or result.flags.checkpoint
+            or (run.ends and run.pace.after_epoch(shares[0].epoch + 1))
+        ):
             save(run)
     run.first_epoch.finish()
     run.progress.tick("finishing", run.step)
@@ -110,11 +128,21 @@ def take_step(run: Training, shares: list[Batch]) -> StepResult:
             losses[objective.label] = word.loss
             if compared is not None:
                 warn_if_coupled(run, compared, float(word.loss))
-            objective.finite.take(word.loss, partial(nan_origin, run, objective, shares))
+            objective.finite.take(run.step + 1, word.loss, partial(nan_origin, run, objective, shares))
             with drawing_alike(run, objective):
                 update(run, objective)
     complete_step(run)
     return StepResult(word.flags, losses, logged)
+
+
+def leave_out(run: Training) -> StepResult:
+    """Pass over a global batch: advance per-step schedules, train nothing."""
+    run.progress.tick("step", run.step + 1)
+    run.checkpoints.settle()
+    if run.config.schedule_per == "step":
+        for each in run.objectives:
+            each.step_schedules()
+    return StepResult(ControlFlags(checkpoint=run.pace.checkpoint(run.step + 1)), {}, Sums())
 
 
 def summed(
@@ -127,8 +155,7 @@ def summed(
 ) -> ControlWord:
     """Compute an objective's gradients of all shares and sum them over the ranks; return the control word."""
     gradients = objective.gradients
-    if run.config.sync_bn:
-        run.statistics.must_share(shares[0].total)
+    check_shared(run.config, shares[0].total, run.ranks.size)
     with objective.trained_alone():
         gradients.begin()
         whole = gathers(run)
@@ -260,6 +287,8 @@ def report(run: Training, result: StepResult) -> None:
 def save(run: Training) -> None:
     """Begin a checkpoint; training goes on meanwhile."""
     run.progress.tick("checkpoint", run.step)
+    if run.config.on_nan == "go_back":
+        run.checkpoints.retained = safe_step(run, run.step + 1)
     run.checkpoints.save(moment(run))
     run.pace.saved()
 
@@ -279,6 +308,7 @@ def moment(run: Training) -> Position:
         "ends": run.ends,
         "stale": run.stale,
         "not_finite": run.not_finite,
+        "left_out": [[each.start, each.stop] for each in run.left_out],
         "over": run.over,
         "passes": run.passes,
         "data": run.train.state(),

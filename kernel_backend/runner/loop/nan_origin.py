@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,27 +19,34 @@ if TYPE_CHECKING:
 
 def nan_origin(run: Training, objective: Objective, shares: list[Batch]) -> str:
     """Describe why a loss of this step is not finite, before its update; called by all ranks, changes nothing."""
-    find = _first_bad_value if objective.function is None else _bad_batch
-    with torch.no_grad(), RandomStates().aside(), run.logical.aside(), run.statistics.apart():
-        found = bad_parameter(run.model) or next(filter(None, (find(run, *each) for each in parts(run, shares))), "")
-    per_rank = run.ranks.all_gather_object(found)
-    otherwise = "the model gives finite outputs, and the loss function does not"
+    with torch.no_grad(), RandomStates().aside(), run.logical.aside():
+        found = bad_parameter(run.model) or _first(run, _bad_batch, shares)
+        if not found and objective.function is None:  # a training step may have side effects: it is not called again
+            found = _first(run, _bad_layer, shares)
     if objective.function is not None:
-        otherwise = f"the batch and the weights are finite, and what {objective.role}() computes of them is not"
-    return next(filter(None, per_rank), otherwise)
+        return found or f"the batch and the weights are finite, and what {objective.role}() computes of them is not"
+    return found or "the model gives finite outputs, and the loss function does not"
+
+
+def _first(run: Training, find: Callable[[Training, int, Batch], str], shares: list[Batch]) -> str:
+    """Return the first finding of all ranks; each looks at all of its shares, since models may call their peers."""
+    own = [find(run, rank, batch) for rank, batch in parts(run, shares)]
+    per_rank = run.ranks.all_gather_object(next(filter(None, own), ""))
+    return next(filter(None, per_rank), "")
 
 
 def _bad_batch(run: Training, rank: int, batch: Batch) -> str:
-    """Describe a batch that is not finite; a training step is not called again, since it may have side effects."""
-    data = batch.data
-    named = data.items() if isinstance(data, Mapping) else [("data", data)]
+    """Describe a batch that is not finite, as input and target where a model takes these."""
+    if run.uses_output:
+        inputs = run.rule.split(batch.data)
+        return bad_value("input", inputs.value) or bad_value("target", inputs.target)
+    named = batch.data.items() if isinstance(batch.data, Mapping) else [("data", batch.data)]
     return next(filter(None, (bad_value(str(name), value) for name, value in named)), "")
 
 
-def _first_bad_value(run: Training, rank: int, batch: Batch) -> str:
+def _bad_layer(run: Training, rank: int, batch: Batch) -> str:
+    """Describe the first layer whose output is not finite."""
     inputs = run.rule.split(to_device(batch.data, run.device))
-    if bad := bad_value("input", inputs.value) or bad_value("target", inputs.target):
-        return bad
     run.logical.take(rank)
     if run.streams is None:
         reseed(run, "step", run.step, rank)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -29,6 +29,9 @@ from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import Ranks
 from kernel_backend.runner.ranks.batch_norm import SharedStatistics
 
+if TYPE_CHECKING:
+    from kernel_backend.runner.loop.strategy import Strategy
+
 
 @dataclass
 class Training:
@@ -40,6 +43,7 @@ class Training:
     average: WeightAverage | None
     logical: LogicalRanks
     statistics: SharedStatistics  # of BatchNorm, with `--sync-bn`
+    strategy: Strategy
     loss: Callable[..., Any] | None  # None: training steps compute their losses
     files: StepFiles  # of the functions that a step calls
     loss_asks: frozenset[str]  # the loop values that it takes
@@ -72,6 +76,8 @@ class Training:
     validated: bool = True  # what follows the newest step was done: schedules of an epoch's end, a validation
     stale: int = 0  # validations in a row that were not the best
     not_finite: int = 0  # validations in a row whose metric was not finite
+    left_out: list[range] = field(default_factory=list)  # steps that train nothing, with `--on-nan go_back`
+    furthest: int = 0  # the last step that this attempt has begun
     over: bool = False  # all steps have been taken, or it was stopped early
     validation_metrics: dict[str, float] = field(default_factory=dict)  # metrics of the validation at this step
 

@@ -144,7 +144,7 @@ def _check_finite(run: Training, value: float) -> None:
         raise NotFinite(
             f"the validation's {name} is {value} at step {run.step}, and was not finite in the "
             f"{NOT_FINITE_IN_A_ROW - 1} validations before: nothing can be chosen by it. Look at what metrics() or "
-            "loss() computes; --on-nan go-on trains on"
+            "loss() computes; --on-nan note trains on"
         )
 
 

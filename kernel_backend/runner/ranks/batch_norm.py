@@ -31,14 +31,6 @@ class SharedStatistics:
     def __deepcopy__(self, memo: dict[int, Any]) -> SharedStatistics:
         return self  # copies of a module, such as an average of weights, have the same peers
 
-    def must_share(self, samples: int) -> None:
-        """Raise InvalidDefinition if a global batch has fewer samples than there are ranks: all take part in it."""
-        if samples < self.ranks.size:
-            raise InvalidDefinition(
-                f"--sync-bn needs a sample on each of {self.ranks.size} slots, and the last batch of an epoch has "
-                f"{samples}: choose another --batch-size, or add --uneven drop"
-            )
-
     @contextmanager
     def apart(self) -> Iterator[None]:
         """Use this rank's samples alone in the block, where the other ranks do not call the modules."""

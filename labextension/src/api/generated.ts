@@ -3225,6 +3225,8 @@ export interface components {
             clip: number | "Infinity" | null;
             /** @default false */
             gather_loss: boolean;
+            /** @default null */
+            strategy: ("ddp" | "fsdp2") | null;
             /** @default false */
             sync_bn: boolean;
             /** @default null */
@@ -3286,7 +3288,7 @@ export interface components {
              * @default fail
              * @enum {string}
              */
-            on_nan: "fail" | "go-on";
+            on_nan: "fail" | "go-on" | "go_back";
             /** @default 600 */
             hang_timeout: number | "Infinity";
             /**
@@ -4623,6 +4625,8 @@ export interface components {
             clip?: number | null;
             /** @default false */
             gather_loss?: boolean;
+            /** @default null */
+            strategy?: ("ddp" | "fsdp2") | null;
             /** @default false */
             sync_bn?: boolean;
             /** @default null */
@@ -4684,7 +4688,7 @@ export interface components {
              * @default fail
              * @enum {string}
              */
-            on_nan?: "fail" | "go-on";
+            on_nan?: "fail" | "go-on" | "go_back";
             /** @default 600 */
             hang_timeout?: number;
             /**
@@ -5088,6 +5092,7 @@ export interface components {
              *       "ema": null,
              *       "clip": null,
              *       "gather_loss": false,
+             *       "strategy": null,
              *       "sync_bn": false,
              *       "accumulate": null,
              *       "compile": false,

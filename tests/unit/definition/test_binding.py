@@ -151,6 +151,10 @@ def metrics(gen, batch): ...
     ("options", "says"),
     [
         ({"gather_loss": True}, "--gather-loss is for loss(output, target), and step() computes its loss"),
+        (
+            {"strategy": "fsdp2"},
+            "--strategy fsdp2 shards one model, and this definition has several: leave one of them out",
+        ),
         ({"ema": 0.9}, "metrics (line 5) asks for gen, which has the plain weights, and --ema validates averaged ones"),
     ],
 )
@@ -167,6 +171,14 @@ def test_options_that_a_definition_with_steps_cannot_have_are_refused(options, s
         ({"sync_bn": True, "accumulate": 2}, "--sync-bn takes statistics of the whole batch at once, and --accumulate"),
         ({"sync_bn": True, "logical_workers": 2}, "a slot computes its --logical-workers one after the other"),
         ({"sync_bn": True, "compile": True}, "--sync-bn exchanges statistics inside of the model, where --compile"),
+        ({"strategy": "fsdp2", "backend": "horovod"}, "is torch's own, and --backend horovod has nothing of the kind"),
+        ({"strategy": "fsdp2", "logical_workers": 2}, "sums gradients over the slots, and not in the tree"),
+        ({"strategy": "fsdp2", "compile": True}, "exchanges parameters inside of the model, where --compile"),
+        ({"strategy": "fsdp2", "amp": "fp16"}, "has no scaler of gradients for --amp fp16, and needs none with bf16"),
+        (
+            {"on_nan": "go_back"},
+            "goes back to a step that does not depend on the clock: add --checkpoint-every",
+        ),
         ({"patience": 3, "search": {"method": "random"}}, "--patience ends a training by its own progress"),
     ],
 )

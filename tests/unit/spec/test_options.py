@@ -196,7 +196,8 @@ def test_the_help_tells_the_defaults_of_the_configuration():
         fields = Search.model_fields if record else Config.model_fields
         default = fields[field].default if option.config else None
         if isinstance(default, int | str) and default is not False:
-            assert option.help.endswith(f"[{default}]"), option.flags
+            written = "stop" if option.config == "on_nan" else default  # stored under its older word
+            assert option.help.endswith(f"[{written}]"), option.flags
 
 
 def test_the_help_has_the_groups():
@@ -214,6 +215,8 @@ def test_the_help_has_the_groups():
         "--steps 9 --batch-size 8 --schedule-per epoch --amp bf16 --ema 0.999 --clip 1.5 --loader-workers 2",
         "--accumulate 4 --compile --patience 3 --validate-every 500steps --validate-first",
         "--uneven drop --per-slot-batch --from 12.7",
+        "--strategy fsdp2 --sync-bn --on-nan go_back --checkpoint-every 5steps",
+        "--on-nan note",
         "--checkpoint-every 90s --keep best_overall:3 --metric accuracy:max --hang-timeout 1.5h --max-restarts 0",
         "--checkpoint-every 2epochs --keep latest:1 --rng stream --reproducible off",
         "--checkpoint-every 1steps --on-log gone cancel_retries",
@@ -228,6 +231,12 @@ def test_the_help_has_the_groups():
 def test_a_configuration_can_be_spelled_out_and_read_again(line):
     given = config(line)
     assert to_config(parse_options(to_options(given), "terminal")) == given
+
+
+def test_older_words_for_what_to_do_about_nan_are_read():
+    assert config("--on-nan fail") == config("--on-nan stop") == config("")
+    words = to_options(config("--on-nan go-on"))
+    assert words[words.index("--on-nan") + 1] == "note"
 
 
 def test_validations_are_not_counted_by_the_clock():

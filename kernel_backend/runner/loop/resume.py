@@ -1,0 +1,28 @@
+"""Set a training to the position that a checkpoint holds."""
+
+from __future__ import annotations
+
+from kernel_backend.checkpoints.base import Manifest
+from kernel_backend.model.trial import BEFORE
+from kernel_backend.runner.loop.training import Training
+
+
+def take_position(training: Training, manifest: Manifest) -> None:
+    """Set step, best validation and all else that the loop counts; the parts were restored before."""
+    facts = manifest.state["training"]
+    training.step = training.began = manifest.step
+    training.best, training.validated = facts["best"], facts["validated"]
+    training.ends = facts.get("ends", True)
+    training.stale = 0 if manifest.attempt == BEFORE else facts.get("stale", 0)  # of another experiment
+    training.not_finite = facts.get("not_finite", 0)
+    training.left_out = [range(*each) for each in facts.get("left_out", ())]
+    training.passes, training.validation_metrics = facts.get("passes", 0), dict(manifest.metrics)
+    training.current = max(0, training.passes - (not training.validated))
+    training.train.restore(facts["data"])
+    total = training.total_steps
+    if total is not None:
+        training.over = training.step >= total
+    else:
+        training.over = training.passes >= training.config.epochs if "passes" in facts else facts["over"]
+    patience = training.config.patience
+    training.over = training.over or (patience is not None and training.stale >= patience)

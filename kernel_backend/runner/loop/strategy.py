@@ -1,0 +1,83 @@
+"""Choose how the ranks hold a model: each all of it (`ddp`), or each a part (`fsdp2`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.amp import GradScaler
+
+from kernel_backend.model.experiment import Config
+from kernel_backend.runner.checkpoint.checkpointer import Checkpointer
+from kernel_backend.runner.checkpoint.contents import TrainingContents
+from kernel_backend.runner.checkpoint.stateful import Model, Optimizer
+from kernel_backend.runner.gradients.reducer import Gradients, OwnGradients, Parameters, SummedGradients
+from kernel_backend.runner.gradients.tree import TreeGradients
+from kernel_backend.runner.loop.objective import named
+from kernel_backend.runner.metrics.sums import share
+from kernel_backend.runner.ranks.backends import Ranks
+
+
+class Strategy(Protocol):
+    """Way in which the ranks hold a model, its gradients, optimizers and checkpoints."""
+
+    sharded: bool  # every forward pass is called by all ranks
+    model: type[Model]
+    optimizer: type[Optimizer]
+    contents: type[TrainingContents]
+    checkpointer: type[Checkpointer]
+
+    def place(self, module: nn.Module) -> None:
+        """Lay out a module's parameters, before optimizers have them."""
+
+    def gradients(self, parameters: Parameters, scaler: GradScaler, name: str) -> Gradients:
+        """Return the gradient sum of some parameters."""
+
+    def begin(self, module: nn.Module) -> None:
+        """Give all ranks the initial weights of rank 0."""
+
+    def whole(self) -> Callable[[Tensor], Tensor]:
+        """Return the function that makes a parameter whole; all ranks call it for each."""
+
+
+class Replicated:
+    """Each rank has the whole model; gradients are summed."""
+
+    sharded = False
+    model, optimizer, contents, checkpointer = Model, Optimizer, TrainingContents, Checkpointer
+
+    def __init__(self, config: Config, ranks: Ranks, per_rank: Sequence[range]) -> None:
+        """Set up the strategy; `per_rank` holds the logical ranks of each rank."""
+        self._config, self._ranks, self._per_rank = config, ranks, per_rank
+
+    def place(self, module: nn.Module) -> None:
+        """Leave the module as it is."""
+
+    def gradients(self, parameters: Parameters, scaler: GradScaler, name: str) -> Gradients:
+        """Choose a tree for logical workers, none for a single rank, else the backend's ring."""
+        parts = self._config.accumulate or 1
+        if self._config.logical_workers is not None:
+            leaves = [range(each.start * parts, each.stop * parts) for each in self._per_rank]
+            return TreeGradients(parameters, scaler, self._ranks, leaves, named("tree", name))
+        if self._ranks.size == 1:
+            return OwnGradients(parameters, scaler)
+        return SummedGradients(parameters, scaler, self._ranks, named("gradients", name), parts)
+
+    def begin(self, module: nn.Module) -> None:
+        """Copy the weights of rank 0."""
+        share(list(module.parameters()), self._ranks)
+
+    def whole(self) -> Callable[[Tensor], Tensor]:
+        """Return the identity."""
+        return lambda tensor: tensor
+
+
+def strategy_of(config: Config, ranks: Ranks, per_rank: Sequence[range], device: torch.device) -> Strategy:
+    """Return the strategy of a training; a single rank has the whole model in any case."""
+    if config.strategy == "fsdp2" and ranks.size > 1:
+        from kernel_backend.runner.sharded.strategy import Sharded  # its imports take seconds
+
+        return Sharded(ranks, device)
+    return Replicated(config, ranks, per_rank)

@@ -1,0 +1,88 @@
+"""Split a sharded training's state into a part per rank, and load it on any number of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from kernel_backend.checkpoints.base import SHARD, Manifest
+from kernel_backend.checkpoints.writer import decode, tensors_of
+from kernel_backend.runner.checkpoint.contents import PerRankState, Read, TrainingContents
+from kernel_backend.runner.checkpoint.saving import Parts
+from kernel_backend.runner.checkpoint.stateful import Model
+from kernel_backend.runner.sharded.rows import from_rows, own_rows
+
+_SHAPES = "shards"  # in the manifest's state: of each part, the shapes of its sharded tensors
+
+
+class ShardedContents(TrainingContents):
+    """State of a training in which each rank has rows of the parameters and of what the optimizer has for them."""
+
+    def split(self, per_rank: PerRankState) -> tuple[dict[str, Any], Parts]:
+        """Split this rank's state: sharded tensors in parts such as `model.shard-1`, all others on rank 0 alone."""
+        state, parts = super().split(per_rank)
+        found: dict[str, dict[str, Tensor]] = {}
+        state[_SHAPES] = {}
+        for name, tensors in parts.items():
+            sharded = {key: each for key, each in tensors.items() if isinstance(each, DTensor)}
+            if sharded:
+                state[_SHAPES][name] = {key: list(each.shape) for key, each in sharded.items()}
+                found[f"{name}{SHARD}{self._ranks.rank}"] = {key: each.to_local() for key, each in sharded.items()}
+            if self._ranks.rank == 0 and len(sharded) < len(tensors):
+                found[name] = {key: each for key, each in tensors.items() if key not in sharded}
+        return state, found
+
+    def frozen_apart(self, name: str, tensors: Mapping[str, Tensor], module: nn.Module) -> dict[str, dict[str, Tensor]]:
+        """Leave frozen parameters with the others, as all are sharded."""
+        return {name: dict(tensors)}
+
+    def tensors(self, manifest: Manifest, read: Read, name: str) -> dict[str, Tensor]:
+        """Return a part's tensors, those that were sharded with this rank's rows alone."""
+        shapes = manifest.state.get(_SHAPES, {}).get(name)
+        if not shapes:
+            return tensors_of(manifest, name, read)
+        others = decode(read(name)) if manifest.part(name) is not None else {}
+        return others | self._own(manifest, read, name, shapes)
+
+    def _own(self, manifest: Manifest, read: Read, name: str, shapes: Mapping[str, list[int]]) -> dict[str, Tensor]:
+        """Read the shards that have rows of this rank, one after the other, and put these together."""
+        mesh = next(each.device_mesh for each in self._model.parameters() if isinstance(each, DTensor))
+        own = {key: own_rows(shape[0], self._ranks.size, self._ranks.rank) for key, shape in shapes.items()}
+        found: dict[str, list[Tensor]] = {key: [] for key in shapes}
+        shards = manifest.shards(name)
+        for number, shard in enumerate(shards):
+            theirs = {key: own_rows(shape[0], len(shards), number) for key, shape in shapes.items()}
+            common = {key: _common(own[key], theirs[key]) for key in shapes}
+            if any(common.values()):
+                tensors = decode(read(shard))
+                for key, rows in common.items():
+                    start = rows.start - theirs[key].start
+                    found[key].append(_rows(tensors[key], start, len(rows)))
+        local = {key: _joined(each, shapes[key]) for key, each in found.items()}
+        return {key: from_rows(each, shapes[key], mesh) for key, each in local.items()}
+
+    @property
+    def _model(self) -> nn.Module:
+        model = self._parts["model"]
+        assert isinstance(model, Model)
+        return model.module
+
+
+def _common(one: range, other: range) -> range:
+    start = max(one.start, other.start)
+    return range(start, max(start, min(one.stop, other.stop)))
+
+
+def _rows(tensor: Tensor, start: int, count: int) -> Tensor:
+    """Return some rows in memory of their own; all of them as they are, without a copy."""
+    return tensor if count == len(tensor) else tensor[start : start + count].clone()
+
+
+def _joined(pieces: list[Tensor], shape: list[int]) -> Tensor:
+    if len(pieces) == 1:
+        return pieces[0]
+    return torch.cat(pieces) if pieces else torch.empty(0, *shape[1:])

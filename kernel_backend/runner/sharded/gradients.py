@@ -1,0 +1,39 @@
+"""Take gradients that torch's FSDP2 sums and shards in the backward pass, with a control word of their own."""
+
+from __future__ import annotations
+
+import torch
+from torch.amp import GradScaler
+
+from kernel_backend.runner.gradients.reducer import ControlFlags, ControlWord, Parameters
+from kernel_backend.runner.ranks.backends import Ranks
+
+
+class ShardedGradients:
+    """Gradients of which each rank has its rows; every rank computes as many shares."""
+
+    def __init__(self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, device: torch.device) -> None:
+        self._parameters, self._scaler, self._ranks = list(parameters.values()), scaler, ranks
+        self._word = torch.zeros(2 + len(ControlFlags._fields), dtype=torch.float64, device=device)
+
+    def begin(self) -> None:
+        """Discard the previous step's gradients."""
+        self._word.zero_()
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def add(self, loss: torch.Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
+        """Add the gradients of a share; torch sums each unit over the ranks as soon as it is computed."""
+        self._word[0] += samples
+        for index, flag in enumerate(flags, start=2):
+            if flag:
+                self._word[index].fill_(1.0)
+        if loss is not None:
+            weighted = loss * (samples / total)
+            self._word[1] += weighted.detach()
+            self._scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
+
+    def finish(self) -> ControlWord:
+        """Sum the control word over the ranks; the gradients are complete already."""
+        samples, loss, *flags = self._ranks.allreduce_sum(self._word, "control word").tolist()
+        return ControlWord(int(samples), loss, ControlFlags(*(flag > 0 for flag in flags)))

@@ -1,0 +1,35 @@
+"""Wrap a sharded model and its optimizers as checkpoint parts; states may be whole or sharded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from kernel_backend.runner.checkpoint.stateful import Model, Optimizer
+from kernel_backend.runner.sharded.rows import sharded_like
+
+
+class ShardedModel(Model):
+    """Model of whose parameters this rank has rows."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Overwrite parameters and buffers by whole or sharded tensors."""
+        own = self.module.state_dict()
+        super().load_state_dict({name: sharded_like(own.get(name), tensor) for name, tensor in state.items()})
+
+
+class ShardedOptimizer(Optimizer):
+    """Optimizer of whose states of a parameter this rank has the parameter's rows."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore whole or sharded states."""
+        parameters = [each for group in self.parameter_groups for each in group["params"]]
+        indices = [index for group in state["param_groups"] for index in group["params"]]
+        own = dict(zip(indices, parameters, strict=True))
+        states = {index: _sharded(own[index], values) for index, values in state["state"].items()}
+        super().load_state_dict({**state, "state": states})
+
+
+def _sharded(parameter: nn.Parameter, values: dict[str, Any]) -> dict[str, Any]:
+    return {key: sharded_like(parameter, each) if isinstance(each, Tensor) else each for key, each in values.items()}

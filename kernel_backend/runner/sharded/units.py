@@ -1,0 +1,72 @@
+"""Shard a model's parameters over the ranks by torch's FSDP2 (`--strategy fsdp2`).
+
+A rank keeps its rows of each parameter, of its gradient and of its optimizer state. A unit is a module whose parameters
+are brought together for its forward and backward pass, and released after each. So a rank holds its part of everything,
+and the largest unit as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from kernel_backend.runner.ranks.backends import Ranks
+
+UNITS = 32  # a unit has at least one of so many parts of the bytes: exchanges are few, and what is whole is small
+
+
+def shard(model: nn.Module, ranks: Ranks, device: torch.device) -> None:
+    """Shard the parameters of a model over all ranks, in place."""
+    mesh = init_device_mesh(device.type, (ranks.size,))
+    for unit in [*units(model), model]:
+        sharded = fully_shard(unit, mesh=mesh, reshard_after_forward=True)
+        # Losses are weighted by their part of the global batch already.
+        sharded.set_gradient_divide_factor(1.0)
+        sharded.set_force_sum_reduction_for_comms(True)
+
+
+def units(model: nn.Module) -> list[nn.Module]:
+    """Return the modules that are units of their own, inner ones first; the model itself has what is left.
+
+    These are the layers of torch that are called as modules, and the elements of `nn.Sequential` and `nn.ModuleList`,
+    if they have enough bytes. Modules that share a parameter with others are in the same unit as these.
+    """
+    least = sum(each.nbytes for each in model.parameters()) / UNITS
+    shared = _shared(model)
+    found: list[nn.Module] = []
+    taken: set[int] = set()
+    for module in _inner_first(model):
+        own = {id(each): each.nbytes for each in module.parameters() if id(each) not in taken}
+        if own and sum(own.values()) >= least and not shared & own.keys():
+            found.append(module)
+            taken |= own.keys()
+    return found
+
+
+def _inner_first(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield the modules below this one that are surely called by themselves."""
+    for child in module.children():
+        yield from _inner_first(child)
+        holds = isinstance(module, nn.Sequential | nn.ModuleList)
+        # A layer of torch may use its children's parameters without calling them, as attention does.
+        layer = not _is_torchs(module) and _is_torchs(child) and not any(child.children())
+        if (holds or layer) and not isinstance(child, nn.ModuleList | nn.ModuleDict):
+            yield child
+
+
+def _is_torchs(module: nn.Module) -> bool:
+    return type(module).__module__.startswith("torch.")
+
+
+def _shared(model: nn.Module) -> set[int]:
+    """Return the parameters, by identity, that several modules have."""
+    seen: set[int] = set()
+    found: set[int] = set()
+    for module in model.modules():
+        for each in module.parameters(recurse=False):
+            (found if id(each) in seen else seen).add(id(each))
+    return found
