@@ -42,8 +42,7 @@ class PrintedSpool(Spool):
         super().__init__(path, rank=0)
         self._tell = tell
 
-    def say(self, record: Said) -> None:
-        """Print a report or a note."""
+    def _write(self, record: Said) -> None:
         if isinstance(record, Report):
             values = "  ".join(f"{name} {value:.6g}" for name, value in record.metrics.items())
             self._tell(f"{record.kind} at step {record.step} (epoch {record.epoch:.4g}): {values}")

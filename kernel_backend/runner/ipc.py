@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from kernel_backend.model.reports import ArtifactSaved, Committed, Fact, Guarantee, Note, Report, Started
+from kernel_backend.runner.metrics.loss_spikes import LossSpikes
 
 Said = Started | Report | Committed | Note | Fact | Guarantee | ArtifactSaved
 
@@ -76,6 +77,7 @@ class Spool:
     def __init__(self, path: Path, rank: int) -> None:
         self._number = 0
         self._waiting = b""
+        self._spikes = LossSpikes()
         self._lock = threading.Lock()  # checkpoints are recorded by the thread that writes them
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(path, flags, 0o600) if rank == 0 else None
@@ -86,7 +88,14 @@ class Spool:
         return self._file is not None
 
     def say(self, record: Said) -> None:
-        """Append one record, with its number and the time."""
+        """Append one record, with its number and the time; after a loss that jumped, also a note of that."""
+        self._write(record)
+        if not (isinstance(record, Report) and record.kind == "training"):
+            return
+        if text := self._spikes.take(record.step, record.metrics):
+            self._write(Note(level="warning", text=text))
+
+    def _write(self, record: Said) -> None:
         if self._file is None:
             return
         with self._lock:

@@ -1,0 +1,75 @@
+"""Notice a loss that jumps and stays up: a training that diverges while its loss is still finite."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+WINDOW = 50  # reports that a loss is compared with
+LEAST = 20  # of them, before anything is called a jump
+IN_A_ROW = 3  # reports: a single hard batch is no divergence
+SPREADS = 10.0  # above the median, in robust standard deviations (Huber 1981: 1.4826 x the median deviation)
+MOST = 3  # notes of each loss
+
+
+class LossSpikes:
+    """Judge of the losses that one attempt reports, by their names."""
+
+    def __init__(self) -> None:
+        self._losses: dict[str, _Loss] = {}
+
+    def take(self, step: int, metrics: Mapping[str, float]) -> str:
+        """Count the numbers of a training report; return what to tell the user, empty if there is nothing.
+
+        Examples
+        --------
+        >>> spikes = LossSpikes()
+        >>> losses = [0.5 + 0.01 * (step % 5) for step in range(30)] + [4.0, 4.5, 5.0]
+        >>> [text for step, loss in enumerate(losses) if (text := spikes.take(step, {"loss": loss}))]
+        ['loss jumped at step 30: 4 after 0.52, the median of the 30 reports before, and it stays up at 5. A lower \
+learning rate or --clip 1.0 may help']
+        """
+        texts = (
+            self._losses.setdefault(name, _Loss(name)).take(step, value)
+            for name, value in metrics.items()
+            if name.lower().endswith("loss") and math.isfinite(value)  # nan is the business of --on-nan
+        )
+        return "; ".join(filter(None, texts))
+
+
+@dataclass
+class _Loss:
+    name: str
+    usual: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    high: list[tuple[int, float]] = field(default_factory=list)  # the newest reports that were too high, in a row
+    notes: int = 0
+
+    def take(self, step: int, value: float) -> str:
+        if not self._is_high(value):
+            self.usual.append(value)
+            self.high = []
+            return ""
+        self.high.append((step, value))
+        if len(self.high) == WINDOW:  # a level that lasts is the usual one: a jump from there is noticed again
+            self.usual.extend(value for _, value in self.high)
+            self.high = []
+        if len(self.high) != IN_A_ROW or self.notes == MOST:
+            return ""
+        self.notes += 1
+        first, jumped = self.high[0]
+        return (
+            f"{self.name} jumped at step {first}: {jumped:.4g} after {statistics.median(self.usual):.4g}, the median "
+            f"of the {len(self.usual)} reports before, and it stays up at {value:.4g}. A lower learning rate or "
+            "--clip 1.0 may help"
+        )
+
+    def _is_high(self, value: float) -> bool:
+        """Return True for a value that is far above the usual ones."""
+        if len(self.usual) < LEAST:
+            return False
+        median = statistics.median(self.usual)
+        deviation = 1.4826 * statistics.median(abs(each - median) for each in self.usual)
+        return value - median > max(SPREADS * deviation, abs(median))
