@@ -176,7 +176,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("/api/queue", {"GET": Operation({"queue": Waiting}, query={"limit": INT}, page=True)}),
     Endpoint("/api/queue/{number}/priority", {"POST": Operation(Overview, body=Priority, again=True)}),
     Endpoint("/api/queue/{number}/first", {"POST": Operation(Overview, again=True)}),
-    Endpoint("/api/disk", {"GET": Operation(DiskReport, query={"everyone": INT})}),
+    Endpoint("/api/disk", {"GET": Operation(DiskReport, query={"everyone": INT, "largest": INT})}),
     Endpoint("/api/nodes", {"GET": Operation({"nodes": NodeUse}, page=True)}),
     Endpoint("/api/nodes/{name}/drain", {"POST": Operation(NodeUse, again=True)}),
     Endpoint("/api/nodes/{name}/undrain", {"POST": Operation(NodeUse, again=True)}),

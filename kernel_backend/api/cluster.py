@@ -85,9 +85,14 @@ class DiskHandler(ApiHandler):
     """Handler that reports the disk usage of users and experiments."""
 
     async def get(self) -> None:
-        """Return the disk usage of the user's experiments, or with `everyone=1` of all users' (admins)."""
+        """Return the disk usage of the user's experiments, or with `everyone=1` of all users' (admins).
+
+        `largest` is how many experiments are listed at most; the totals by user are of all of them.
+        """
         everyone = self.maybe_integer("everyone", least=0) or 0
-        self.reply(await self.service.disk.report(self.user, bool(everyone)))
+        largest = self.maybe_integer("largest", least=0)
+        report = await self.service.disk.report(self.user, bool(everyone))
+        self.reply(report.model_copy(update={"experiments": report.experiments[:largest]}))
 
 
 class NodesHandler(ApiHandler):

@@ -13,11 +13,18 @@ class Service implements Source {
   readonly asked: string[] = [];
   readonly queries: Query[] = [];
   held: Promise<void> | null = null;
+  disk: string[] | null = [];
 
   async get(path: string, query: Query = {}): Promise<unknown> {
     this.asked.push(path);
     if (path === '/nodes') {
       return { nodes: [{ name: 'here', kind: 'cpu', slots: 2, used: 1, devices: [], healthy: true }] };
+    }
+    if (path === '/disk') {
+      if (this.disk === null) {
+        throw new ServiceError(502, 'away');
+      }
+      return { users: [], experiments: [], shared: {}, free: 1, size: 100, warnings: this.disk };
     }
     this.queries.push(query);
     const found = this.found;
@@ -76,10 +83,23 @@ test('nothing is asked before somebody looks, nor after', async () => {
   await pass(60);
   expect(service.asked).toEqual([]);
   await watched();
-  expect(service.asked).toEqual(['/experiments', '/nodes']);
+  expect(service.asked).toEqual(['/experiments', '/nodes', '/disk']);
   experiments.watched = false;
   await pass(60);
   expect(service.looks).toBe(1);
+});
+
+test('what is to be said of the disk is asked for once in ten minutes, and is no reason to fail', async () => {
+  service.disk = ['the disk is nearly full'];
+  await watched();
+  expect(experiments.warnings).toEqual(['the disk is nearly full']);
+  service.disk = null;
+  await pass(590);
+  expect(service.asked.filter(path => path === '/disk')).toHaveLength(1);
+  await pass(70);
+  expect(service.asked.filter(path => path === '/disk')).toHaveLength(2);
+  expect(experiments.warnings).toEqual(['the disk is nearly full']);
+  expect(experiments.error).toBeNull();
 });
 
 test('while something runs it is asked for every two seconds', async () => {
@@ -129,7 +149,7 @@ test('after an act it is looked at once', async () => {
   await watched();
   await experiments.act(12, 'stop');
   await pass(0.01);
-  expect(service.asked.slice(2)).toEqual(['/experiments/12/stop', '/experiments', '/nodes']);
+  expect(service.asked.slice(3)).toEqual(['/experiments/12/stop', '/experiments', '/nodes']);
 });
 
 test('more is asked for in steps of fifty, and another filter begins anew', async () => {

@@ -7,6 +7,7 @@ import re
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 from traitlets import TraitError
 
@@ -48,6 +49,10 @@ def test_users_see_their_own_disk_and_admins_that_of_all(people: tuple[Served, d
     assert own.size
     with pytest.raises(Forbidden, match="for admins"):
         client["dave"].disk(everyone=True)
+
+    headers = {"Authorization": "Bearer dave"}
+    listed = httpx.get(f"{served.url}/api/disk?largest=0", headers=headers, timeout=20, trust_env=False).json()
+    assert (listed["experiments"], len(listed["users"])) == ([], 1)
 
     everyone = client["ada"].disk(everyone=True)
     assert (everyone.users[0].name, everyone.users[0].total) == ("dave", digits.total)

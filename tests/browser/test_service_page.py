@@ -12,6 +12,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from kernel_backend.api.cluster_page import BUNDLE
+from kernel_backend.model.disk import nearly_full
+from kernel_backend.service import disk
 from tests.api.served import until
 from tests.browser.cluster_page import ClusterPage
 from tests.browser.conftest import cannot
@@ -170,6 +172,21 @@ def test_who_is_no_admin_sees_what_is_theirs_and_changes_nothing_else(opened, cl
         url = f"{cluster.served.url}/api/{path}"
         answer = httpx.request(method, url, json={}, headers=headers, timeout=60, trust_env=False)
         assert answer.status_code == 403, (method, path, answer.text)
+
+
+def test_a_user_sees_the_largest_experiments_and_a_warning_before_the_disk_is_full(opened, cluster, monkeypatch):
+    monkeypatch.setattr(disk, "nearly_full", lambda free, size: nearly_full(size // 20, size))
+    number = cluster.trains("eve", 1, "large")
+    kept = cluster.served.home / "checkpoints" / str(number) / "1" / "kept"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"x" * 3_200_000)
+    page = opened("eve")
+    expect(page.alert).to_contain_text("The disk is nearly full, 5% is free: daylight delete and daylight gc make room")
+    row = page.row("Largest experiments", f"#{number} large")
+    expect(row).to_contain_text("3.2 MB")
+    expect(row).to_contain_text("checkpoints 3.2 MB")
+    expect(page.page.get_by_role("article", name="Disk")).to_contain_text("3.2 MB of yours")
+    page.shot("service-page-disk")
 
 
 def test_the_last_numbers_stay_greyed_while_nothing_answers(opened, cluster):

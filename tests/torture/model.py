@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tests.torture.frameworks import KERAS, TRAINER
+
 SOURCE = """
 import random
 import time
@@ -190,6 +192,7 @@ OPTIONS: dict[str, Any] = {
 }
 # What its code does itself is no option of a loop.
 OPTIONS_OF_LOOP = {name: value for name, value in OPTIONS.items() if name not in ("ema", "amp", "clip")}
+OPTIONS_OF_TRAINER = ("epochs", "checkpoint_every", "max_restarts")
 
 
 class Training(NamedTuple):
@@ -204,6 +207,8 @@ FORMS = {
     "fsdp2": Training(SOURCE, OPTIONS | {"amp": "bf16", "strategy": "fsdp2"}),
     "gan": Training(GAN, OPTIONS | {"metric": {"name": "gen_loss"}}),
     "loop": Training(LOOP, OPTIONS_OF_LOOP),
-    # The batches are its DataLoader's: `batch_size` is left as it is.
+    "keras": Training(KERAS, OPTIONS_OF_LOOP | {"loader_workers": None}),
+    # The batches are those of its DataLoader or Trainer: `batch_size` is left as it is.
     "lightning": Training(LIGHTNING, OPTIONS_OF_LOOP | {"clip": 1.0, "amp": "bf16", "batch_size": 32}),
+    "trainer": Training(TRAINER, {name: OPTIONS[name] for name in OPTIONS_OF_TRAINER} | {"batch_size": 32}),
 }

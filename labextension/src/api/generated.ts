@@ -2608,6 +2608,7 @@ export interface paths {
             parameters: {
                 query?: {
                     everyone?: number;
+                    largest?: number;
                 };
                 header?: never;
                 path?: never;

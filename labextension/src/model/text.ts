@@ -359,3 +359,9 @@ export function causeText(failure: Failure): string {
   }
   return `${failure.type}: ${firstLine(failure.message)}` + (last === undefined ? '' : ` (${whereText(last)})`);
 }
+
+/** A message of the service's as a sentence of the page's. */
+export function sentence(message: string): string {
+  const begun = message.charAt(0).toUpperCase() + message.slice(1);
+  return /[.!?]$/.test(begun) ? begun : `${begun}.`;
+}

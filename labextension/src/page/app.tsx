@@ -6,6 +6,7 @@ import { Accounts } from './accounts';
 import { Audit } from './audit';
 import type { Cluster } from './cluster';
 import { isView, type ClusterSnapshot, type View } from './clusterstate';
+import { Disk } from './disk';
 import { MyAccount } from './myaccount';
 import { Nodes, Pools } from './nodes';
 import { Queue } from './queue';
@@ -61,6 +62,7 @@ function Body({
       return (
         <>
           <MyAccount snapshot={snapshot} />
+          {snapshot.disk && <Disk disk={snapshot.disk} />}
           <Queue cluster={cluster} snapshot={snapshot} />
           <Nodes cluster={cluster} snapshot={snapshot} />
           <Pools snapshot={snapshot} />

@@ -21,6 +21,8 @@ const INTERVAL_MS = 3_000;
 const LONGEST_MS = 15_000; // between two looks while nothing answers
 const ENTRIES = 200; // lines of the log at once
 const OWN_EXPERIMENTS = 200; // own experiments at once
+const DISK_S = 600; // between two looks at the disk, which the service measures anew for each
+const LARGEST = 5; // experiments of which the disk usage is shown
 const TYPING_MS = 300; // after which what is searched for is asked for
 
 /** What was done last, and whether it can be taken back. */
@@ -38,6 +40,7 @@ export class Cluster {
   private _view: View = 'cluster';
   private _search = ''; // in the log
   private _typing: ReturnType<typeof setTimeout> | undefined;
+  private _diskAt = -Infinity; // when the disk was asked for
   private _turn = 0; // an answer to an older question is not taken any more
 
   constructor(
@@ -177,6 +180,7 @@ export class Cluster {
           this._get('/api/nodes'),
           this._get('/api/pools')
         ]);
+        void this._lookAtDisk();
         return [{ me, ...experiments, ...queue, ...nodes, ...pools }, null];
       }
       case 'accounts': {
@@ -187,6 +191,19 @@ export class Cluster {
         const [me, { audit }] = await Promise.all([this._get('/api/me'), this._get('/api/audit', page(this._search))]);
         return [{ me }, audit];
       }
+    }
+  }
+
+  /** Ask what the user's files take, seldom; the page waits for nothing that long, and does without where it fails. */
+  private async _lookAtDisk(): Promise<void> {
+    const now = this._now();
+    if (now - this._diskAt < DISK_S) {
+      return;
+    }
+    this._diskAt = now;
+    const disk = await this._get('/api/disk', { largest: LARGEST }).catch(() => null);
+    if (disk) {
+      this._take({ ...this._snapshot, disk });
     }
   }
 

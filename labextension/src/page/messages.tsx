@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import { sentence } from '../model/text';
 import type { ServiceError } from '../service/source';
 import type { Done } from './cluster';
 import { clockText } from './text';
@@ -55,9 +56,4 @@ export function StaleNotice({ error, at, again }: StaleProps): React.JSX.Element
       </button>
     </div>
   );
-}
-
-function sentence(message: string): string {
-  const begun = message.charAt(0).toUpperCase() + message.slice(1);
-  return /[.!?]$/.test(begun) ? begun : `${begun}.`;
 }

@@ -5,7 +5,7 @@ import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 import { Signal } from '@lumino/signaling';
 
-import type { NodeUse, Overview } from '../api/types';
+import type { DiskReport, NodeUse, Overview } from '../api/types';
 import { announce } from '../service/changes';
 import { ServiceError } from '../service/source';
 import type { ActionBody, Source } from '../service/source';
@@ -14,6 +14,7 @@ import { EVERYTHING, hasMoved, isActive, maybeMore, nextPause, ofNotebook, PAGE,
 import type { Filter } from './list';
 import type { LiveSettings } from './settings';
 
+const DISK_S = 600; // between two looks at the disk, which the service measures anew for each
 const LONGEST_S = 60; // between two looks, if a person wants it so
 
 export class Experiments implements IDisposable {
@@ -22,6 +23,8 @@ export class Experiments implements IDisposable {
   private readonly _chosen = new Set<number>();
   private _found: readonly Overview[] = [];
   private _nodes: readonly NodeUse[] = [];
+  private _warnings: readonly string[] = [];
+  private _diskAt = -Infinity; // when the disk was asked for
   private _at = 0;
   private _error: ServiceError | null = null;
   private _filter = EVERYTHING;
@@ -58,6 +61,11 @@ export class Experiments implements IDisposable {
 
   get nodes(): readonly NodeUse[] {
     return this._nodes;
+  }
+
+  /** What is to be said of the user's disk. */
+  get warnings(): readonly string[] {
+    return this._warnings;
   }
 
   /** When this was so: seconds since the epoch. */
@@ -171,11 +179,26 @@ export class Experiments implements IDisposable {
       ]);
       if (turn === this._turn) {
         this._take((found as { experiments: Overview[] }).experiments, (nodes as { nodes: NodeUse[] }).nodes);
+        void this._lookAtDisk();
       }
     } catch (error) {
       if (turn === this._turn) {
         this._fail(error);
       }
+    }
+  }
+
+  /** Ask what is to be said of the disk, seldom; nothing waits for that, and the panel does without where it fails. */
+  private async _lookAtDisk(): Promise<void> {
+    const now = Date.now() / 1000;
+    if (now - this._diskAt < DISK_S) {
+      return;
+    }
+    this._diskAt = now;
+    const disk = (await this._source.get('/disk', { largest: 0 }).catch(() => null)) as DiskReport | null;
+    if (disk && !this.isDisposed) {
+      this._warnings = disk.warnings;
+      this._changed.emit();
     }
   }
 

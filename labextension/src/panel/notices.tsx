@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import { sentence } from '../model/text';
 import type { ServiceError } from '../service/source';
 
 const SERVE = 'daylight serve';
@@ -30,6 +31,19 @@ export function Nothing({ all }: { all: () => void }): React.JSX.Element {
   );
 }
 
+export function Warnings({ texts }: { texts: readonly string[] }): React.JSX.Element | null {
+  if (texts.length === 0) {
+    return null;
+  }
+  return (
+    <div className="dl-alert" role="status">
+      {texts.map(text => (
+        <p key={text}>{sentence(text)}</p>
+      ))}
+    </div>
+  );
+}
+
 export function LoadError({ error, again }: { error: ServiceError; again: () => void }): React.JSX.Element {
   const hint = NO_SERVICE.includes(error.status) && !error.message.includes(SERVE);
   return (
@@ -47,9 +61,4 @@ export function LoadError({ error, again }: { error: ServiceError; again: () => 
       </button>
     </div>
   );
-}
-
-function sentence(message: string): string {
-  const begun = message.charAt(0).toUpperCase() + message.slice(1);
-  return /[.!?]$/.test(begun) ? begun : `${begun}.`;
 }

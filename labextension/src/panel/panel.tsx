@@ -9,7 +9,7 @@ import { sunIcon } from './icon';
 import { Item } from './item';
 import { EVERYTHING, isNarrow, placeAfter } from './list';
 import type { Filter } from './list';
-import { Beginning, Nothing, LoadError } from './notices';
+import { Beginning, Nothing, LoadError, Warnings } from './notices';
 
 /** What a person wants done that the panel does not do itself. */
 export interface Doors {
@@ -68,6 +68,7 @@ export class Panel extends ReactWidget {
           <Filters filter={filter} notebook={this._notebook} narrow={change => this._narrow(change)} />
         </header>
         {error && <LoadError error={error} again={refresh} />}
+        <Warnings texts={this._experiments.warnings} />
         {this._body()}
         <Choice chosen={this._experiments.chosen} compare={this._doors.compare} none={() => this._none()} />
       </>
