@@ -1,4 +1,4 @@
-"""Control access to experiments: users who may not see one do not even learn that it exists."""
+"""Control access to experiments: a user who may not see an experiment gets NotFound, as if it did not exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernel_backend.store.base import Store
 
 
 async def visible(store: Store, who: Person, number: int) -> Experiment:
-    """Return the experiment if the user may see it and it is not purged; raises NotFound."""
+    """Return an experiment; raises NotFound if the user may not see it, or if it was purged."""
     experiment = await asyncio.to_thread(store.experiment, number)
     if not sees(who, experiment):
         raise NotFound(f"there is no experiment #{number}")
@@ -21,9 +21,9 @@ async def visible(store: Store, who: Person, number: int) -> Experiment:
 
 
 async def changeable(store: Store, who: Person, number: int, deleted: bool = False) -> Experiment:
-    """Return the experiment if the user owns it or is an admin; raises NotFound, and Forbidden for other readers.
+    """Return an experiment that the user may change; raises NotFound if they may not see it, else Forbidden.
 
-    Raises Conflict for a deleted one, unless `deleted` allows it.
+    Owners and admins may change an experiment. Raises Conflict for a deleted experiment, unless `deleted` is set.
     """
     experiment = await visible(store, who, number)
     if not who.admin and who.name != experiment.owner:
@@ -50,5 +50,5 @@ def may_submit(who: Person) -> None:
 
 
 def sees(who: Person, experiment: Experiment) -> bool:
-    """Return whether a user may see an experiment: as its owner, in its group, or as an admin."""
+    """Return whether the user owns the experiment, is in its group, or is an admin."""
     return who.sees(experiment.owner, experiment.group)

@@ -21,20 +21,20 @@ from kernel_backend.service.state.requests import draft_request, pool_of
 def check_searcher(search: Search, space: Space) -> None:
     """Raise InvalidRequest for a search whose searcher could not be created or would fail at its first proposal.
 
-    Too large a grid is refused, and a method or sampler whose package is missing.
+    Examples are a grid with too many points, and a method or sampler whose package is not installed.
     """
     method = method_of(search.method)
     if method.space == "counted":
-        grid.count(space)  # too many combinations are refused here
+        grid.count(space)  # raises InvalidRequest for too many combinations
     function_of(method, method.factory)
     check_installed(search.samples_by)
 
 
 def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:
-    """Return the group for which slots are requested: the one that `config` names, else the user's default group.
+    """Return the group that requests the slots: the one named in `config`, else the user's default group.
 
-    Raises Forbidden for a group that the user is not in, naming the most similar of their groups. A user without groups
-    is a group of one; that is Forbidden, too, if their name is in `taken`, the names of real groups.
+    A user without groups is treated as a group of their own name. Raises Forbidden for a group that the user is not
+    in, and for a user without groups whose name is in `taken`, the names of existing groups.
     """
     if not who.groups and who.name in taken:
         raise Forbidden(
@@ -49,7 +49,7 @@ def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:
 
 
 def check_possible(cluster: ClusterState, config: Config, owner: str, group: str) -> None:
-    """Raise ImpossibleAsk for a gang that can never be placed, and InvalidRequest for a pool that does not exist."""
+    """Raise ImpossibleAsk for a gang that no node could ever hold, and InvalidRequest for an unknown pool."""
     pool, pools = pool_of(config, cluster), {node.pool for node in cluster.nodes.values()}
     if pools and pool not in pools:
         raise InvalidRequest(f"--pool {pool}: there is no such pool{nearest(pool, pools)}; there {_are(sorted(pools))}")
@@ -64,7 +64,7 @@ def _are(names: Sequence[str]) -> str:
 
 
 def check_workers(config: Config) -> None:
-    """Raise InvalidRequest for slots beyond the logical workers, and for `--rng stream` with logical workers."""
+    """Raise InvalidRequest for more slots than logical workers, and for `--rng stream` with logical workers."""
     slots = config.slots
     if config.logical_workers is not None and slots > config.logical_workers:
         raise InvalidRequest(

@@ -12,7 +12,10 @@ from kernel_backend.store.base import Store
 
 
 def audit_entry(who: Person, experiment: Experiment, act: str, detail: str = "", on: str = "") -> AuditEntry | None:
-    """Return the audit entry of an action on an experiment or a part of it (`on`); None for the owner."""
+    """Return the audit entry for a user's action `act` on another user's experiment; None if they own it.
+
+    `on` names the part of the experiment that was changed, such as a trial; by default the experiment itself.
+    """
     if who.name == experiment.owner:
         return None
     about = ", ".join(part for part in (detail, f"of {experiment.owner}") if part)

@@ -1,4 +1,4 @@
-"""Build the service: create its parts with the objects that each needs (the composition root)."""
+"""Create the service and its parts, and connect them (the composition root)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernel_backend.service.state.requests import RequestBuilder
 
 
 def build(context: Context) -> Service:
-    """Return the service with all of its parts; it is not started yet."""
+    """Return a new service with all of its parts, not started yet."""
     store, engine, wake = context.store, context.engine, context.wake
     preparation = Preparation(context.archive, context.workspaces, wake)
     checkpoint_copies = CheckpointCopies(context.checkpoint_storage, wake)

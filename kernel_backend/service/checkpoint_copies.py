@@ -13,8 +13,8 @@ from kernel_backend.errors import CheckpointDamaged, DaylightError, NotFound, Pl
 from kernel_backend.model.trial import ScheduledTrial
 from kernel_backend.service.lookups import Lookups
 
-AGAIN_S = 60.0  # after a copy that failed by something transient, such as a full disk
-_Trial = tuple[int, int]  # by experiment and index
+AGAIN_S = 60.0  # seconds before a copy is retried after a transient error, such as a full disk
+_Trial = tuple[int, int]  # experiment and trial index
 _log = logging.getLogger(__name__)
 
 
@@ -30,11 +30,10 @@ class CheckpointCopies:
         self.lookups = Lookups(wake)
 
     def wait(self, owner: str, trial: ScheduledTrial, source: str | None, *, or_newer: bool = False) -> str:
-        """Return the reason that a trial waits for the copy of its warm-start checkpoint `source`.
+        """Return why a trial must still wait for the copy of its warm-start checkpoint `source`; "" if it need not.
 
-        "" if the trial need not wait, or if there will never be a copy (see `missing`). With `or_newer` a newer
-        checkpoint of the same source trial is copied where `source` was deleted. Does not block: a thread makes the
-        copy.
+        Does not block: the copy is made in a thread. If `source` was deleted and `or_newer` is set, a newer
+        checkpoint of the same trial is copied. A copy that can never be made returns "", too: see `missing`.
         """
         key = trial.experiment, trial.index
         if source is None or trial.attempt or self.missing(*key) is not None:
@@ -74,7 +73,7 @@ class CheckpointCopies:
         except (DaylightError, OSError) as error:
             failed = error
             _log.warning("trial %d.%d: %s", *key, error)
-        except Exception as error:  # whatever it is, it is reported with its trial
+        except Exception as error:  # any error is reported with its trial
             failed = OSError(f"{type(error).__name__}: {error}")
             _log.exception("trial %d.%d", *key)
         else:

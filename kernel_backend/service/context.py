@@ -22,9 +22,9 @@ from kernel_backend.workspaces.base import Workspaces
 class Context:
     """Objects and settings shared by the parts of one service, created once by the caller of `build`.
 
-    `url` is where launchers reach a service whose home they cannot read; `servers` are notebook servers, where a hub
-    has some; `each_user` is the quota of users for whom admins have set nothing; `keep_logs` are the seconds for which
-    logs stay after an experiment's end, None for ever.
+    `url` is the service's address for launchers that cannot read its home directory; `servers` gives access to the
+    hub's notebook servers, None without a hub; `each_user` is the quota of users for whom admins have set none;
+    `keep_logs` is the number of seconds that logs are retained after an experiment ends, None for ever.
     """
 
     store: Store

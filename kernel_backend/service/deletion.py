@@ -1,4 +1,4 @@
-"""Delete experiments: at once for users, who may undo it for a day, then from disk by the housekeeping."""
+"""Delete experiments: they are marked at once, can be restored for a day, and are then purged from disk."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from kernel_backend.service.access import changeable, visible
 from kernel_backend.service.audit import audit_entry
 from kernel_backend.service.context import Context
 
-HOUSEKEEPING_S = 600.0  # between looks for what may be freed
+HOUSEKEEPING_S = 600.0  # between searches for experiments to purge
 
 _log = logging.getLogger(__name__)
 _Rule = Callable[[Experiment, float], dict[str, Any]]
 
 
 class Needed(NamedTuple):
-    """Parts of an experiment that others still need, and that deleting it keeps.
+    """Checkpoints and results of an experiment that other experiments need, so that a purge retains them.
 
-    `checkpoints` maps a checkpoint (`1/500-2`) to the experiments that begin from it; `results` are searches that
-    warm-start from its results.
+    `checkpoints` maps a checkpoint (`1/500-2`) to the experiments that start from it; `results` are the numbers of
+    searches that use the experiment's results as prior data.
     """
 
     checkpoints: dict[str, list[int]]
@@ -39,7 +39,7 @@ class Needed(NamedTuple):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Return a sentence for each checkpoint that stays on disk, and one if the results stay."""
+        """Return one sentence for each retained checkpoint, and one if the results are retained."""
         begun = [
             f"checkpoint {name} stays: {_named(numbers)} begins from it" for name, numbers in self.checkpoints.items()
         ]
@@ -61,12 +61,12 @@ class Deletion:
     async def delete(self, who: Person, number: int) -> None:
         """Delete an experiment that has ended; raises Conflict for any other, and for pinned checkpoints."""
         experiment = await changeable(self._store, who, number, deleted=True)
-        disk.delete(experiment, time.time())  # raises Conflict before storage is looked at
+        disk.delete(experiment, time.time())  # raises Conflict before any storage is read
         await asyncio.to_thread(self._check_pins, experiment)
         await self._change(who, number, "delete", disk.delete)
 
     async def undelete(self, who: Person, number: int) -> None:
-        """Restore a deleted experiment; raises Conflict once the day in which that is possible has passed."""
+        """Restore a deleted experiment; raises Conflict more than a day after the deletion."""
         await changeable(self._store, who, number, deleted=True)
         await self._change(who, number, "undelete", disk.undelete)
 
@@ -85,7 +85,7 @@ class Deletion:
             if disk.may_purge(experiment, now):
                 try:
                     await asyncio.to_thread(self._purge, experiment, now)
-                except (DaylightError, OSError) as error:  # a disk that is away: the next look tries again
+                except (DaylightError, OSError) as error:  # such as an unmounted disk: the next call tries again
                     _log.warning("experiment #%d could not be freed: %s", experiment.number, error)
                 self._bus.notify()
 
@@ -137,7 +137,7 @@ class Deletion:
         for trial, place in self._storages(experiment):
             for each in place.aside():
                 place.discard(each.name)
-            place.sweep(trial.attempt + 1)  # it has ended: none of its attempts commits any more
+            place.sweep(trial.attempt + 1)  # the trial has ended: none of its attempts can still commit
             place.clear()
         self._workspaces.of(experiment.owner).remove(number)
         if not self._store.snapshot_users(experiment.snapshot, number):
@@ -147,7 +147,7 @@ class Deletion:
             _log.info("experiment #%d is freed", number)
 
     def _needed(self, number: int) -> Needed:
-        """Return the checkpoints and results of this experiment that other, undeleted experiments still need."""
+        """Return the checkpoints and results of an experiment that other, undeleted experiments still need."""
         checkpoints: dict[str, list[int]] = {}
         for source, other in self._store.warm_start_sources(number):
             checkpoints.setdefault(source.partition(".")[2].removesuffix(WEIGHTS), []).append(other)
@@ -162,7 +162,7 @@ class Deletion:
 
     def _storages(self, experiment: Experiment) -> Iterator[tuple[Trial, Checkpoints]]:
         for trial in self._store.trials(experiment.number):
-            if trial.attempt or trial.begins_from:  # else it has none
+            if trial.attempt or trial.begins_from:  # other trials have no checkpoints
                 yield trial, self._storage.open(experiment.number, trial.index)
 
 

@@ -1,4 +1,4 @@
-"""Measure disk usage: by user, by experiment, and of files that they share."""
+"""Measure disk usage by user and by experiment, and of files that experiments share."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.service.context import Context
 from kernel_backend.workspaces.base import Workspace
 
-ALL = 2**31 - 1  # experiments at once
+ALL = 2**31 - 1  # no limit on the number of experiments listed
 
 
 class DiskMeter:
-    """Disk usage of users and experiments, measured anew by each call."""
+    """Disk usage of users and experiments; each call measures it again."""
 
     def __init__(self, context: Context) -> None:
         self._store, self._workspaces = context.store, context.workspaces
@@ -34,9 +34,9 @@ class DiskMeter:
         return await asyncio.to_thread(self._report, None if everyone else who.name, who.admin)
 
     async def used(self, owner: str) -> Mapping[str, int]:
-        """Return the bytes of a user's experiments, those deleted but not purged included, by group.
+        """Return the bytes on disk of a user's experiments by group, including deleted ones that are not purged yet.
 
-        Raises DaylightError or OSError if the user's files cannot be looked at.
+        Raises DaylightError or OSError if the user's files cannot be read.
         """
         return await asyncio.to_thread(self._used, owner)
 
@@ -75,7 +75,7 @@ class DiskMeter:
         )
 
     def _measured(self, owners: set[str], warnings: list[str]) -> Mapping[str, WorkspaceUsage]:
-        """Return the disk usage by owner; a workspace that several owners share is measured once."""
+        """Return the disk usage by owner; if several owners share a workspace, it is measured once."""
         done: dict[Workspace, WorkspaceUsage] = {}
         found = {}
         for owner in sorted(owners):

@@ -1,4 +1,4 @@
-"""Detect duplicate submissions: find the active experiment that a submission repeats."""
+"""Detect duplicate submissions: find an active experiment with the same code, parameters and configuration."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from kernel_backend.service.parsing import meaning
 from kernel_backend.snapshots.archive import UNREADABLE, Archive
 from kernel_backend.store.base import NewExperiment, Store
 
-_REMEMBERED = 1024  # snapshots
-_CHANGEABLE = ("priority", "slots", "search")  # fields of the configuration that verbs change later
+_REMEMBERED = 1024  # snapshots in the cache
+_CHANGEABLE = ("priority", "slots", "search")  # settings that users may change after the submission
 _log = logging.getLogger(__name__)
 
 
 class DuplicateFinder:
     """Find the active experiment that a submission duplicates.
 
-    Normalised code, environment and data of a snapshot are computed once and cached: an archive never changes.
+    The normalised code, environment and data of each snapshot are cached: a snapshot never changes.
     """
 
     def __init__(self, store: Store, archive: Archive, confined: Confined) -> None:
         self._store, self._archive, self._confined = store, archive, confined
-        self._known: dict[str, str] = {}  # what a snapshot means, by its id
+        self._known: dict[str, str] = {}  # snapshot id -> text of its normalised content
 
     async def learn(self, draft: NewExperiment) -> None:
-        """Parse the snapshots that `find` will compare with the draft's, and cache their normalised content.
+        """Read and cache the normalised snapshots that `find` will compare: the draft's and those of candidates.
 
         A snapshot that cannot be read equals no other.
         """
@@ -40,9 +40,9 @@ class DuplicateFinder:
                 try:
                     size = await asyncio.to_thread(self._archive.size, id, is_code)
                     found = await self._confined.call(draft.owner, meaning, self._archive.root, id, size=size)
-                except InvalidRequest:  # too large to be read, the next time too
+                except InvalidRequest:  # too large to be read; this will not change
                     found = id
-                except UNREADABLE as error:  # gone or damaged: an older experiment's, and no fault of this one
+                except UNREADABLE as error:  # the snapshot of an older experiment is missing or damaged
                     _log.warning("snapshot %s is like no other: %s", id[:12], error)
                     continue
                 while len(self._known) >= _REMEMBERED:
@@ -52,7 +52,7 @@ class DuplicateFinder:
     def find(self, draft: NewExperiment) -> int | None:
         """Return the number of the newest active or paused experiment that `draft` duplicates; None if there is none.
 
-        Experiments are equal if code, parameters and configuration are, whatever their names.
+        Experiments are duplicates if code, parameters and configuration are equal; names may differ.
         """
         for experiment in self._store.repeated_by(draft):
             if self._same(experiment.snapshot, draft.snapshot) and self._same_config(experiment, draft.config):
@@ -66,7 +66,7 @@ class DuplicateFinder:
         return experiment.config == config or self._submitted(experiment) == config
 
     def _submitted(self, experiment: Experiment) -> Config:
-        """Return an experiment's configuration at submission: priority and slots may have been changed since."""
+        """Return an experiment's configuration as submitted: priority and slots may have been changed since."""
         first = self._store.messages(0, experiment.number, limit=1)
         return Experiment.model_validate(first[0].data).config if first else experiment.config
 

@@ -1,4 +1,4 @@
-"""Hold the quotas in force and the drained nodes."""
+"""Provide the quotas in force and the names of drained nodes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Key = tuple[AccountKind, str]
 
 
 class EffectiveQuotas(Protocol):
-    """Quotas, drained nodes and servers that decisions read.
+    """Quotas, drained nodes and notebook servers, as the scheduler reads them in every round.
 
-    Reads are cheap: they happen in every round. A change replaces the object.
+    Reads are cheap. The mappings are never modified: a change replaces them.
     """
 
     @property
@@ -31,15 +31,15 @@ class EffectiveQuotas(Protocol):
 
     @property
     def drained(self) -> frozenset[str]:
-        """Return the names of drained nodes, on which nothing new is started."""
+        """Return the names of drained nodes, on which no new gang is started."""
 
     servers: Sequence[Server]  # notebook servers that hold slots next to the gangs; set by `Notebooks`
 
 
 class StoredQuotas:
-    """Merge the hub's quotas with those that admins set here, which take precedence.
+    """Merge the hub's quotas with those that admins set in this service, which take precedence.
 
-    The store is read at creation and by `reload` alone. `each_user` is the quota of users for whom nothing is set.
+    The store is read only by the constructor and `reload`. `each_user` is the quota of users for whom none is set.
     """
 
     def __init__(self, store: QuotaStore, each_user: Quota | None = None) -> None:
@@ -66,17 +66,20 @@ class StoredQuotas:
         self._settle()
 
     def give(self, directory: Directory) -> None:
-        """Replace the hub's users, their groups, and the quotas of groups, as read from the hub."""
+        """Replace the users, their groups and the group quotas by those read from the hub."""
         if directory != self._directory:
             self._directory = directory
             self._settle()
 
     def given(self, kind: AccountKind, name: str) -> Quota | None:
-        """Return the quota that the hub has for a group, or the service's settings for each user; None if neither."""
+        """Return an account's quota before admins' changes; None if it has none.
+
+        A group's quota comes from the hub, a user's from the service's settings.
+        """
         return self._directory.groups.get(name) if kind == "group" else self._each_user
 
     def changed(self, kind: AccountKind, name: str) -> dict[str, Any]:
-        """Return the numbers of an account's quota that admins set here."""
+        """Return the quota fields of an account that admins have set in this service."""
         return dict(self._changed.get((kind, name), {}))
 
     def quota(self, kind: AccountKind, name: str) -> Quota:
@@ -90,7 +93,7 @@ class StoredQuotas:
         return (*from_hub, *self._clashes.get((kind, name), ()))
 
     def members(self, kind: AccountKind, name: str) -> tuple[str, ...]:
-        """Return the users of a group; or the groups of a user, of which the first is the default."""
+        """Return the users of a group, or the groups of a user (the first is the default group)."""
         return tuple(self._directory.members.get(name, ())) if kind == "user" else tuple(self._members.get(name, ()))
 
     @property
@@ -101,7 +104,7 @@ class StoredQuotas:
 
     @property
     def named(self) -> set[Key]:
-        """Return all accounts that the hub names, or for which admins have set a quota here."""
+        """Return all accounts that the hub names, or for which admins have set a quota in this service."""
         return self.people | set(self._changed)
 
     def _settle(self) -> None:
@@ -125,9 +128,9 @@ class StoredQuotas:
 
 
 def _both(given: Quota | None, changed: Mapping[str, Any]) -> tuple[Quota, str]:
-    """Return the hub's quota with the numbers set here, and a warning if both conflict.
+    """Return a quota with the fields in `changed` replaced, and a warning if guarantee and limit conflict, else "".
 
-    Where the guarantee exceeds the limit, it is lowered to the limit.
+    A guarantee above the limit is lowered to the limit.
     """
     numbers = {**(given or Quota()).model_dump(), **changed}
     guarantee, limit = numbers["guarantee"], numbers["limit"]

@@ -1,4 +1,4 @@
-"""Lock environments after a submission and build them before a start, in the background."""
+"""Lock Python environments after a submission and build them before a start, in the background."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from kernel_backend.service.lookups import Lookups
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.workspaces.base import EnvironmentStorage, Workspaces
 
-AGAIN_S = 60.0  # after a build that failed: it may have been the network
-FRESH_S = 60.0  # after a submission
-NAMED = 5  # of packages, in a note
-_Whose = tuple[str, str]  # the owner of an environment, and its id
+AGAIN_S = 60.0  # seconds before a failed build is retried: the network may have been down
+FRESH_S = 60.0  # seconds after a submission during which its environment counts as unchanged
+NAMED = 5  # packages that a note lists by name
+_Whose = tuple[str, str]  # owner and id of an environment
 _log = logging.getLogger(__name__)
 
 
@@ -32,8 +32,8 @@ class Preparation:
         self._workspaces = workspaces
         self.recorded: Callable[[str], Environment] = lru_cache(256)(lambda id: archive.snapshot(id).environment)
         self._guard = threading.Lock()
-        self._building: dict[_Whose, float] = {}  # since when, by time.monotonic()
-        self._failed: dict[_Whose, tuple[float, str]] = {}  # when, and why
+        self._building: dict[_Whose, float] = {}  # start time (time.monotonic()) of each build under way
+        self._failed: dict[_Whose, tuple[float, str]] = {}  # time and reason of the last failure
         self._locking: set[_Whose] = set()
         self.lookups = Lookups(wake)
 
@@ -50,9 +50,9 @@ class Preparation:
             raise NoEnvironment("--env locked: there is no uv, which builds environments: pip install uv")
 
     def keep(self, owner: str, snapshot: str, python: str) -> None:
-        """Start to lock a snapshot's environment and to store its wheels, unless done already; returns at once.
+        """Lock a snapshot's environment and store its wheels in a background thread, unless that was done; do not wait.
 
-        A failure, perhaps for lack of a network, is logged, and the next submission tries again.
+        A failure, perhaps for lack of a network, is logged; the next submission tries again.
         """
         environment = self.recorded(snapshot)
         with self._guard:
@@ -62,7 +62,7 @@ class Preparation:
         _in_thread(self._keep, owner, environment, Path(python))
 
     def info(self, owner: str, snapshot: str) -> EnvironmentInfo:
-        """Return the environment of a snapshot, with its lock and its interpreter."""
+        """Return a snapshot's environment with its lock file and its interpreter."""
         environment, kept = self.recorded(snapshot), self._kept(owner)
         lock, python = kept.lock(environment), kept.python(environment)
         return EnvironmentInfo(
@@ -84,7 +84,7 @@ class Preparation:
         try:
             environment = self.recorded(experiment.snapshot)
         except (DaylightError, OSError):
-            return ""  # reported when the trial is started
+            return ""  # the same error is reported when the trial is started
         owner, whose = experiment.owner, (experiment.owner, environment.id)
         found = self.lookups.answer(owner, whose, partial(self._find, owner, environment, Path(experiment.python)))
         since = self._building.get(whose)
@@ -93,7 +93,7 @@ class Preparation:
         return "its locked environment is being looked for" if found is None else found
 
     def python(self, experiment: Experiment) -> str:
-        """Return the interpreter that an experiment's ranks use; raises NoEnvironment if a locked one was removed."""
+        """Return the path of an experiment's Python interpreter; raises NoEnvironment if its locked one is gone."""
         if experiment.config.env != "locked":
             return experiment.python
         environment = self.recorded(experiment.snapshot)
@@ -104,10 +104,10 @@ class Preparation:
         return str(found)
 
     def note(self, experiment: Experiment, attempts: int) -> str | None:
-        """Return a note for the user about packages that an attempt lacks, or has otherwise than its snapshot.
+        """Return a note about packages that are missing, or differ from the snapshot's; None if there are none.
 
-        For an unlocked environment, None right after a new submission: it cannot have changed yet. `attempts` is the
-        number of earlier attempts.
+        An unlocked environment is not compared right after a new submission, when it cannot have changed yet.
+        `attempts` is the number of earlier attempts.
         """
         if experiment.config.env == "locked":
             return self._lacking(experiment)
@@ -148,7 +148,7 @@ class Preparation:
                 self._locking.discard((owner, environment.id))
 
     def _find(self, owner: str, environment: Environment, python: Path) -> str:
-        """Build a locked environment unless it exists; return why that failed, "" if the environment exists."""
+        """Build a locked environment unless it exists; return the reason of a failure, "" if the environment exists."""
         try:
             if self._kept(owner).python(environment) is not None:
                 return ""
@@ -165,7 +165,7 @@ class Preparation:
         began = self._building[whose] = time.monotonic()
         try:
             self._kept(owner).build(environment, python)
-        except Exception as error:  # whatever it is, it is reported with its experiment
+        except Exception as error:  # any error is reported with its experiment
             why = error.message if isinstance(error, DaylightError) else f"{type(error).__name__}: {error}"
             _log.warning("environment %s: %s", environment.id[:12], why)
             self._failed[whose] = time.monotonic(), why

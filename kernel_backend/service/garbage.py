@@ -1,4 +1,4 @@
-"""Apply retention rules to all checkpoints of an experiment: `daylight gc`, and the end of an experiment."""
+"""Apply retention rules to the checkpoints of an experiment: on `daylight gc`, and when the experiment ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernel_backend.model.states import HOLDING_SLOTS, TRIAL_ENDED
 from kernel_backend.model.trial import Trial
 from kernel_backend.store.base import Store
 
-WEEK_S = 7 * 86400.0  # damaged checkpoints that were set aside are kept as long, for inspection
+WEEK_S = 7 * 86400.0  # for which damaged checkpoints stay in quarantine, for inspection
 Damaged = Callable[[Checkpoints, Manifest], bool]
 
 
@@ -42,10 +42,10 @@ def trial_checkpoints(store: Store, storage: CheckpointStorage, experiment: int)
 def reasons(
     experiment: Experiment, found: Sequence[TrialCheckpoints], damaged: Damaged
 ) -> Mapping[tuple[int, str], tuple[str, ...]]:
-    """Return the reasons for which each checkpoint is retained, by trial and id; empty for those to delete.
+    """Return why each checkpoint is retained, by trial and checkpoint id; checkpoints to delete have no reasons.
 
-    Damaged checkpoints, and those outside the lineage (the trial resumed from an older one), are not counted by the
-    rules: a `latest:2` must retain two usable ones.
+    Damaged checkpoints, and those outside the lineage (the trial later resumed from an older one), do not count for
+    the rules: `latest:2` must retain two usable checkpoints.
     """
     bad = {
         checkpoints.trial.index: {each.id for each in checkpoints.manifests if damaged(checkpoints.place, each)}
@@ -116,7 +116,7 @@ def _delete(
             checkpoints.place.discard(each.id)
         except OSError as error:
             problems.append(f"checkpoint {each.id} of {checkpoints.trial.id} could not be deleted: {error}")
-    for checkpoints in paused:  # a trial without slots has no attempt that could still commit
+    for checkpoints in paused:  # a trial that holds slots may commit more checkpoints
         checkpoints.place.sweep(checkpoints.trial.attempt + 1)
     return tuple(problems)
 

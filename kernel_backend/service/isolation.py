@@ -12,8 +12,8 @@ from typing import Any
 from kernel_backend.errors import DaylightError
 from kernel_backend.retry import RetryPolicy, exponential
 
-RETRY = RetryPolicy(exponential(2.0, 60.0))  # of what has failed for one experiment
-ROUND_WAIT_S = 1.0  # that a round waits for files and gangs of an experiment, before it continues without
+RETRY = RetryPolicy(exponential(2.0, 60.0))  # of an experiment's work that has failed
+ROUND_WAIT_S = 1.0  # how long a round waits for an experiment's files and gangs before it goes on with others
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -21,31 +21,32 @@ _log = logging.getLogger(__name__)
 
 
 class IsolatedTasks:
-    """Run asynchronous work per experiment, one batch at a time for each.
+    """Run asynchronous work per experiment; each experiment has at most one task at a time.
 
-    `wake` is called when work ends that a round did not wait for, `failed` after each error.
+    `wake` is called when a task ends for which `together` did not wait, `failed` after each error.
     """
 
     def __init__(self, wake: Callable[[], None], failed: Callable[[], None]) -> None:
         self._wake, self._failed = wake, failed
-        self._under_way: dict[int, asyncio.Task[None]] = {}  # work under way, by experiment
-        self._failures: dict[str, tuple[float, int]] = {}  # when each may be tried again, and how often it has failed
+        self._under_way: dict[int, asyncio.Task[None]] = {}  # running tasks, by experiment
+        self._failures: dict[str, tuple[float, int]] = {}  # earliest time of the next try, and the number of failures
 
     def under_way(self, number: int) -> bool:
         """Return whether work on this experiment is still running."""
         return number in self._under_way
 
     async def patiently(self, number: int, what: str, work: Work) -> None:
-        """Run work on an experiment, and wait for it up to `ROUND_WAIT_S`; slow work continues in the background.
+        """Run work on one experiment and wait at most `ROUND_WAIT_S`; slower work continues in the background.
 
-        While earlier work on that experiment runs, the call does nothing. `what` names the work in the log.
+        Does nothing while earlier work on that experiment runs. `what` names the work in the log.
         """
         await self.together({number: [(what, work)]})
 
     async def together(self, work: Mapping[int, Sequence[tuple[str, Work]]]) -> None:
-        """Run work for several experiments concurrently, and wait up to `ROUND_WAIT_S` in all.
+        """Run work for several experiments concurrently, and wait at most `ROUND_WAIT_S` for all of it.
 
-        Experiments whose earlier work still runs are skipped.
+        `work` maps an experiment to pairs of a name for the log and a coroutine function. Experiments whose earlier
+        work still runs are skipped.
         """
         tasks = [self._begin(number, objects) for number, objects in work.items() if number not in self._under_way]
         if not tasks:
@@ -62,17 +63,17 @@ class IsolatedTasks:
 
     @property
     def troubled(self) -> bool:
-        """Return whether any work has failed and not succeeded since."""
+        """Return whether the last try of any work has failed."""
         return bool(self._failures)
 
     def due(self, what: str) -> bool:
-        """Return whether the work named `what` may run: it has not failed, or its backoff is over."""
+        """Return whether the work named `what` may run: its last try succeeded, or its backoff is over."""
         again, _ = self._failures.get(what, (0.0, 0))
         return time.monotonic() >= again
 
     @contextlib.contextmanager
     def errors(self, what: str) -> Iterator[None]:
-        """Catch errors of the work named `what`: they are logged, and `due` delays the next try, longer each time."""
+        """Catch and log errors of the work named `what`; each failure in a row lengthens its backoff (see `due`)."""
         try:
             yield
         except Exception as error:
@@ -85,7 +86,7 @@ class IsolatedTasks:
             self._failures.pop(what, None)
 
     def cancel(self) -> None:
-        """Cancel all work under way."""
+        """Cancel all running tasks."""
         for task in list(self._under_way.values()):
             task.cancel()
 

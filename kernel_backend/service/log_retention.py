@@ -14,17 +14,17 @@ from kernel_backend.model.disk import DAY_S, logs_expired
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.service.context import Context
 
-LOOK_S = DAY_S / 4  # between looks: each reads all experiments
+LOOK_S = DAY_S / 4  # between searches for expired logs: each reads all experiments
 ALL = 2**31 - 1
 
 _log = logging.getLogger(__name__)
 
 
 class LogRetention:
-    """Removal of logs, records of attempts and unpacked code once the time to keep them has passed.
+    """Removal of expired logs, attempt records and unpacked code.
 
-    What an experiment reported, its facts, snapshot, checkpoints and artifacts stay: reruns, comparisons and curves
-    need no log.
+    Reports, provenance records, snapshots, checkpoints and artifacts stay: reruns, comparisons and curves need no
+    log.
     """
 
     def __init__(self, context: Context) -> None:
@@ -32,13 +32,13 @@ class LogRetention:
         self._done: set[int] = set()
 
     async def run(self) -> None:
-        """Remove expired logs four times a day until cancelled; return at once if all are kept."""
+        """Remove expired logs four times a day until cancelled; return at once if logs never expire."""
         while self._keep_s is not None:
             await asyncio.to_thread(self.remove_expired, time.time())
             await asyncio.sleep(LOOK_S)
 
     def remove_expired(self, now: float) -> None:
-        """Remove all expired logs; those that cannot be reached are tried again by the next call."""
+        """Remove all expired logs; the next call retries those that cannot be reached."""
         for experiment in self._expired(now):
             try:
                 self.collect(experiment, now)
@@ -47,9 +47,9 @@ class LogRetention:
                 _log.warning("logs of experiment #%d could not be removed: %s", experiment.number, error)
 
     def collect(self, experiment: Experiment, now: float, *, dry_run: bool = False) -> LogsDecision | None:
-        """Remove the logs of an experiment if they are expired, and return what went; with `dry_run` remove nothing.
+        """Remove an experiment's logs if they are expired, and return what was removed; with `dry_run` remove nothing.
 
-        Returns None if there is nothing to remove. Raises OSError, DaylightError if the files cannot be reached.
+        Returns None if there is nothing to remove. Raises OSError or DaylightError if the files cannot be reached.
         """
         if experiment.ended_at is None or not logs_expired(experiment, now, self._keep_s):
             return None

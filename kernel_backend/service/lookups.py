@@ -1,4 +1,4 @@
-"""Read users' files in threads and answer from a cache: their disks or agents may be slow."""
+"""Cache facts read from users' files: a thread reads them, since a user's disk or agent may be slow."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from kernel_backend.service.isolation import ROUND_WAIT_S
 
-FRESH_S = 5.0  # after which an answer is looked up again; it counts until the next one has come
-AT_ONCE = 8  # threads per owner; further questions wait
+FRESH_S = 5.0  # age at which an answer is looked up again; until then, and during the lookup, the old one is returned
+AT_ONCE = 8  # threads per owner; further lookups are queued
 _log = logging.getLogger(__name__)
 
 Find = Callable[[], str]
@@ -32,9 +32,9 @@ class _Question(NamedTuple):
 
 
 class Lookups:
-    """Cache answers of slow lookups in users' files, made in threads.
+    """Cache the results of slow lookups in users' files, which run in threads.
 
-    `wake` is called in the event loop when an answer has changed.
+    `wake` is called in the event loop when the result for a key has changed.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -42,9 +42,9 @@ class Lookups:
         self._guard = threading.Lock()
         self._answers: dict[Hashable, _Answer] = {}
         self._under_way: set[Hashable] = set()
-        self._lines: defaultdict[str, deque[_Question]] = defaultdict(deque)  # by owner: not started yet
-        self._threads: defaultdict[str, int] = defaultdict(int)  # by owner
-        self._first: list[Future[None]] = []  # of keys that had no answer yet
+        self._lines: defaultdict[str, deque[_Question]] = defaultdict(deque)  # queued lookups, by owner
+        self._threads: defaultdict[str, int] = defaultdict(int)  # number of threads, by owner
+        self._first: list[Future[None]] = []  # lookups of keys that have no answer yet
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
@@ -57,9 +57,9 @@ class Lookups:
         return bool(self._first)
 
     def answer(self, owner: str, key: Hashable, find: Find) -> str | None:
-        """Return the cached answer for a key, None before the first; start a lookup by `find` if it is stale.
+        """Return the cached answer for a key, None if there is none yet; start a lookup by `find` if it is stale.
 
-        Does not block. `owner` is the user whose files are read, with at most `AT_ONCE` threads.
+        Does not block. `owner` is the user whose files `find` reads; at most `AT_ONCE` threads run per owner.
         """
         with self._guard:
             known = self._answers.get(key)
@@ -76,7 +76,7 @@ class Lookups:
             self._answers.pop(key, None)
 
     async def settle(self) -> None:
-        """Wait up to `ROUND_WAIT_S` for the answers of first lookups: a healthy disk answers in time."""
+        """Wait up to `ROUND_WAIT_S` for first lookups: on a healthy disk they end in that time."""
         with self._guard:
             first, self._first = self._first, []
         waited = [asyncio.wrap_future(each) for each in first if not each.done()]
@@ -88,14 +88,14 @@ class Lookups:
         self._lines[owner].append(question)
         if self._threads[owner] < AT_ONCE:
             self._threads[owner] += 1
-            # Not a pool's: on exit a service waits for those, and a download may take long.
+            # No thread pool: at exit the process would wait for its threads, and a download may take long.
             threading.Thread(target=self._work, args=(owner,), daemon=True).start()
 
     def _work(self, owner: str) -> None:
         while (question := self._next(owner)) is not None:
             try:
                 text = question.find()
-            except Exception as error:  # whatever it is, the trial that waits for it reports it
+            except Exception as error:  # any error is reported by the trial that waits for the answer
                 _log.exception("what %s waits for cannot be found out", question.key)
                 text = f"{type(error).__name__}: {error}; this is tried again"
             self._take(question, text)

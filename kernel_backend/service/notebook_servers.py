@@ -1,4 +1,4 @@
-"""Track notebook servers that hold slots, as the hub reports them, and reclaim idle ones under a rule."""
+"""Track the notebook servers that hold slots, as reported by the hub, and stop idle ones to reclaim their slots."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ OURSELVES = "daylight"  # the actor in the audit log
 
 
 class Servers(Protocol):
-    """Interface to the hub's notebook servers. Both methods raise ServiceUnreachable if the hub does not answer."""
+    """Interface to the hub's notebook servers; its methods raise ServiceUnreachable if the hub does not answer."""
 
     async def read(self) -> tuple[Server, ...]:
         """Return the notebook servers that hold slots."""
 
     async def stop(self, server: Server) -> None:
-        """Request the hub to stop a server; returns before the server is gone."""
+        """Ask the hub to stop a server; return before the server has stopped."""
 
 
 class Notebooks:
-    """Track the notebook servers that hold slots; `changed` is called where they hold other slots than before."""
+    """Track the notebook servers that hold slots; `changed` is called when their slots have changed."""
 
     def __init__(
         self, store: QuotaStore, stored_quotas: EffectiveQuotas, servers: Servers | None, changed: Callable[[], None]
@@ -38,13 +38,13 @@ class Notebooks:
         self._store, self._stored_quotas, self._servers, self._changed = store, stored_quotas, servers, changed
 
     def give(self, present: Sequence[Server]) -> None:
-        """Replace the recorded servers by the present ones."""
+        """Replace the known servers by those that the hub reports."""
         before, self._stored_quotas.servers = self._stored_quotas.servers, present
         if _held(before) != _held(present):
             self._changed()
 
     async def take_back(self, cluster: ClusterState, preempt: Preempt) -> None:
-        """Stop the notebook server of a preemption if it is still idle, and write an audit entry."""
+        """Stop a notebook server that the scheduler preempts, if it is still idle, and write an audit entry."""
         if self._servers is None:
             return
         self.give(await self._servers.read())
@@ -62,5 +62,5 @@ class Notebooks:
 
 
 def _held(servers: Sequence[Server]) -> set[Server]:
-    """Return the servers without the times of their last activity, so that only changes of slots count."""
+    """Return the servers with their time of last activity removed, so that only changes of slots count."""
     return {server.model_copy(update={"last_activity": 0.0}) for server in servers}

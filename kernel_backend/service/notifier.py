@@ -1,4 +1,4 @@
-"""Wake tasks that wait for changes; the changes are always read from the store, so that none is lost."""
+"""Wake tasks that wait for changes. An event carries no data: tasks read the changes from the store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Notifier:
     def listen(self) -> asyncio.Event:
         """Return an event that the next `notify` sets.
 
-        To miss nothing, call this first, then read the store, then wait for the event.
+        To miss no change, call this first, then read the store, then wait for the event.
         """
         return self._event
 
@@ -27,7 +27,7 @@ class Notifier:
 async def wait_for(event: asyncio.Event, timeout: float) -> bool:
     """Wait for the event up to `timeout` seconds; return whether it was set."""
     try:
-        # Not wait_for: before Python 3.12 it loses a cancellation that comes together with the event.
+        # Not asyncio.wait_for: before Python 3.12 it loses a cancellation that arrives together with the event.
         async with asyncio.timeout(timeout):
             await event.wait()
     except TimeoutError:

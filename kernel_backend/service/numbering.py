@@ -1,4 +1,4 @@
-"""Number experiments after the largest number in the database and in all folders, even after a database loss."""
+"""Number new experiments above every number in the database and in folders: a lost database lacks some."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from kernel_backend.model.ids import AttemptId, parse_attempt
 from kernel_backend.store.base import Store
 from kernel_backend.workspaces.base import Workspaces
 
-SHOWN = 3  # attempts, in a note
+SHOWN = 3  # attempts that a note lists
 _log = logging.getLogger(__name__)
 
 
 class Numbering:
-    """Find the largest experiment number in folders: the store may lack some after a database loss.
+    """Find the largest experiment number that any folder has, since a restored database may lack experiments.
 
-    The folders of an owner are read once, since later ones have numbers from here. `note` says how the store is older
-    than the folders of the service's home; "" if it is not.
+    The folders of each owner are read once. `note` is a message if the database is older than the folders in the
+    service's home, else "".
     """
 
     def __init__(self, store: Store, storage: CheckpointStorage, workspaces: Workspaces, home: Path) -> None:
         self._store, self._storage, self._workspaces, self._home = store, storage, workspaces, home
-        self._known: dict[str, int] = {}  # the largest number in an owner's folders
+        self._known: dict[str, int] = {}  # largest number in each owner's folders
         self.note = ""
 
     def look(self) -> None:
-        """Compare the store's newest numbers with the home's folders; log and keep the `note` if the store is older."""
+        """Compare the store's largest numbers with those of the home's folders; set `note` if the store is older."""
         attempts = self._store.newest_attempts()
         newest = max((each.number for each in self._store.experiments(limit=1)), default=0)
         self.note = forgotten(newest, largest_number(self._home), attempts, names_of_attempts(self._home))
@@ -37,9 +37,9 @@ class Numbering:
             _log.warning("%s", self.note)
 
     def beyond(self, owner: str) -> int:
-        """Return the largest experiment number among the folders that this owner's experiments may write to."""
+        """Return the largest experiment number in the folders that this owner's experiments may write to."""
         known = self._known.get(owner)
-        if known is None:  # without a lock: one owner's folders, or their agent, may be slow, and must not block others
+        if known is None:  # without a lock, since one owner's folders or agent may be slow and must not block others
             known = max(largest_number(self._home), self._in_workspace(owner), self._in_checkpoints())
             self._known[owner] = known
         return known
@@ -50,16 +50,16 @@ class Numbering:
     def _in_checkpoints(self) -> int:
         try:
             return self._storage.largest_number()
-        except (OSError, DaylightError) as error:  # the owner of a checkpoint folder is compared in any case
+        except (OSError, DaylightError) as error:  # the numbers in shared checkpoint storage are compared in any case
             _log.warning("the numbers of experiments among the checkpoints are not known: %s", error)
             return 0
 
 
 def forgotten(newest: int, largest: int, attempts: dict[tuple[int, int], int], names: list[str]) -> str:
-    """Return a note about experiments and attempts that have folders but are not in the store, else "".
+    """Return a note about experiments and attempts that have folders but are missing in the store, else "".
 
-    `newest` is the store's largest number of an experiment, `largest` that of the folders; `attempts` are the numbers
-    of the store's newest attempts by experiment and trial, `names` those of the attempts' folders.
+    `newest` is the largest experiment number in the store, `largest` the one in the folders; `attempts` maps
+    experiment and trial to the newest attempt in the store, `names` are the names of attempts' folders.
     """
     unknown = sorted(key for key in map(_key, names) if key and key.number > attempts.get(key[:2], 0))
     if largest <= newest and not unknown:

@@ -1,4 +1,4 @@
-"""Parse users' code: functions that are called in a confined process."""
+"""Parse users' code: functions that the service calls in a confined process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernel_backend.snapshots.archive import UNREADABLE, Archive
 
 
 def bound(root: Path, submission: Submission) -> Bound:
-    """Return the hyperparameters and search space of a submission, checked against its definition.
+    """Return a submission's hyperparameters and search space, checked against its definition.
 
     Raises InvalidDefinition.
     """
@@ -38,7 +38,7 @@ def bound(root: Path, submission: Submission) -> Bound:
 
 
 def meaning(root: Path, id: str) -> str:
-    """Return a text of all parts of a snapshot that can change a result: normalised code, environment and data.
+    """Return a text of all parts of a snapshot that can affect a result: normalised code, environment and data.
 
     Snapshots with equal texts count as duplicates.
     """
@@ -49,12 +49,12 @@ def meaning(root: Path, id: str) -> str:
 
 
 def causes_of(pairs: Sequence[Sequence[Side]]) -> list[tuple[Difference, ...]]:
-    """Return the differences between the two sides of each pair; none for a pair that lacks a side."""
+    """Return the differences between the two snapshots of each pair; an empty tuple for a pair that lacks one."""
     return [_causes(*sides) if len(sides) == 2 else () for sides in pairs]
 
 
 def unread(which: str, error: Exception) -> Difference:
-    """Return a `Difference` which says that a snapshot cannot be read, so that other pairs are still compared."""
+    """Return a `Difference` that reports an unreadable snapshot, so that the other pairs can still be compared."""
     text = f"the snapshot of {which} cannot be read ({type(error).__name__}): not compared"
     return Difference(kind="code", name="snapshot", text=text)
 
@@ -62,5 +62,5 @@ def unread(which: str, error: Exception) -> Difference:
 def _causes(before: Side, after: Side) -> tuple[Difference, ...]:
     try:
         return causes(before, after)
-    except UNREADABLE as error:  # it was readable just before
+    except UNREADABLE as error:  # it was readable a moment ago
         return (unread(f"#{before.experiment.number} or #{after.experiment.number}", error),)

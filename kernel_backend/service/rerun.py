@@ -18,10 +18,10 @@ from kernel_backend.model.views.overview import CheckpointInfo
 
 
 def as_requested_by(who: Person, before: Experiment, asked: Rerun) -> Experiment:
-    """Return the experiment to rerun; its group is removed if the user is not in it, which selects their default.
+    """Return the experiment to rerun, without its group if the user is not in it: their default group is used then.
 
-    Another user's code would run with the permissions of the user who reruns it: raises Forbidden unless `asked.trust`
-    names its owner.
+    Raises Forbidden for another user's experiment unless `asked.trust` names its owner, because its code would run
+    with the caller's permissions.
     """
     if asked.trust != before.owner != who.name:
         raise Forbidden(
@@ -34,7 +34,7 @@ def as_requested_by(who: Person, before: Experiment, asked: Rerun) -> Experiment
 
 
 def single_trial(before: Experiment, trial: Trial, asked: Rerun) -> Submission:
-    """Return the submission that reruns one trial of a search alone, with the trial's hyperparameters and no search."""
+    """Return the submission that runs one trial of a search alone, with that trial's hyperparameters."""
     if before.config.search is None:
         return rerun_submission(before, asked)
     if "search" in asked.config:
@@ -45,9 +45,9 @@ def single_trial(before: Experiment, trial: Trial, asked: Rerun) -> Submission:
 
 
 def choose_checkpoint(before: Experiment, asked: Rerun, listed: Sequence[CheckpointInfo]) -> CheckpointInfo:
-    """Return the checkpoint from which an experiment's training goes on; `listed` are all of its checkpoints.
+    """Return the checkpoint from which to continue training, chosen among all checkpoints of the experiment (`listed`).
 
-    Raises InvalidRequest for a search without a trial, and NotFound where there is no such checkpoint.
+    Raises InvalidRequest for a search without a trial number, and NotFound if there is no such checkpoint.
     """
     if before.config.search is not None and asked.trial is None:
         raise InvalidRequest(f"#{before.number} is a search: name the trial to train on, such as {before.number}.1")
@@ -68,9 +68,9 @@ def choose_checkpoint(before: Experiment, asked: Rerun, listed: Sequence[Checkpo
 
 
 def continuation(before: Experiment, trial: Trial, asked: Rerun, found: CheckpointInfo) -> Submission:
-    """Return the submission that trains a trial on from a checkpoint, to the length in `asked`.
+    """Return the submission that continues a trial from checkpoint `found`, up to the length that `asked` sets.
 
-    Raises InvalidRequest if the checkpoint is at that length already.
+    Raises InvalidRequest if the checkpoint has reached that length already.
     """
     submission = single_trial(before, trial, asked.model_copy(update={"name": asked.name or f"#{trial.id} continued"}))
     config = submission.config
@@ -93,7 +93,7 @@ def rerun_submission(before: Experiment, asked: Rerun) -> Submission:
         config = asked.applied(before.config)
     except ValidationError as error:
         raise InvalidRequest(f"this is no configuration: {problem_text(error)}") from None
-    # A searched parameter that now has a value is searched no more; where none is left there is a single training.
+    # A searched parameter that was assigned a value is not searched; if none is left, it is a single training.
     space = before.space.given(asked.params)
     if before.space.parameters and not space.parameters:
         config = config.model_copy(update={"search": None})

@@ -1,4 +1,4 @@
-"""Provide the operations that users, views and launchers call over the API."""
+"""Implement the operations that users, views and launchers call through the API."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ from kernel_backend.store.base import NewExperiment
 
 _log = logging.getLogger(__name__)
 
-EVERY = 2**31 - 1  # trials of a search
+EVERY = 2**31 - 1  # all trials of a search
 
 
 class Service:
@@ -106,7 +106,7 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Start the rounds; the first one adopts running gangs and requeues lost ones."""
+        """Start the background tasks; the loop's first round adopts running gangs and requeues lost ones."""
         await asyncio.to_thread(self.numbering.look)
         for problem in await asyncio.to_thread(registry.shadowing):
             _log.warning("%s", problem)
@@ -118,7 +118,7 @@ class Service:
         ]
 
     async def close(self) -> None:
-        """End the rounds and close the store. Gangs continue: the next service adopts them."""
+        """End the background tasks and close the store. Gangs keep running: the next service adopts them."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -132,29 +132,29 @@ class Service:
         unfinished = await asyncio.to_thread(self._store.unfinished_experiments)
         return any(each.config.search and each.state is ExperimentState.ACTIVE for each in unfinished)
 
-    # Submitting
+    # Submissions
 
     async def has_snapshot(self, id: str) -> bool:
         """Return whether the archive holds this snapshot."""
         return await asyncio.to_thread(self._archive.spare, id)
 
     async def put_snapshot(self, who: Person, id: str, data: bytes) -> None:
-        """Store a snapshot's archive; raises InvalidRequest unless `id` is the sha256 of `data`, and Forbidden."""
+        """Store the archive `data` of a snapshot; raises InvalidRequest unless `id` is its sha256, and Forbidden."""
         may_submit(who)
         await asyncio.to_thread(self._archive.put, id, data)
 
     async def submit_once(self, who: Person, submission: Submission) -> tuple[Overview, bool]:
-        """Return the new experiment, queued, or an active duplicate of the submission; and whether it is new.
+        """Queue a new experiment, or find an active one that it duplicates; return its overview, and True if it is new.
 
-        Raises NotFound (no such snapshot), InvalidDefinition (the cell, or a hyperparameter) and ImpossibleAsk for a
-        submission that can never run, of which nothing is stored.
+        Raises NotFound for an unknown snapshot, InvalidDefinition for an error in the cell or a hyperparameter, and
+        ImpossibleAsk for a submission that can never run. Nothing is stored then.
         """
         draft = await self._validator.draft(who, submission)
         if submission.again or submission.rerun_of is not None:
             return await self._add(who, draft), True
         await self._duplicates.learn(draft)
-        await asyncio.to_thread(self.numbering.beyond, draft.owner)  # cached: its folders may be slow
-        async with self._submitting:  # of two that come at once, the second finds the first
+        await asyncio.to_thread(self.numbering.beyond, draft.owner)  # cached: the folders may be slow to read
+        async with self._submitting:  # if two equal submissions arrive at once, the second finds the first
             twin = await asyncio.to_thread(self._duplicates.find, draft)
             if twin is None:
                 return await self._add(who, draft), True
@@ -170,11 +170,11 @@ class Service:
         return overview.model_copy(update={"warnings": (*overview.warnings, *warnings)})
 
     async def rerun(self, who: Person, number: int, asked: Rerun) -> Overview:
-        """Submit an experiment's snapshot again, with its seeds and threads, as another experiment, queued.
+        """Queue a new experiment with the snapshot and seeds of an earlier one.
 
-        For a search, `asked.trial` is trained alone if set; with `asked.checkpoint` the training goes on from there.
-        Raises NotFound, InvalidRequest for an unknown option or a length that is reached already, and what
-        `submit_once` raises.
+        Of a search, only trial `asked.trial` is run if that is set; with `asked.checkpoint`, training continues from
+        that checkpoint. Raises NotFound, InvalidRequest for an unknown option or a length that was reached already,
+        and the errors of `submit_once`.
         """
         before = await self._before(who, number, asked)
         if asked.checkpoint is not None:
@@ -192,10 +192,10 @@ class Service:
         )
 
     async def verify(self, who: Person, number: int, asked: Rerun) -> Overview:
-        """Submit the steps between an experiment's first two checkpoints again, as another experiment, queued.
+        """Queue a new experiment that repeats the steps between the first two checkpoints of an earlier one.
 
-        With a single checkpoint they are those from the beginning to it. `compare.diff` then shows whether the results
-        are bit-identical. Raises NotFound where there is no checkpoint, and what `rerun` raises.
+        With a single checkpoint, the steps from the start to it are repeated. `compare.diff` then shows whether the
+        results are bit-identical. Raises NotFound if there is no checkpoint, and the errors of `rerun`.
         """
         before = await self._before(who, number, asked)
         kept = sorted(await self.checkpoints.listed(who, number), key=lambda each: each.order)
@@ -219,10 +219,10 @@ class Service:
         may_submit(who)
         return as_requested_by(who, before, asked)
 
-    # Looking
+    # Reading
 
     async def overview(self, who: Person, number: int) -> Overview:
-        """Return the overview of one experiment for a user; raises NotFound also for one that they may not see."""
+        """Return the overview of one experiment for a user; raises NotFound if they may not see it."""
         await self._visible(who, number)
         return await self._overviews.one(who, number)
 
@@ -238,7 +238,7 @@ class Service:
     ) -> list[Overview]:
         """Return the user's experiments, newest first; or those of `owner` or `group` that the user may see.
 
-        The empty group selects all experiments that they may see; `tags` those that have all of these.
+        An empty `group` selects all experiments that they may see; `tags` selects those that have all of these tags.
         """
         mine = who.name if owner is None and group is None else owner
         known = await asyncio.to_thread(self._store.overviews, mine, state, search, limit, group or None, who, tags)
@@ -247,14 +247,14 @@ class Service:
     async def reports(
         self, who: Person, number: int, trial: int, kind: Kind | None, after: int, limit: int | None
     ) -> list[StoredReport]:
-        """Return a trial's reports in the order in which they were stored."""
+        """Return a trial's reports in the order in which they were stored, from number `after` on."""
         await self._visible(who, number)
         return await asyncio.to_thread(self._store.reports, number, trial, kind, after, limit)
 
     async def export(self, who: Person, number: int, trial: int | None) -> SearchStatus | Sequence[StoredReport]:
         """Return the reports of a trial, by default the first; of a search without `trial`, its status.
 
-        The status of a search has all of its trials.
+        The status of a search lists all of its trials.
         """
         experiment = await self._visible(who, number)
         if experiment.config.search is not None and trial is None:
@@ -263,7 +263,7 @@ class Service:
         return await asyncio.to_thread(self._store.reports, number, trial or 1)
 
     async def facts(self, who: Person, number: int, trial: int) -> list[StoredFact]:
-        """Return the provenance records of a trial's attempts, in order: conditions that its result depends on."""
+        """Return the provenance records of a trial's attempts, in order: conditions on which its result depends."""
         await self._visible(who, number)
         return await asyncio.to_thread(self._store.facts, number, trial)
 
@@ -282,9 +282,9 @@ class Service:
         offset: int = 0,
         tail: int | None = None,
     ) -> LogChunk:
-        """Return a rank's log from a byte offset, or its last `tail` bytes from the beginning of a line.
+        """Return a rank's log from a byte offset, or about its last `tail` bytes, starting at the beginning of a line.
 
-        By default the newest attempt's log of the rank that failed, else of rank 0.
+        The default is the newest attempt, and the rank that failed, else rank 0.
         """
         self._log_retention.check(await self._visible(who, number), time.time())
         newest = await asyncio.to_thread(self._store.trial, number, trial)
@@ -301,20 +301,20 @@ class Service:
         return text, await asyncio.to_thread(self._archive.snapshot, experiment.snapshot)
 
     async def environment(self, who: Person, number: int) -> EnvironmentInfo:
-        """Return the environment that is recorded in an experiment's snapshot, with its lock."""
+        """Return the environment recorded in an experiment's snapshot, with its lock file."""
         experiment = await self._visible(who, number)
         return await asyncio.to_thread(self._preparation.info, experiment.owner, experiment.snapshot)
 
     async def archive(self, who: Person, number: int) -> bytes:
-        """Return an experiment's snapshot archive: definition, project files and description."""
+        """Return an experiment's snapshot as an archive: definition, project files and description."""
         experiment = await self._visible(who, number)
         return await asyncio.to_thread(self._archive.get, experiment.snapshot)
 
     async def watch(self, who: Person, after: int, experiment: int | None) -> AsyncGenerator[str, None]:
-        """Yield the JSON of every message above number `after` that the user may see, then of new ones, without end."""
+        """Yield, as JSON, every message after number `after` that the user may see, then new ones, without end."""
         if experiment is not None:
             await self._visible(who, experiment)
-        reader, seen = NoteRedactor(self._store, who), {experiment: True}  # the watcher is the same user throughout
+        reader, seen = NoteRedactor(self._store, who), {experiment: True}  # constant for the life of a watcher
         async with contextlib.aclosing(self._feed.frames(after, experiment)) as frames:
             async for frame in frames:
                 if frame.experiment not in seen:
@@ -322,10 +322,10 @@ class Service:
                 if seen[frame.experiment]:
                     yield await asyncio.to_thread(reader.note_message, frame.text) if frame.note else frame.text
 
-    # Changing
+    # Operations that change experiments
 
     async def label(self, who: Person, number: int, edit: LabelEdit) -> Overview:
-        """Change an experiment's name, note or tags, at any time: they do not affect training."""
+        """Change an experiment's name, note or tags, which do not affect training, in any state."""
         await changeable(self._store, who, number)
 
         def change(before: Experiment) -> tuple[dict[str, Any], AuditEntry | None]:
@@ -338,7 +338,7 @@ class Service:
         return await self.overview(who, number)
 
     async def stop(self, who: Person, number: int) -> Overview:
-        """End an experiment for good; its checkpoints stay. Stopping it again changes nothing."""
+        """Stop an experiment for good; its checkpoints stay. Idempotent."""
         return await self._change(who, number, e.Stop(), {ExperimentState.STOPPING, ExperimentState.STOPPED})
 
     async def pause(self, who: Person, number: int) -> Overview:
@@ -346,11 +346,11 @@ class Service:
         return await self._change(who, number, e.Paused(), {ExperimentState.PAUSED})
 
     async def resume(self, who: Person, number: int, slots: int | None = None) -> Overview:
-        """Queue a paused experiment again; it resumes from its newest checkpoint, with `slots` from here on.
+        """Resume a paused experiment from its newest checkpoint, if `slots` is set with that many slots per gang.
 
-        Raises Conflict if `slots` differ for an experiment that is not paused, ImpossibleAsk as `submit_once` does,
-        and Forbidden for users who may no longer submit. A note on each trial that has begun says how the changed slots
-        affect its result.
+        Raises Conflict if `slots` differs and the experiment is not paused, ImpossibleAsk if the gang could never
+        run, and Forbidden for users who may no longer submit. If slots change, a note on each trial that has begun
+        says how that affects its result.
         """
         before = await changeable(self._store, who, number)
         may_submit(who)
@@ -368,7 +368,7 @@ class Service:
 
     def _note_slots(self, before: Experiment, slots: int) -> None:
         for trial in self._store.trials(before.number):
-            if trial.attempt:  # else nothing of it was trained with the slots of before
+            if trial.attempt:  # trials that have not begun are trained with the new slots alone
                 key = AttemptId(trial.experiment, trial.index, trial.attempt)
                 text = resized_note(before.config, slots, checkpoint_step(trial.checkpoint))
                 self._store.note(key, text, time.time())
@@ -390,10 +390,10 @@ class Service:
             self._changed()
         return await self.overview(who, number)
 
-    # What launchers send
+    # Called by launchers
 
     async def check_attempt(self, key: AttemptId, token: str) -> None:
-        """Raise Unauthenticated unless this is the attempt's own token."""
+        """Raise Unauthenticated unless the token is this attempt's."""
         try:
             known = await asyncio.to_thread(self._store.token_digest, key)
         except NotFound:
@@ -402,10 +402,10 @@ class Service:
             raise Unauthenticated("this token is no attempt's")
 
     async def deliver(self, key: AttemptId, token: str, delivery: Delivery) -> Instruction:
-        """Store an attempt's records; return how many were accepted, and the instruction for its ranks.
+        """Store an attempt's records; return how many were accepted, and an instruction for its ranks.
 
-        Raises Unauthenticated for a token that is not this attempt's, and Fenced when a newer attempt exists. Records
-        up to the step that the newer attempt resumed from are stored all the same.
+        Raises Unauthenticated for another token, and Fenced if there is a newer attempt. Even then, records up to the
+        step from which the newer attempt resumed are stored.
         """
         await self.check_attempt(key, token)
         accepted = 0
@@ -424,12 +424,12 @@ class Service:
         return Instruction.model_validate({"accepted": accepted, "instruct": instruct, "until": trial.until})
 
     async def _decide(self, number: int) -> None:
-        """Let a search decide on a validation report at once: the ranks of that trial may be waiting for it."""
+        """Let a search process a validation report at once, since the ranks of that trial may wait for the decision."""
         experiment = await asyncio.to_thread(self._store.experiment, number)
         if experiment.config.search is not None and await asyncio.to_thread(self._loop.searches.take_news, experiment):
             self._loop.wake()
 
-    # Small parts
+    # Helpers
 
     def _changed(self) -> None:
         self._bus.notify()

@@ -1,4 +1,4 @@
-"""Refuse submissions of users or groups whose experiments have more on disk than their quota allows."""
+"""Refuse submissions of users or groups that have used up their storage quota."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kernel_backend.model.sizes import size
 from kernel_backend.service.disk import DiskMeter
 from kernel_backend.service.effective_quotas import StoredQuotas
 
-WARNED_FROM = 0.8  # of a limit
-FRESH_S = 300.0  # for so long a measurement counts, unless it would refuse a submission
+WARNED_FROM = 0.8  # fraction of a limit from which users are warned
+FRESH_S = 300.0  # seconds for which a measurement is reused, unless it would refuse a submission
 
 _log = logging.getLogger(__name__)
 _MAKES_ROOM = "daylight du shows by what, and daylight delete and daylight purge make room"
@@ -27,7 +27,7 @@ class _Measured(NamedTuple):
 
 
 class _Storage(NamedTuple):
-    """Storage of an account with a limit, in bytes."""
+    """Storage used by an account, and its limit, in bytes."""
 
     kind: AccountKind
     name: str
@@ -41,7 +41,7 @@ class _Storage(NamedTuple):
 
 
 class StorageLimits:
-    """Storage limits of users and groups. Only the files of those with a limit are measured."""
+    """Check the storage limits of users and groups; only files of accounts with a limit are measured."""
 
     def __init__(self, meter: DiskMeter, stored_quotas: StoredQuotas) -> None:
         self._meter, self._stored_quotas = meter, stored_quotas
@@ -49,7 +49,7 @@ class StorageLimits:
         self._measuring = asyncio.Lock()
 
     async def check(self, owner: str, group: str) -> None:
-        """Raise Forbidden if the user or the group has reached its storage limit, by a measurement made now."""
+        """Raise Forbidden if the user or the group has reached its storage limit, by a new measurement."""
         if not any(each.used >= each.limit for each in await self._look(owner, group, FRESH_S)):
             return
         for each in await self._look(owner, group, 0.0):
@@ -83,7 +83,7 @@ class StorageLimits:
                 yield kind, name, limit
 
     async def _used(self, owner: str, fresh: float) -> Mapping[str, int]:
-        async with self._measuring:  # of many submissions at once, the first measures
+        async with self._measuring:  # of many concurrent submissions only the first measures
             before = self._measured.get(owner)
             if before is not None and time.monotonic() - before.at < fresh:
                 return before.by_group

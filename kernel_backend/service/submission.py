@@ -25,7 +25,7 @@ from kernel_backend.store.base import NewExperiment
 
 
 class SubmissionValidator:
-    """Validate submissions. Nothing is stored, except that warm-start checkpoints get pinned."""
+    """Validate submissions. Nothing is stored, but warm-start checkpoints are pinned."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class SubmissionValidator:
         self._checkpoints, self._confined, self._storage = checkpoints, confined, storage
 
     async def draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> NewExperiment:
-        """Return the new experiment; its trials begin from checkpoint `begins_from`, where one is named.
+        """Return the validated new experiment; its trials start from checkpoint `begins_from` if that is set.
 
-        Raises NotFound (no such snapshot), InvalidDefinition (the cell, or a hyperparameter), ImpossibleAsk for what
-        can never run, and Forbidden.
+        Raises NotFound for an unknown snapshot, InvalidDefinition for an error in the cell or a hyperparameter,
+        ImpossibleAsk for a submission that can never run, and Forbidden.
         """
         may_submit(who)
         check_bounds(submission.config)
@@ -86,15 +86,15 @@ class SubmissionValidator:
         )
 
     def _source_bytes(self, submission: Submission) -> int:
-        """Return the size in bytes of all source that is parsed to bind the submission."""
+        """Return the total size in bytes of the sources that must be parsed to validate the submission."""
         search = submission.config.search
         own = search.source if search is not None and search.source is not None else ""
         return len(own.encode()) + self._archive.size(submission.snapshot, DEFINITION.__eq__)
 
     async def _beginning(self, who: Person, config: Config, before: str | None) -> str | None:
-        """Return the checkpoint that trials begin from: `before`, else the one whose weights the configuration names.
+        """Return the checkpoint from which trials start: `before`, else the one named by `--from` or `--warm`.
 
-        That is pinned, so that the last trial of a search begins from the same weights as its first.
+        A named checkpoint is pinned, so that all trials of a search start from the same weights.
         """
         source = warm_start.weights(config)
         if source is None or source.trial is None or (before is not None and not before.endswith(WEIGHTS)):

@@ -8,7 +8,7 @@ from kernel_backend.checkpoints.base import Checkpoints, Manifest
 from kernel_backend.checkpoints.verify import files_of
 from kernel_backend.errors import CheckpointDamaged
 
-REMEMBERED = 10_000  # checkpoints
+REMEMBERED = 10_000  # checkpoints in the cache
 
 
 class VerificationCache:
@@ -18,13 +18,13 @@ class VerificationCache:
         self._found: OrderedDict[tuple[str, str], tuple[str, str]] = OrderedDict()
 
     def known(self, place: Checkpoints, manifest: Manifest) -> str | None:
-        """Return the cached result for a checkpoint; None if not verified, or if its files have changed since."""
+        """Return the cached result for a checkpoint; None if there is none, or if its files have changed since."""
         found = self._found.get((place.where, manifest.id))
         return found[1] if found and found[0] == files_of(manifest) else None
 
     def read(self, place: Checkpoints, manifest: Manifest) -> str:
-        """Verify every byte of a checkpoint now, and cache the result; return the damage, or ""."""
-        files = files_of(manifest)  # before reading: what changes meanwhile is not what was read
+        """Verify every byte of a checkpoint and cache the result; return a description of the damage, or ""."""
+        files = files_of(manifest)  # read before the verification, so that a change during it invalidates the result
         try:
             place.verify(manifest)
             problem = ""
@@ -34,7 +34,7 @@ class VerificationCache:
         return problem
 
     def remember(self, place: Checkpoints, manifest: Manifest, problem: str) -> None:
-        """Cache a result that another reader has found: `problem` is the damage, or ""."""
+        """Cache the result of another verification: `problem` describes the damage, or is ""."""
         self._remember(place, manifest, files_of(manifest), problem)
 
     def _remember(self, place: Checkpoints, manifest: Manifest, files: str, problem: str) -> None:

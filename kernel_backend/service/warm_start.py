@@ -1,4 +1,4 @@
-"""Resolve what a search warm-starts from: results of earlier experiments, or the weights of an earlier trial."""
+"""Resolve what trials warm-start from: results of earlier experiments, or the weights of an earlier trial."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kernel_backend.store.base import Store
 
 
 def named(search: Search | None) -> list[int]:
-    """Return the experiments whose results a search warm-starts from, each once."""
+    """Return the distinct experiments whose results a search uses as prior data."""
     references = [parse_reference(each) for each in (search.warm if search else ())]
     return list(dict.fromkeys(each.experiment for each in references if each.trial is None))
 
 
 def weights(config: Config) -> Reference | None:
-    """Return the trial whose best weights all trials begin with, of `--from` or of a search's `--warm`.
+    """Return the trial whose best weights all trials start from, as named by `--from` or by a search's `--warm`.
 
     Raises InvalidRequest if several are named.
     """
@@ -42,9 +42,9 @@ def weights(config: Config) -> Reference | None:
 
 
 def prior_results(store: Store, config: Config, space: Space) -> list[PriorTrial]:
-    """Return the results so far of trials of earlier experiments that a search warm-starts from.
+    """Return the trials, with their results so far, of the earlier experiments that a search warm-starts from.
 
-    Only trials whose hyperparameters lie in `space` are returned.
+    Trials whose hyperparameters lie outside `space` are left out.
     """
     found = [
         trial for number in named(config.search) for trial in _trials(store, store.experiment(number), config.metric)
@@ -53,7 +53,7 @@ def prior_results(store: Store, config: Config, space: Space) -> list[PriorTrial
 
 
 def check(store: Store, number: int, config: Config, space: Space) -> None:
-    """Raise InvalidRequest if a search with this configuration cannot use any result of an experiment."""
+    """Raise InvalidRequest if a search with this configuration cannot use any result of experiment `number`."""
     other = store.experiment(number)
     if (other.config.steps is None) != (config.steps is None):
         theirs, ours = ("epochs", "--steps") if other.config.steps is None else ("steps", "--epochs")

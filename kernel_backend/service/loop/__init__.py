@@ -1,1 +1,1 @@
-"""Run the control loop: start attempts, end them, and store what they report."""
+"""Run the control loop: start attempts, end them, and store the records that they report."""

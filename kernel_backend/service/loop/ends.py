@@ -1,7 +1,7 @@
-"""End attempts: stop gangs, advance their trials, and free their slots whatever fails.
+"""End attempts: stop gangs, advance their trials, and free their slots even if a step fails.
 
-If a trial cannot be advanced in time, its slots are freed first. It then counts as running though its attempt has
-ended, and a later round, or the next service, advances it.
+If a trial cannot be advanced within `PROMPT_S`, its slots are freed first. The trial then still counts as running,
+though its attempt has ended, and a later round, or the next service, advances it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from kernel_backend.service.context import Context
 from kernel_backend.service.loop.spools import SpoolIntake
 from kernel_backend.service.search.runner import Searches
 
-PROMPT_S = 1.0  # for a trial to advance before the slots of its gang, which is gone, are freed
-STOP_GRACE_S = 30.0  # what a gang gets to leave when its work ends for good; else the scheduler's rule applies
+PROMPT_S = 1.0  # how long the slots of an ended gang wait for its trial to advance
+STOP_GRACE_S = 30.0  # for a gang to exit if its trial ends for good; else the scheduler's grace period applies
 
 _log = logging.getLogger(__name__)
 
@@ -39,14 +39,15 @@ class AttemptEnder:
         self._store, self._engine = context.store, context.engine
         self._storage, self._spools = context.checkpoint_storage, spools
         self._searches, self._bus, self._wake = searches, context.bus, context.wake
-        self._grace = context.rules.grace  # what a gang gets to leave when its trial continues later
+        self._grace = context.rules.grace  # for a gang to exit if its trial continues later
         self._settling: dict[AttemptId, asyncio.Task[None]] = {}
-        self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave, by time.monotonic()
+        self._asked: dict[AttemptId, float] = {}  # when each gang was asked to exit, by time.monotonic()
 
     async def see_off(self, trial: Trial, attempt: Attempt, since: float | None) -> None:
-        """Ask a gang to commit a checkpoint and leave; kill it when its grace period is over. Called every round.
+        """Ask a gang to commit a checkpoint and exit; kill it when its grace period is over. Called every round.
 
-        `since` is the recorded time of the first request (seconds since the epoch), perhaps by an earlier service.
+        `since` is the stored time (seconds since the epoch) of the first request to exit, which an earlier service
+        may have made; None if none was made.
         """
         asked = self._asked.get(attempt.id)
         if asked is None:
@@ -60,10 +61,10 @@ class AttemptEnder:
                 await self._engine.kill(attempt.id)
 
     async def end(self, attempt: Attempt, outcome: Outcome, result: AttemptResult | None) -> None:
-        """Kill what is left of a gang, advance its trial, and free its slots.
+        """Kill the remaining ranks of a gang, advance its trial, and free its slots.
 
-        The trial has `PROMPT_S` to be requeued in its old position. After that the slots are freed, whatever the
-        state of its spool or checkpoints, and later rounds advance the trial.
+        The slots are freed after `PROMPT_S` even if the trial's spool or checkpoints cannot be read; later rounds
+        then advance the trial. A trial that advances in time keeps its queue position if it is requeued.
         """
         try:
             await self._engine.kill(attempt.id)
@@ -79,11 +80,11 @@ class AttemptEnder:
             await self._engine.forget(attempt.id)
 
     async def settle(self, attempt: Attempt, result: AttemptResult | None) -> None:
-        """Advance the trial of an attempt that has ended before its trial was advanced."""
+        """Advance a trial whose attempt has ended; used if `end` could not do so in time."""
         self._check(attempt.id, self._begin(attempt, result))
 
     def cancel(self) -> None:
-        """Cancel all advances under way; the next service starts them anew."""
+        """Cancel the tasks that advance trials; the next service advances those trials."""
         for task in list(self._settling.values()):
             task.cancel()
 
@@ -101,23 +102,23 @@ class AttemptEnder:
         self._wake()
 
     def _check(self, key: AttemptId, task: asyncio.Task[None]) -> None:
-        """Raise the error with which advancing an attempt's trial has failed; the next `settle` tries again."""
+        """Raise the error with which a finished task failed to advance a trial; the next `settle` tries again."""
         if task.done() and self._settling.pop(key, None) is not None:
             task.result()
 
     async def _settle(self, attempt: Attempt, result: AttemptResult | None) -> None:
-        """Store the records left in an attempt's spool, then advance its trial, unless that has advanced already."""
+        """Store the records left in an attempt's spool, then advance its trial unless it has advanced already."""
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         if trial.attempt == attempt.number and trial.state in HOLDING_SLOTS:
             experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
             await self._spools.take_in(attempt.id, experiment.owner)
             await self._take_news(attempt.experiment)
             await self._move_on(attempt, result)
-        if attempt.state is AttemptState.ENDED:  # else the engine's record of it is still needed
+        if attempt.state is AttemptState.ENDED:  # else the engine's record of the gang is still needed
             await self._engine.forget(attempt.id)
 
     async def _move_on(self, attempt: Attempt, result: AttemptResult | None) -> None:
-        # Read again: they may have been stopped while the spool was stored.
+        # Read again: the user may have stopped the trial while the spool was stored.
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
         outcome, failure = attempt.outcome or Outcome.LOST, attempt.failure
@@ -127,7 +128,7 @@ class AttemptEnder:
         for note in what.notes:
             await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
         if what.pause and experiment.state is ExperimentState.ACTIVE:
-            # First of the two: a service that dies between them comes to the same end again, and does the other.
+            # The trial first: if the service dies before the attempt is closed, the next one finds and closes it.
             await asyncio.to_thread(self._store.advance_experiment, experiment.number, e.Paused(), time.time())
         if what.final and result and result.preparing and failure and experiment.config.search is not None:
             await asyncio.to_thread(self._searches.unprepared, experiment, trial.index, failure)
@@ -137,9 +138,9 @@ class AttemptEnder:
         self._bus.notify()
 
     def _progressed(self, trial: Trial) -> bool:
-        """Return whether a trial's newest attempt got further than every point that any attempt resumed from.
+        """Return whether a trial's newest attempt got beyond every checkpoint from which any attempt resumed.
 
-        Checkpoints in storage decide. If storage cannot be read, the reported checkpoints are used.
+        The committed checkpoints decide; if storage cannot be read, the reported ones are used.
         """
         try:
             return progressed(*self.history(trial.experiment, trial.index))
@@ -149,13 +150,13 @@ class AttemptEnder:
         return checkpoint_step(trial.checkpoint) > max(map(checkpoint_step, begun), default=0)
 
     async def _take_news(self, number: int) -> None:
-        """Let the experiment's search, if it is one, process all reports before a trial advances."""
+        """Let the experiment's search process all reports before the trial advances; do nothing if it is no search."""
         experiment = await asyncio.to_thread(self._store.experiment, number)
         if experiment.config.search is not None:
             await asyncio.to_thread(self._searches.take_news, experiment)
 
     async def close(self, attempt: Attempt, outcome: Outcome, failure: Failure | None) -> None:
-        """Record the end of an attempt whose trial has advanced; the engine may forget its gang, which is gone."""
+        """Record the end of an attempt whose trial has advanced, and let the engine forget its gang."""
         await self._ended(attempt, outcome, failure)
         await self._engine.forget(attempt.id)
 
@@ -168,25 +169,26 @@ class AttemptEnder:
         self._bus.notify()
 
     async def remove_unknown(self, key: AttemptId) -> None:
-        """Kill and forget a gang whose attempt is not in the store, or ended there: it must hold no slots."""
+        """Kill and forget a gang whose attempt is unknown to the store or has ended: it must hold no slots."""
         with contextlib.suppress(Unconfirmed):
             await self._engine.kill(key)
             await self._engine.forget(key)
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill a gang and rename its folder: it belongs to another attempt of the same key, from a lost database."""
+        """Kill a gang and rename its folder: an attempt of the same number, from a lost database, started it."""
         _log.warning("the folder of attempt %s is another attempt's: it is set aside", key)
         with contextlib.suppress(Unconfirmed):
             await self._engine.set_aside(key)
 
     def newest_attempt(self, experiment: int, trial: int) -> int:
-        """Return the number of the newest attempt that has left files next to the trial's checkpoints; 0 for none."""
+        """Return the largest number of an attempt that has files in the trial's checkpoint storage; 0 for none."""
         return newest_attempt(self._storage.open(experiment, trial).names())
 
     def history(self, experiment: int, trial: int) -> tuple[list[Attempt], list[str]]:
         """Return a trial's attempts and the ids of its committed checkpoints in storage.
 
-        For a search, checkpoints of unrecorded attempts are left out (see `resume.remembered`).
+        For a trial of a search, checkpoints of attempts that are not in the store are left out (see
+        `resume.remembered`).
         """
         attempts = self._store.attempts(experiment, trial)
         committed = [manifest.id for manifest in self._storage.open(experiment, trial).committed()]

@@ -23,7 +23,7 @@ def job_of(
 ) -> LaunchSpec:
     """Return the launch spec of an attempt.
 
-    `url` is set for launchers that cannot read the service's home: there they reach the service.
+    `url` is the service's address, set only if launchers cannot read the service's home.
     """
     return LaunchSpec(
         experiment=experiment.number,

@@ -34,15 +34,15 @@ from kernel_backend.service.state.requests import plain_request, pool_of
 from kernel_backend.spec.config_text import duration_word
 
 BUSY_S = 0.2  # between rounds while gangs run
-FAILED_S = 2.0  # after one that failed, and at most where something is to be tried again
-IDLE_S = 30.0  # and while none does; a verb notifies the loop
-TOGETHER = 100  # trials that are moved in one write: a commit each is slow, and all at once keep other writers out
+FAILED_S = 2.0  # after a failed round, and at most if any work is to be retried
+IDLE_S = 30.0  # while no gang runs; API operations wake the loop earlier
+TOGETHER = 100  # trials advanced per transaction: one commit each is slow, one for all keeps other writers waiting
 OPEN = LIVE | {TrialState.PAUSED}
 GOING_ON = (TrialState.STARTING, TrialState.RUNNING)
 
 
 class Loop:
-    """Control loop of the service: one task, which alone starts and ends attempts."""
+    """Control loop of the service: the only task that starts and ends attempts."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class Loop:
         self.cluster_state, self.searches, self.notebooks = cluster_state, searches, notebooks
         self._checkpoint_copies, self._starts, self._ends = checkpoint_copies, starts, ends
         self._isolated = IsolatedTasks(self.wake, cluster_state.reconcile_all)
-        self.settling = asyncio.Lock()  # held while experiments are brought to their ends
-        self._own: set[AttemptId] = set()  # gangs that are verified to be of the open attempts of their keys
+        self.settling = asyncio.Lock()  # held while experiments are being ended
+        self._own: set[AttemptId] = set()  # attempts whose running gang was verified to be their own
 
     async def run(self) -> None:
         """Run rounds until cancelled. An error in a round is logged, and the next round tries again."""
@@ -78,7 +78,7 @@ class Loop:
             self._starts.cancel()
 
     async def round(self) -> bool:
-        """Reconcile the engine and the store once; return whether any work is going on."""
+        """Reconcile the engine and the store once; return whether there is any unfinished work."""
         await self.cluster_state.now()
         busy = await self._look_at_gangs({status.key: status for status in await self._engine.statuses()})
         await self._end_times()
@@ -87,7 +87,7 @@ class Loop:
         await self.cluster_state.keep()
         return busy
 
-    # What runs
+    # Running gangs
 
     async def _look_at_gangs(self, statuses: dict[AttemptId, GangStatus]) -> bool:
         """End the attempts whose gangs have ended, and advance the trials of ended attempts.
@@ -118,7 +118,7 @@ class Loop:
         return wanted and known and status is not None and status.phase != "ended"
 
     async def _is_own(self, attempt: Attempt, status: GangStatus) -> bool:
-        """Return whether a gang was started for this attempt, not for its namesake from a lost database."""
+        """Return whether a gang was started for this attempt, and not for one of the same number in a lost database."""
         if not status.token_digest or attempt.id in self._own:
             return True
         if status.token_digest != await asyncio.to_thread(self._store.token_digest, attempt.id):
@@ -128,14 +128,14 @@ class Loop:
 
     async def _observe(self, attempt: Attempt, status: GangStatus | None) -> None:
         attempt = await asyncio.to_thread(self._store.attempt, attempt.id)
-        if attempt.state is AttemptState.ENDED:  # since this round began
+        if attempt.state is AttemptState.ENDED:  # it ended after this round began
             return
         if status is not None and not await self._is_own(attempt, status):
             await self._ends.set_aside(attempt.id)  # the next round finds this attempt's own gang missing
             return
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         if trial.attempt != attempt.number or trial.state not in HOLDING_SLOTS:
-            # Its trial has advanced (this service died between two writes): only the attempt is left to close.
+            # Its trial has advanced, but the service died before it closed the attempt.
             seen = status or GangStatus(key=attempt.id, phase="ended")
             await self._ends.close(attempt, seen.outcome or Outcome.LOST, seen.result.failure if seen.result else None)
         elif status is None:
@@ -147,7 +147,7 @@ class Loop:
             await self._ends.see_off(trial, attempt, self.cluster_state.asked_to_go(attempt.id))
 
     async def _end_times(self) -> None:
-        """Pause experiments that have held their slots for their `--max-time`: their gangs save a checkpoint first."""
+        """Pause experiments that have used up their `--max-time`; their gangs save a checkpoint first."""
         cluster = await self.cluster_state.now()
         for run in [run for run in cluster.runs.values() if run.ends is not None and run.ends <= cluster.at]:
             trial = self.cluster_state.cache.trial(run.key.experiment, run.key.trial)
@@ -163,10 +163,10 @@ class Loop:
                 await asyncio.to_thread(self._store.advance_experiment, number, e.Paused(), time.time())
                 self._bus.notify()
 
-    # What experiments want of their trials
+    # Reconciling trials with their experiments
 
     async def _reconcile(self) -> bool:
-        """Reconcile all experiments with their trials; return whether any is unfinished and not paused."""
+        """Reconcile all changed experiments with their trials; return whether any active one is unfinished."""
         async with self.settling:
             cluster = await self.cluster_state.now()
             cache = self.cluster_state.cache
@@ -174,33 +174,33 @@ class Loop:
             self.cluster_state.unaligned.intersection_update(numbers)  # the others have ended
             for nth, experiment in enumerate([cache.experiments[number] for number in numbers], 1):
                 if nth % TOGETHER == 0:
-                    await asyncio.sleep(0)  # requests are answered meanwhile
+                    await asyncio.sleep(0)  # lets API requests be answered in between
                 what = f"experiment #{experiment.number}"
                 if self._isolated.under_way(experiment.number) or not self._isolated.due(what):
                     continue
                 self.cluster_state.unaligned.discard(
                     experiment.number
-                )  # first: changes that arrive meanwhile count anew
+                )  # cleared first, so that changes made meanwhile mark the experiment again
                 with self._isolated.errors(what):
                     if not self._is_reconciled(experiment, cluster):
                         await self._reconcile_one(experiment, cluster)
         return any(experiment.state != "paused" for experiment in cache.experiments.values())
 
     def _is_reconciled(self, experiment: ScheduledExperiment, cluster: ClusterState) -> bool:
-        """Return whether the cached trials show that an experiment needs no action, without reading the store.
+        """Return whether an experiment needs no action, judged by cached trials without reading the store.
 
-        This keeps rounds quick with 100,000 experiments, as after a restart. False for searches.
+        This keeps rounds fast with 100,000 experiments, as after a restart. Always False for searches.
         """
         trials = self.cluster_state.cache.trials.get(experiment.number)
-        if experiment.config.search is not None or not trials:  # without any it may have ended
+        if experiment.config.search is not None or not trials:  # an experiment without cached trials may have ended
             return False
         return not any(
             reconcile(experiment.state, each, possible(cluster, experiment, each)) for each in trials.values()
         )
 
     async def _reconcile_one(self, experiment: ScheduledExperiment, cluster: ClusterState) -> None:
-        """Reconcile the trials of one experiment with its state, and end it when all of them have ended."""
-        # Trials that only a search holds need no action, except at the end; there may be thousands.
+        """Advance the trials of one experiment to match its state, and end it when all of them have ended."""
+        # Trials that their search has paused need no action unless the experiment ends; there may be thousands.
         ending = experiment.state is ExperimentState.STOPPING
         read = partial(self._store.trials, states=OPEN) if ending else self._store.restless_trials
         moves = [
@@ -228,9 +228,9 @@ class Loop:
         await asyncio.to_thread(collect, self._store, self._storage, ended, time.time())
 
     async def _search_over(self, experiment: Experiment) -> bool | None:
-        """Process the reports of a search and return whether it is over; None if the experiment is no search.
+        """Let a search process its reports, and return whether it has ended; None if the experiment is no search.
 
-        The search is closed when its budget or time limit is used up.
+        A search whose budget or time limit is used up is closed.
         """
         search, now = experiment.config.search, time.time()
         if search is None:
@@ -243,7 +243,7 @@ class Loop:
             await asyncio.to_thread(self.searches.close, experiment, limit)
         return await asyncio.to_thread(self.searches.over, experiment)
 
-    # What starts
+    # Starting and preempting gangs
 
     async def _start_queued(self) -> None:
         async with self.cluster_state.settled() as cluster:
@@ -264,9 +264,9 @@ class Loop:
                     await self._put_aside(preempt)
 
     async def _put_aside(self, preempt: Preempt) -> None:
-        """Preempt a gang: it commits a checkpoint and leaves.
+        """Preempt a gang: it commits a checkpoint and exits.
 
-        No hold is set: the trial is requeued in its old position.
+        The trial gets no hold: it is requeued at its old position.
         """
         number, index = preempt.run.key.experiment, preempt.run.key.trial
         trial = await asyncio.to_thread(self._store.trial, number, index)

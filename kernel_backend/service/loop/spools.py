@@ -1,7 +1,7 @@
 """Store the spools of ended attempts page by page, one page at a time per user.
 
-A spool is the user's file, of any length and content. Its attempt holds no slots any more, so reading it delays only
-its own trial.
+A spool is written by the user's processes, so its length and content are not trusted. Its attempt holds no slots any
+more: reading it delays only its own trial.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from kernel_backend.model.reports import SpoolPage, SpoolPosition, SpoolRecord
 from kernel_backend.retry import RetryPolicy, exponential
 from kernel_backend.store.base import Store, StoreUnavailable
 
-PAGES_AT_ONCE = 16  # of all users: a page in memory takes some twenty times its bytes
-MOST_PAGES = 1024  # of one spool: about 1 GiB of records that were not stored before
-LONGEST_PAUSE_S = 1.0  # between pages: as long as the last one took, so that other work gets its share
-RETRY = RetryPolicy(exponential(0.5, 10.0), limit=60.0)  # of a spool that cannot be read
+PAGES_AT_ONCE = 16  # for all users: in memory a page takes about twenty times its size on disk
+MOST_PAGES = 1024  # per spool: about 1 GiB of new records
+LONGEST_PAUSE_S = 1.0  # between pages: as long as the last page took, so that other work is not starved
+RETRY = RetryPolicy(exponential(0.5, 10.0), limit=60.0)  # of reading a spool
 
 _log = logging.getLogger(__name__)
 
@@ -36,9 +36,9 @@ class SpoolIntake:
         self._pages = asyncio.Semaphore(PAGES_AT_ONCE)
 
     async def take_in(self, key: AttemptId, owner: str) -> None:
-        """Store the records of an attempt's spool that were not stored before; refused records are reported by a note.
+        """Store the records of an attempt's spool that are not stored yet; a note reports those that are refused.
 
-        Raises StoreUnavailable: a repeated call continues behind the records that were stored.
+        Raises StoreUnavailable: another call continues after the last stored record.
         """
         after = (await asyncio.to_thread(self._store.attempt, key)).accepted
         begin, left_out, problem = SpoolPosition(), 0, ""
@@ -73,7 +73,7 @@ class SpoolIntake:
                     return page, await asyncio.to_thread(self._store_page, key, page)
             except StoreUnavailable:
                 raise
-            except Exception as error:  # with Unix accounts it is the user's own process that answers
+            except Exception as error:  # with Unix accounts the user's own process answers, and may raise anything
                 pause = next(waits, None)
                 if pause is None:
                     raise _Unreadable(str(error)) from None
@@ -89,7 +89,7 @@ class SpoolIntake:
             self._store.accept(key, records, time.time())
         except StoreUnavailable:
             raise
-        except Exception as error:  # whatever it is, another try would find the same record
+        except Exception as error:  # whatever it is, a retry would meet the same record
             raise _Unstorable(str(error)) from error
 
     async def _note(self, key: AttemptId, text: str) -> None:
@@ -101,4 +101,4 @@ class _Unreadable(Exception):
 
 
 class _Unstorable(Exception):
-    """Error: the store refuses a record, and always will."""
+    """Error: the store refuses a record, and would refuse it again."""

@@ -30,24 +30,24 @@ from kernel_backend.service.search.runner import Searches
 from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.requests import RequestBuilder, StartError
 
-Launch = tuple[int, str, Work]  # the experiment, a description, and the work
+Launch = tuple[int, str, Work]  # experiment, description for the log, and the work
 
-FRESH_S = 5.0  # for which a lookup holds: a checkpoint may be deleted while its trial waits
+FRESH_S = 5.0  # after which a lookup is repeated: a checkpoint may be deleted while its trial waits
 
 _log = logging.getLogger(__name__)
 
 
 class _Begins(NamedTuple):
-    """Interpreter and resume checkpoint of a coming attempt, looked up in the owner's files."""
+    """Interpreter and resume checkpoint of an attempt to be created, looked up in the owner's files."""
 
     python: str
     resume: Resume
-    beyond: int  # the last number of an attempt that has left anything
-    at: float  # when that was so, by time.monotonic()
+    beyond: int  # the largest number of an attempt that has left files
+    at: float  # time of the lookup, by time.monotonic()
 
 
 class AttemptStarter:
-    """Start attempts: the one part of the service that creates attempts and submits gangs."""
+    """Start attempts: the only part of the service that creates attempts and submits gangs."""
 
     def __init__(
         self,
@@ -71,17 +71,17 @@ class AttemptStarter:
             checkpoint_copies,
         )
         self._ends = ends
-        self._looks: dict[tuple[int, int, int], asyncio.Task[_Begins]] = {}  # for attempts to come
-        self._patience = ROUND_WAIT_S  # that this round still has for the lookups of searches' trials
+        self._looks: dict[tuple[int, int, int], asyncio.Task[_Begins]] = {}  # lookups by experiment, trial and attempt
+        self._patience = ROUND_WAIT_S  # seconds that this round may still wait for lookups of trials of searches
 
     async def look(self, starts: Sequence[Start]) -> list[Start]:
         """Look up the resume checkpoints of these starts concurrently; return the starts that are ready in time.
 
-        The limit is `ROUND_WAIT_S`. The owner's files, or their agent, may be slow: the remaining starts are made by a
-        round after their lookup ends.
+        Waits at most `ROUND_WAIT_S`, since the owner's files or agent may be slow. A later round makes the other
+        starts, after their lookup has ended.
         """
         self._patience = ROUND_WAIT_S
-        # A trial that was stopped before it began does not look again.
+        # Drop the lookups of trials that were stopped before they began.
         self._looks = {about: task for about, task in self._looks.items() if not _stale(task)}
         before = set(self._looks.values())
         known = {
@@ -94,9 +94,9 @@ class AttemptStarter:
         return [start for start in starts if start.request.key not in known or known[start.request.key].done()]
 
     async def start(self, start: Start) -> Launch | None:
-        """Create an attempt; return the call that launches its gang, None where there is no gang to launch.
+        """Create an attempt and return the call that launches its gang; None if no gang is to be launched now.
 
-        An error is raised, and shown as the reason for which the trial waits.
+        An error is recorded as the reason why the trial waits, and raised.
         """
         trial = start.request.experiment, start.request.trial
         try:
@@ -118,7 +118,7 @@ class AttemptStarter:
             task.cancel()
 
     def _begin_look(self, key: RequestKey) -> asyncio.Task[_Begins]:
-        """Return the lookup of a trial's resume checkpoint, started once per attempt, and again where it is stale."""
+        """Return the task that looks up a trial's resume checkpoint: one per attempt, replaced when stale."""
         trial = self._cluster_state.cache.trial(key.experiment, key.trial)
         about = key.experiment, key.trial, trial.attempt if trial is not None else 0
         task = self._looks.get(about)
@@ -135,12 +135,12 @@ class AttemptStarter:
         return _Begins(python, resume, beyond, time.monotonic())
 
     async def _grant(self, start: Start) -> Launch | None:
-        """Let a search choose the trial that gets a granted gang, and start it.
+        """Let a search choose the trial for a gang that was granted to it, and start that trial.
 
-        Returns None if the trial cannot start at once: it is queued by its own request then.
+        Returns None if the trial cannot start at once; it is then queued with its own request.
         """
         experiment = await asyncio.to_thread(self._store.experiment, start.request.experiment)
-        if experiment.state is not ExperimentState.ACTIVE:  # it has been paused since
+        if experiment.state is not ExperimentState.ACTIVE:  # the experiment was paused meanwhile
             return None
         trial = await asyncio.to_thread(self._searches.on_slot, experiment)
         self._request_builder.got(experiment.number, time.time())
@@ -152,14 +152,14 @@ class AttemptStarter:
             return None
         done, _ = await asyncio.wait({self._begin_look(request.key)}, timeout=self._patience)
         if not done:
-            self._patience = 0.0  # a search may get a hundred gangs at once: the rest are started by later rounds, too
+            self._patience = 0.0  # a search may get a hundred gangs at once: later rounds start the rest
             return None
         return await self._begin(start, request.key)
 
     async def _begin(self, start: Start, key: RequestKey) -> Launch | None:
-        """Store the new attempt, then return the launch of its gang.
+        """Store the new attempt, then return the call that launches its gang.
 
-        The attempt is stored first: this fences older attempts and fixes the checkpoint that the new one resumes from.
+        Storing the attempt fences older attempts, and fixes the checkpoint from which the new one resumes.
         """
         number, index = key.experiment, key.trial
         looked = self._begin_look(key)
@@ -185,7 +185,7 @@ class AttemptStarter:
         return number, f"the start of attempt {attempt.id}", partial(self._launch, experiment, attempt, python, token)
 
     def _last_attempt(self, experiment: Experiment, index: int) -> int:
-        """Return the last number of an attempt that has left files: a restored database may have lost some."""
+        """Return the largest attempt number of which files exist: a restored database may lack attempts."""
         number, workspace = experiment.number, self._workspaces.of(experiment.owner)
         newest = max(self._store.trial(number, index).attempt, self._ends.newest_attempt(number, index))
         return workspace.last_attempt(number, index, newest)
@@ -206,14 +206,14 @@ class AttemptStarter:
                 await asyncio.to_thread(self._store.note, attempt.id, working.note, time.time())
                 self._bus.notify()
             await self._engine.submit(job, token)
-        except Exception as error:  # whatever it is, it ends only this attempt
+        except Exception as error:  # any error ends only this attempt
             _log.exception("attempt %s could not be started", attempt.id)
             failure = Failure(rank=0, type=type(error).__name__, message=f"the gang could not be started: {error}")
             result = AttemptResult(outcome="failed", exit_codes=(), failure=failure, ended_at=time.time())
             await self._ends.end(attempt, Outcome.FAILED, result)
 
     async def _refuse(self, attempt: Attempt, missing: DaylightError) -> None:
-        """Fail a trial whose warm-start checkpoint is gone for good, and end its attempt."""
+        """Fail a trial whose warm-start checkpoint is missing for good, and end its attempt."""
         failure = Failure(rank=0, type=type(missing).__name__, message=missing.message)
         event = e.Errored(retries_left=False)
         await asyncio.to_thread(
@@ -223,7 +223,7 @@ class AttemptStarter:
 
 
 def _stale(look: asyncio.Task[_Begins]) -> bool:
-    """Return whether the lookup of a resume checkpoint has failed, or was made too long ago."""
+    """Return whether a lookup of a resume checkpoint has failed or is older than `FRESH_S`."""
     if not look.done():
         return False
     return look.cancelled() or look.exception() is not None or look.result().at < time.monotonic() - FRESH_S

@@ -1,1 +1,1 @@
-"""Run searches: their searchers, stored decisions, and processes of custom search classes."""
+"""Run searches: create searchers, store their decisions, and run custom search classes in separate processes."""

@@ -1,4 +1,4 @@
-"""Run custom search classes in processes with the interpreter and the code of their experiment."""
+"""Run custom search classes in separate processes with their experiment's interpreter and code."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kernel_backend.workspaces.base import SearchClass, SearchClassProcess, Work
 
 
 class ClosableProcess(SearchProcess, Protocol):
-    """Search process that can be closed."""
+    """Process of a search class that can be ended."""
 
     def close(self) -> None:
         """End the process."""
 
 
 class ExperimentSearchProcess:
-    """Process of one experiment's search class; its code is unpacked and the process started at the first call."""
+    """Process of an experiment's search class; the first call unpacks the code and starts the process."""
 
     def __init__(
         self, experiment: Experiment, archive: Archive, preparation: Preparation, workspaces: Workspaces
@@ -32,15 +32,15 @@ class ExperimentSearchProcess:
         self._child: SearchClassProcess | None = None
 
     def interval(self) -> Any:
-        """Return the class's `interval` attribute."""
+        """Return the `interval` attribute of the search class."""
         return self._asked().interval()
 
     def ask(self, trial: int) -> Any:
-        """Return the result of the class's `ask`."""
+        """Call `ask` of the search class in its process, and return the result."""
         return self._asked().ask(trial)
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Return the result of the class's `tell`."""
+        """Call `tell` of the search class in its process, and return the result."""
         return self._asked().tell(trial, params, unit, value)
 
     def close(self) -> None:

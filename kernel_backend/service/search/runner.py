@@ -1,9 +1,8 @@
 """Run active searches: pass trial reports to their searchers, and store the decisions.
 
-A decision is stored, together with its effect on the trial, before it takes effect. After a restart a searcher is
-rebuilt by replaying its log; reports after the last one in the log are read from the store. A custom search class may
-compute for long, and so may a Gaussian process: they run in a separate thread, and while they compute, the search
-requests no gangs.
+Each decision is stored in one transaction with its effect on the trial. After a restart a searcher is rebuilt by
+replaying its log, then reads the reports stored since. Searchers that may be slow (custom search classes, Gaussian
+processes) run in a separate thread; meanwhile their search requests no gangs.
 """
 
 from __future__ import annotations
@@ -54,19 +53,19 @@ from kernel_backend.service.search.traits import (
 )
 from kernel_backend.store.base import Store
 
-LOG_PAGE = 1000  # entries of a log that are read at once: 100,000 records in memory keep the collector busy
-PAUSES_S = (2.0, 60.0)  # before a search whose code fails is tried again: the first, which doubles up to the last
-SAID = 2000  # characters of a failure message, which may quote an answer of any length
+LOG_PAGE = 1000  # log entries read at once: more records in memory slow down the garbage collector
+PAUSES_S = (2.0, 60.0)  # before a failed search is retried: the first pause, which doubles up to the second
+SAID = 2000  # length to which failure messages are cut
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
 class StoredFailure(NamedTuple):
-    """Error that keeps a search from proceeding, with the time of the next try."""
+    """Error that keeps a search from proceeding, and the time of the next try."""
 
     message: str
-    pause: float  # seconds before that
-    until: float  # on the monotonic clock
+    pause: float  # seconds before the next try
+    until: float  # time of the next try, by time.monotonic()
 
 
 class Searches:
@@ -78,9 +77,9 @@ class Searches:
         self._known: dict[int, SearchState] = {}
         self._locks: dict[int, threading.Lock] = {}
         self._errors: dict[int, StoredFailure] = {}
-        self._failures: dict[int, str | None] = {}  # of searches that are not in memory any more
+        self._failures: dict[int, str | None] = {}  # of ended searches; None: did not fail
 
-    # What the loop calls
+    # Called by the loop
 
     def wants(self, experiment: Experiment) -> int:
         """Return how many more gangs a search could use, beyond those that its trials hold or wait for."""
@@ -89,8 +88,8 @@ class Searches:
     def on_slot(self, experiment: Experiment) -> Trial | None:
         """Return the queued trial that gets a granted gang; None if no trial can use it now.
 
-        A trial that must first leave its last gang, or first get a copy of a checkpoint, is queued later. A slow
-        searcher decides in a thread: None is returned, and its trial is queued when it has decided.
+        A trial that must first leave its last gang, or wait for a copy of a checkpoint, is queued later. A slow
+        searcher decides in a thread: the call returns None, and the chosen trial is queued after the decision.
         """
         if is_slow(experiment):
             self._isolated(experiment, self._on_slot)
@@ -99,7 +98,7 @@ class Searches:
             return self._on_slot(experiment, known) if known else None
 
     def take_news(self, experiment: Experiment) -> bool:
-        """Let a search process new reports and ends of its trials; return whether it has decided anything."""
+        """Let a search process new reports and exits of its trials; return whether it has made any decision."""
         if is_slow(experiment):
             if self._news(experiment):
                 self._isolated(experiment, self._take_all)
@@ -108,7 +107,7 @@ class Searches:
             return self._take_all(experiment, known) if known else False
 
     def over(self, experiment: Experiment) -> bool:
-        """Return whether a search has ended: none of its trials is training, and none will be."""
+        """Return whether a search has ended: no trial is training, and none will be started."""
         return self._answer(experiment, lambda known: known.failure is None and known.searcher.over(), False)
 
     def failed(self, experiment: Experiment) -> str | None:
@@ -123,22 +122,22 @@ class Searches:
         return self._failures[number]
 
     def notice(self, experiment: Experiment) -> str | None:
-        """Return the failure that ended a search, or the error that delays it; None without either. Does not block."""
+        """Return the failure that ended a search, or the error that delays it, else None. Does not block."""
         failure = self._errors.get(experiment.number)
         return self.failed(experiment) or (failure.message if failure is not None else None)
 
     def close(self, experiment: Experiment, limit: Limit) -> None:
-        """Close a search: it starts nothing more, and its active trials are paused. Idempotent."""
+        """Close a search: it starts no more trials, and its active trials are paused. Idempotent."""
         with self._locked(experiment) as known:
             if known and not known.closed:
                 paused = self._paused(experiment)
                 self._happen(experiment, known, Closed(limit=limit), lambda _: paused)
 
     def unprepared(self, experiment: Experiment, trial: int, failure: Failure) -> None:
-        """End a search after `prepare` failed for good in one trial, as it would in all.
+        """End a search after `prepare` failed for good in one trial, since it would fail in all of them.
 
-        The other trials are paused: at once, or by a custom class's searcher at their next target. If a slow searcher
-        is busy, its search ends with the next trial that fails in this way.
+        The other trials are paused; those of a custom search class at their next target. If a slow searcher is busy,
+        the search ends with the next trial that fails in this way.
         """
         with self._locked(experiment) as known:
             if known and known.failed is None:
@@ -146,7 +145,7 @@ class Searches:
                 self._happen(experiment, known, Failed(message=unprepared_text(failure)[:SAID]), lambda _: others)
 
     def forget(self, number: int) -> None:
-        """Drop the search of an ended experiment: only its log remains. Does not block."""
+        """Drop the cached state of an ended search; its log stays in the store. Does not block."""
         self._errors.pop(number, None)
         lock, known = self._lock(number), self._known.get(number)
         if (known is None or known.process is None) and lock.acquire(blocking=False):
@@ -157,29 +156,29 @@ class Searches:
         else:
             threading.Thread(target=self._drop_locked, args=(number,), daemon=True).start()
 
-    # What users call
+    # Called by users
 
     def promote(self, experiment: Experiment, trial: int) -> None:
-        """Promote a trial next, whatever its rank; raises Conflict where it has ended."""
+        """Promote a trial next, whatever its rank; raises Conflict if it has ended."""
         with self._locked(experiment, patient=True) as known:
             assert known is not None
             self._happen(experiment, known, Promoted(trial=trial))
 
     def extend(self, experiment: Experiment, trials: int | None) -> None:
-        """Set the total number of trials; raises Conflict where that is fewer than there are."""
+        """Set the total number of trials; raises Conflict if the search has more trials already."""
         with self._locked(experiment, patient=True) as known:
             assert known is not None
             self._happen(experiment, known, Extended(trials=trials))
             if known.process is not None:
-                self._drop(experiment.number)  # a class that has failed is created anew
+                self._drop(experiment.number)  # a search class that has failed is created again
 
     # Locking
 
     @contextlib.contextmanager
     def _locked(self, experiment: Experiment, patient: bool = False) -> Iterator[SearchState | None]:
-        """Yield the search's state under its lock; None if the search has ended, or a slow searcher holds the lock.
+        """Yield a search's state under its lock; None if the search has ended, or a slow searcher holds the lock.
 
-        With `patient`, wait also for a slow searcher, and load the state of an ended search.
+        With `patient`, also wait for a slow searcher, and load the state of an ended search.
         """
         waits = patient or not is_slow(experiment)
         lock = self._lock(experiment.number)
@@ -195,7 +194,7 @@ class Searches:
         return self._locks.setdefault(number, threading.Lock())
 
     def _answer(self, experiment: Experiment, question: Callable[[SearchState], T], otherwise: T) -> T:
-        """Return `question` of the search's state; `otherwise` if it has ended, is busy, or a slow searcher raises."""
+        """Return `question(state)`; `otherwise` if the search has ended or is busy, or if a slow searcher raises."""
         with self._locked(experiment) as known:
             if known is None:
                 return otherwise
@@ -208,7 +207,7 @@ class Searches:
                 return otherwise
 
     def _isolated(self, experiment: Experiment, verb: Callable[[Experiment, SearchState], object]) -> None:
-        """Run `verb` on a slow search in a thread; do nothing while one runs, or shortly after an error."""
+        """Run `verb` on a slow search in a thread; do nothing while a thread runs, or during backoff after an error."""
         failure = self._errors.get(experiment.number)
         if failure is not None and time.monotonic() < failure.until:
             return
@@ -248,7 +247,7 @@ class Searches:
         self._errors[number] = StoredFailure(message, pause, time.monotonic() + pause)
         _log.error("experiment #%d: %s", number, message, exc_info=None if expected else error)
 
-    # Small parts
+    # Helpers
 
     def _on_slot(self, experiment: Experiment, known: SearchState) -> Trial | None:
         def effects(decision: Decision | None) -> list[Effect]:
@@ -267,20 +266,20 @@ class Searches:
         before = known.entries
         for report in self._store.validations(experiment.number, known.heard):
             self._take_report(experiment, known, report)
-            known.heard = report.seq  # also what the search ignores: it is not read again
+            known.heard = report.seq  # also for reports that the search ignores, so that they are not read again
         self._see_ended(experiment, known)
         if known.failure is not None:
             self._happen(experiment, known, Failed(message=known.failure[:SAID]))
         return known.entries > before
 
     def _of(self, experiment: Experiment, ended: bool = False) -> SearchState | None:
-        """Return the state of a search, replayed from its log where not cached.
+        """Return the state of a search, from the cache or by replaying its log.
 
         None if the experiment has ended, unless `ended` is set.
         """
         known = self._known.get(experiment.number)
         if known is None:
-            experiment = self._store.experiment(experiment.number)  # it may have been extended since, or have ended
+            experiment = self._store.experiment(experiment.number)  # it may have been extended or have ended since
             if experiment.state in EXPERIMENT_ENDED and not ended:
                 return None
             process = self._process_of(experiment)
@@ -295,7 +294,7 @@ class Searches:
         return known
 
     def _begin(self, experiment: Experiment, known: SearchState) -> None:
-        """Write prior results of earlier experiments as the first log entries, in one transaction."""
+        """Write the results of earlier experiments (prior data) as the first log entries, in one transaction."""
         now, entries = time.time(), list[LogEntry]()
         trials = warm_start.prior_results(self._store, experiment.config, experiment.space)
         with self._believing(experiment):
@@ -331,7 +330,7 @@ class Searches:
     def _see_ended(self, experiment: Experiment, known: SearchState) -> None:
         count = self._ended(experiment)
         if count == known.looked:
-            return  # the usual case, and there may be thousands
+            return  # the usual case; there may be thousands of trials
         for outline in self._store.outlines(experiment.number):
             if outline.state in TRIAL_ENDED and outline.index not in known.ended:
                 trial = self._store.trial(experiment.number, outline.index)
@@ -362,7 +361,7 @@ class Searches:
     ) -> list[Trial]:
         """Apply an event to the searcher, store the decision with its effects, then update the search state.
 
-        Returns the trials that the effects have changed.
+        Returns the trials changed by the effects.
         """
         with self._believing(experiment):
             decision = apply_event(known.searcher, event)
@@ -373,7 +372,7 @@ class Searches:
 
     @contextlib.contextmanager
     def _believing(self, experiment: Experiment) -> Iterator[None]:
-        """Drop the cached searcher if its decision cannot be stored: the next use replays it from the stored log."""
+        """Drop the cached searcher if the block fails: the next use rebuilds it from the stored log."""
         try:
             yield
         except Exception:

@@ -1,4 +1,4 @@
-"""Hold the state of a search, replayed from its log: its searcher, and whether it is closed or has failed."""
+"""Hold the state of a search, rebuilt from its log: the searcher, and whether the search is closed or has failed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from kernel_backend.service.search.custom_process import ClosableProcess
 
 @dataclass
 class SearchState:
-    """State of a search after `entries` entries of its log; `heard` is the number of the last report among them."""
+    """State of a search after `entries` log entries; `heard` is the number of the last report that it processed."""
 
     searcher: Searcher
     entries: int = 0
     heard: int = 0
-    ended: set[int] = field(default_factory=set)  # trials that the searcher has as ended
-    looked: int = 0  # how many had ended when that was last compared with the store
+    ended: set[int] = field(default_factory=set)  # trials that have ended for the searcher
+    looked: int = 0  # number of ended trials at the last comparison with the store
     closed: bool = False
-    failed: str | None = None  # what ended it other than its trials
+    failed: str | None = None  # the failure of the search class or of `prepare` that ended the search
     process: ClosableProcess | None = None
 
     def take(self, entry: LogEntry) -> None:
@@ -40,15 +40,15 @@ class SearchState:
 
     @property
     def failure(self) -> str | None:
-        """Return the failure of the search class if it is not recorded in the log yet."""
+        """Return the failure of the search class if it is not in the log yet, else None."""
         found = self.searcher.failure if isinstance(self.searcher, Custom) and self.failed is None else None
         return found.message if found is not None else None
 
 
 def failure_in(log: Sequence[LogEntry]) -> str | None:
-    """Return the message of the failure that ended a search, read from its log.
+    """Return the failure message that ended a search, read from its log.
 
-    None if it did not fail, or was extended since.
+    None if the search has not failed, or was extended since.
     """
     last = next((each.event for each in reversed(log) if isinstance(each.event, Failed | Extended)), None)
     return last.message if isinstance(last, Failed) else None

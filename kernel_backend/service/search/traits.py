@@ -1,4 +1,4 @@
-"""Derive from an experiment how its search is run: its method, settings, and the reasons of its trials' ends."""
+"""Derive how an experiment's search is run: its method, its settings, and why its trials have ended."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from kernel_backend.search.samplers.optuna import NEEDED
 
 
 def method_of(experiment: Experiment) -> SearchMethod | None:
-    """Return the search method of an experiment; None if it is no search, or the method's package is not installed."""
+    """Return the search method of an experiment; None if it is no search, or if the method's package is missing."""
     search = experiment.config.search
     return registry.find(search.method) if search is not None else None
 
 
 def is_custom(experiment: Experiment) -> bool:
-    """Return whether an experiment's searcher is a user's own search class."""
+    """Return whether an experiment uses a custom search class."""
     method = method_of(experiment)
     return method is not None and method.own_class
 
 
 def is_slow(experiment: Experiment) -> bool:
-    """Return whether a searcher may be slow or raise: user code, a package's, or a sampler that needs a library."""
+    """Return whether an experiment's searcher may be slow or raise: custom code, plugins, samplers of a library."""
     search, method = experiment.config.search, method_of(experiment)
     return search is not None and (method is None or method.slow or search.samples_by in NEEDED)
 
 
 def settings_of(experiment: Experiment) -> Settings:
-    """Return the settings of an experiment's searcher; raises Conflict where it is no search."""
+    """Return the settings of an experiment's searcher; raises Conflict if the experiment is no search."""
     if experiment.config.search is None:
         raise Conflict(f"experiment #{experiment.number} is no search: it has a single trial")
     return settings.settings_of(experiment.config)
 
 
 def unprepared_text(failure: Failure) -> str:
-    """Return the message for a search that cannot start any trial since its `prepare()` fails."""
+    """Return the error message of a search whose trials cannot start because `prepare()` fails."""
     where = f" ({failure.frames[-1].where})" if failure.frames else ""
     return f"prepare() fails, so that no trial can begin: {failure.type}: {failure.message}{where}"
 
 
 def exit_reason(trial: Trial) -> Reason:
-    """Return the reason of a trial's end that is passed to `Searcher.on_exit`."""
+    """Return why a trial ended, as the reason for `Searcher.on_exit`."""
     if trial.state is TrialState.FAILED:
         return "invalid" if trial.failure is not None and trial.failure.invalid else "failed"
-    if trial.state is TrialState.COMPLETED:  # without the report at its end that every trial of a search has
+    if trial.state is TrialState.COMPLETED:  # it lacks the final report, which every trial of a search must make
         return "failed"
     return "pruned" if trial.state is TrialState.PRUNED else "stopped"

@@ -1,1 +1,1 @@
-"""Keep the scheduler's cluster state up to date from the store."""
+"""Maintain the scheduler's cluster state from the records in the store."""

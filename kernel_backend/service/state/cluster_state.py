@@ -1,6 +1,7 @@
 """Maintain the scheduler's cluster state incrementally.
 
-The cost of a round depends on the number of changes, and a restarted service computes the same state.
+A round's cost depends on the number of changes, not on the number of records. A restarted service computes the same
+state from the store.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from kernel_backend.service.state.reservations import StoredReservations, reserv
 from kernel_backend.service.state.store_cache import RecordChange, StoreCache
 from kernel_backend.store.base import Store
 
-FADED = 10  # half-lives after which past use counts for nothing
+FADED = 10  # half-lives after which past slot use is ignored
 LEAVING = (TrialState.RELEASING, TrialState.STOPPING)
-SET_BACK_S = 5.0  # by which a clock may go back and only be treated as standing still
+SET_BACK_S = 5.0  # clock steps backwards up to this many seconds are ignored
 
 
 class ClusterStateManager:
     """Manage the cluster state, which only tasks on the event loop change, one at a time.
 
-    To read it on the event loop without an `await` in between, use `now`. To read it in a thread, use `looking`, during
-    which it does not change.
+    To read it on the event loop without an `await` in between, use `now`. To read it in a thread, use `looking`,
+    which locks it against changes.
     """
 
     def __init__(
@@ -63,26 +64,26 @@ class ClusterStateManager:
         )
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._starting: dict[RequestKey, Start] = {}  # trials whose attempts are being made
+        self._starting: dict[RequestKey, Start] = {}  # starts whose attempts are being created
         self._begin()
 
     def _begin(self) -> None:
         self._cluster: ClusterState | None = None
         self.cache = StoreCache(self._store)
         self.lengths = PastLengths()
-        self.unaligned: set[int] = set()  # experiments of which something has changed
+        self.unaligned: set[int] = set()  # experiments to reconcile with their trials
         self._reservations = StoredReservations(self._store)
-        self._numbers: dict[RequestKey, int] = {}  # of the attempts that hold slots
+        self._numbers: dict[RequestKey, int] = {}  # attempt number of each gang that holds slots
         self._released: dict[RequestKey, Reservation] = {}  # reservations of released gangs, which may be requeued
-        self._touched: set[RequestKey] = set()  # whose requests must be updated
-        self._unsteady: set[RequestKey] = set()  # whose requests may change by themselves
-        self._anonymous: dict[int, int] = {}  # how many requests each search has
+        self._touched: set[RequestKey] = set()  # keys of requests to update in the next round
+        self._unsteady: set[RequestKey] = set()  # keys of requests that may change without a change in the store
+        self._anonymous: dict[int, int] = {}  # number of requests of each search
 
     # Reading
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[ClusterState]:
-        """Yield the current cluster state, which does not change meanwhile."""
+        """Yield the current cluster state, locked against changes inside the block."""
         async with self._lock:
             yield await self._current()
 
@@ -95,8 +96,8 @@ class ClusterStateManager:
     async def settled(self) -> AsyncIterator[ClusterState]:
         """Yield the cluster state for a decision, after a short wait for first lookups in users' files.
 
-        So users whose files answer in time keep their queue positions after a restart, and a slow disk or agent delays
-        no other user.
+        So users whose files answer in time keep their queue positions after a restart, and a slow disk or agent
+        delays no other user.
         """
         async with self.looking() as picture:
             if not self._request_builder.unsettled:
@@ -118,7 +119,7 @@ class ClusterStateManager:
     async def _current(self) -> ClusterState:
         try:
             if self._cluster is not None and self._clock() < self._cluster.at - SET_BACK_S:
-                self._begin()  # its time would stand still until then, and with it all backoff and time limits
+                self._begin()  # rebuild it: its clock would stand still, and with it backoff and time limits
             nodes = [self._with_drain(node) for node in await self._engine.nodes()]
             if self._cluster is None:
                 with _no_collection():
@@ -136,21 +137,21 @@ class ClusterStateManager:
             await self._renew(cluster, keys)
             return cluster
         except BaseException:
-            self._begin()  # half a change may have been applied: the next reader begins anew
+            self._begin()  # a change may be half applied: the next reader rebuilds the state
             raise
 
-    # What was decided
+    # Applying decisions
 
     def decided(self, cluster: ClusterState, decisions: Decisions) -> None:
-        """Apply the new reservations; a request that starts keeps its reservation until it holds its slots."""
+        """Apply the new reservations; a request that is starting keeps its reservation until it holds its slots."""
         starting = (start.reservation for start in decisions.starts)
         cluster.reservations = (*(each for each in starting if each is not None), *decisions.reservations)
 
     @asynccontextmanager
     async def starting(self, key: RequestKey, start: Start) -> AsyncIterator[None]:
-        """Hold a request's reservation, also across a restart, while the block creates its trial's attempt.
+        """Keep a request's reservation, also across a restart, while the block creates the attempt.
 
-        If the block fails, the reservation is restored to the request.
+        If the block fails, the request gets its reservation back.
         """
         before, kept = self._cluster, start.reservation
         if before is not None and kept is not None:
@@ -177,7 +178,7 @@ class ClusterStateManager:
         self.unaligned |= self.cache.experiments.keys()
 
     def look_again(self, key: RequestKey) -> None:
-        """Mark a request for an update in the next round, for a reason that is not in the store."""
+        """Mark a request for an update in the next round, because of a change that is not in the store."""
         self._touched.add(key)
 
     # Rebuilding
@@ -185,7 +186,7 @@ class ClusterStateManager:
     async def _begun(self, nodes: Iterable[Node]) -> ClusterState:
         self.cache.fill(await asyncio.to_thread(self.cache.read_all))
         cluster = await self._afresh(nodes)
-        # In the order of the cache, where neighbours lie together in memory: of 100,000 that is quicker than any other.
+        # In the order of the cache, in which records are neighbours in memory: fastest for 100,000 records.
         await self._renew(cluster, [RequestKey(number, nth) for number, of in self.cache.trials.items() for nth in of])
         self._reservations.restore(cluster)
         return cluster
@@ -201,7 +202,7 @@ class ClusterStateManager:
         )
         for attempt in sorted(self.cache.attempts.values(), key=lambda each: each.created_at):
             experiment = self.cache.experiments.get(attempt.experiment)
-            if experiment is None:  # it has ended, and this is still to be closed
+            if experiment is None:  # the experiment has ended, but this attempt is not closed yet
                 experiment = await asyncio.to_thread(self._ended, attempt.experiment)
             self._hold(cluster, attempt, experiment, charged=True)
         take_in(cluster, self._stored_quotas.servers)
@@ -218,18 +219,18 @@ class ClusterStateManager:
         try:
             return self._store.experiment(number)
         except (ValueError, TypeError):
-            return None  # the slots of its gangs are taken all the same
+            return None  # its gangs count as holding slots all the same
 
     def _horizon(self, cluster: ClusterState) -> float:
-        """Return the earliest time (seconds since the epoch) whose slot use still affects shares or slot-hours."""
+        """Return the earliest time (seconds since the epoch) from which slot use affects fair shares or slot-hours."""
         quotas = [*cluster.users.quotas.values(), *cluster.groups.quotas.values()]
         longest = max((each.slot_hours.window for each in quotas if each.slot_hours is not None), default=0.0)
         return cluster.at - max(FADED * self._rules.half_life, longest)
 
     def _lasting(self, cluster: ClusterState, intervals: Iterable[UsageInterval]) -> Iterator[UsageInterval]:
-        """Yield usage intervals without an end for gangs that hold slots in the cluster state, and the ended ones.
+        """Yield the usage intervals, open-ended for each gang that holds slots in the cluster state.
 
-        The store may have the end of an interval already, or lack it for a gang that holds no slots here.
+        The store may be newer: it may have ended an interval whose gang still holds slots here.
         """
         for interval in intervals:
             holds = (
@@ -249,7 +250,7 @@ class ClusterStateManager:
 
     def _set_nodes(self, cluster: ClusterState, nodes: Sequence[Node]) -> None:
         known = cluster.nodes
-        # By identity first: records are compared field by field, and there may be thousands.
+        # Identity first: comparing thousands of records field by field is slow.
         changed = [node for node in nodes if (old := known.get(node.name)) is not node and old != node]
         gone = cluster.nodes.keys() - {node.name for node in nodes}
         for node in changed:
@@ -257,7 +258,7 @@ class ClusterStateManager:
         for name in gone:
             cluster.remove_node(name)
         if changed or gone:
-            self.reconcile_all()  # what could be placed cannot, or the other way round
+            self.reconcile_all()  # the change may make placements possible or impossible
 
     async def _set_quotas(self, cluster: ClusterState) -> None:
         users = _differences(cluster.users, self._stored_quotas.users)
@@ -324,7 +325,7 @@ class ClusterStateManager:
             promised = {"passed": start.passed, "reservation": start.reservation}
         elif record is not None:
             promised = {"passed": record.passed, "reservation": reservation(record), "committed": record.committed}
-            asked = record.leaving is not None and record.leaving >= attempt.created_at  # and not the attempt before
+            asked = record.leaving is not None and record.leaving >= attempt.created_at  # not the previous attempt
             if asked and trial is not None and trial.state in LEAVING:
                 promised["leaving"] = record.leaving
         max_time = experiment.config.max_time if experiment is not None else None
@@ -343,7 +344,7 @@ class ClusterStateManager:
         self._watch(cluster, run, trial, self._clock())
 
     def _watch(self, cluster: ClusterState, run: Allocation, trial: ScheduledTrial | None, at: float) -> None:
-        """Record in the cluster state when a gang committed its first checkpoint, and when it was asked to leave."""
+        """Record in the cluster state when a gang committed its first checkpoint, and when it was asked to exit."""
         own = trial is not None and trial.checkpoint and checkpoint_order(trial.checkpoint)[1] == self._numbers[run.key]
         if own and run.committed is None:
             cluster.change(run.key, committed=at)
@@ -351,7 +352,7 @@ class ClusterStateManager:
             cluster.change(run.key, leaving=at)
 
     def asked_to_go(self, attempt: AttemptId) -> float | None:
-        """Return when an attempt's gang was asked to leave, by this service or an earlier one, else None."""
+        """Return when an attempt's gang was asked to exit (seconds since the epoch), else None."""
         key = RequestKey(attempt.experiment, attempt.trial)
         run = self._cluster.runs.get(key) if self._cluster is not None else None
         return run.leaving if run is not None and self._numbers.get(key) == attempt.number else None
@@ -361,7 +362,7 @@ class ClusterStateManager:
     async def _renew(self, cluster: ClusterState, keys: Iterable[RequestKey]) -> None:
         """Update the requests of these keys in the cluster state, and those of all active searches.
 
-        Those of searches change without a record in the store.
+        Requests of searches can change without a change in the store.
         """
         searches = [each for each in self.cache.searches.values() if each.state is ExperimentState.ACTIVE]
         requests, anonymous = await asyncio.to_thread(self._asked, cluster, keys, searches)
@@ -383,7 +384,8 @@ class ClusterStateManager:
     ) -> tuple[dict[RequestKey, tuple[SlotRequest | None, bool]], dict[int, list[SlotRequest]]]:
         """Return the current requests of these keys and of searches. Blocks.
 
-        A key has its request (None if it requests nothing) and whether that may change without a change in the store.
+        The first mapping has for each key its request (None if nothing is requested), and True if that may change
+        without a change in the store; the second has the requests of each search.
         """
         requests: dict[RequestKey, tuple[SlotRequest | None, bool]] = {}
         experiments, trials, builder = self.cache.experiments, self.cache.trials, self._request_builder
@@ -403,7 +405,7 @@ class ClusterStateManager:
 
     def _set_request(self, cluster: ClusterState, key: RequestKey, request: SlotRequest | None) -> None:
         trial = self.cache.trial(*key[:2])
-        # One that has released its slots and whose end is not settled yet may still be requeued.
+        # A gang that has released its slots may still be requeued until its end is processed.
         unsettled = trial is not None and trial.state in HOLDING_SLOTS
         owed = None if unsettled or key in cluster.runs else self._released.pop(key, None)
         if request is not None:
@@ -416,26 +418,26 @@ class ClusterStateManager:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Disable the cyclic garbage collector while a whole store is read: it would scan all records again and again."""
+    """Disable the cyclic garbage collector while the whole store is read: it would scan all records repeatedly."""
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
-        gc.unfreeze()  # all are in the oldest generation now, without a scan of each
+        gc.unfreeze()  # moves all objects to the oldest generation without scanning them
         if enabled:
             gc.enable()
 
 
 def _pool(cluster: ClusterState, placement: Placement) -> str:
-    """Return the pool of a gang; the local one if none of its nodes is left."""
+    """Return the pool of a gang's nodes; the local pool if none of its nodes exists any more."""
     pools = (cluster.nodes[share.node].pool for share in placement if share.node in cluster.nodes)
     return next(pools, LOCAL)
 
 
 def _differences(accounts: UsageByName, wanted: Mapping[str, Quota]) -> dict[str, Quota]:
-    """Return the quotas that have changed by name; accounts that are no longer named get the default quota."""
+    """Return the quotas that differ, by name; accounts that are not in `wanted` get the default quota."""
     known = accounts.quotas
     changed = {name: quota for name, quota in wanted.items() if known.get(name, FREE) != quota}
     gone = (name for name in known if isinstance(name, str) and name not in wanted and known[name] != FREE)
@@ -443,6 +445,6 @@ def _differences(accounts: UsageByName, wanted: Mapping[str, Quota]) -> dict[str
 
 
 def _windows(accounts: UsageByName) -> set[tuple[object, float]]:
-    """Return the window in seconds of each account with slot-hours: how far back its meter must reach."""
+    """Return the accounts with a slot-hours quota and its window in seconds: how far back usage must be known."""
     quotas = accounts.quotas.items()
     return {(name, quota.slot_hours.window) for name, quota in quotas if quota.slot_hours is not None}

@@ -1,4 +1,4 @@
-"""Build the scheduler's slot requests from the records of trials and searches."""
+"""Build slot requests for the scheduler from the records of trials and searches."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ from kernel_backend.store.base import Store
 
 
 class StartError(NamedTuple):
-    """Error of a trial's start, with the time of the next try; until then its request blocks no others."""
+    """Error of starting a trial, with the time of the next try. Until then its request blocks no others."""
 
     text: str
-    failures: int  # in a row
-    again: float  # by time.monotonic()
+    failures: int  # number of failures in a row
+    again: float  # time of the next try, by time.monotonic()
 
     @classmethod
     def after(cls, before: StartError | None, text: str) -> StartError:
-        """Return the error after one more failed try, with a longer pause."""
+        """Return the error of another failed try; its backoff is longer than that of `before`."""
         failures = 1 + (before.failures if before is not None else 0)
         return cls(text, failures, time.monotonic() + RETRY.pause(failures))
 
     @property
     def reason(self) -> str:
-        """Return the text for which the trial waits; "" once the start may be tried again."""
+        """Return the text that explains why the trial waits; "" once the start may be tried again."""
         return f"cannot be started just now, and is tried again: {self.text}" if time.monotonic() < self.again else ""
 
 
 class RequestBuilder:
-    """Builder of slot requests; call it in a thread, since it may read the store. It never waits for users' files."""
+    """Build slot requests. Methods may block on the store, but never wait for users' files; call them in a thread."""
 
     def __init__(
         self, store: Store, searches: Searches, preparation: Preparation, checkpoint_copies: CheckpointCopies
     ) -> None:
         self._store, self._searches = store, searches
         self._preparation, self._checkpoint_copies = preparation, checkpoint_copies
-        self.start_errors: dict[tuple[int, int], StartError] = {}  # last start errors, by trial
-        self._granted: dict[int, float] = {}  # when each search last got a gang
+        self.start_errors: dict[tuple[int, int], StartError] = {}  # last start error of each experiment and trial
+        self._granted: dict[int, float] = {}  # time at which each search last got a gang
 
     @property
     def unsettled(self) -> bool:
-        """Return whether any file of a user was looked up for the first time since `settle`."""
+        """Return whether any lookup in users' files was started for the first time since `settle`."""
         return self._preparation.lookups.unsettled or self._checkpoint_copies.lookups.unsettled
 
     async def settle(self) -> None:
-        """Wait a short time for first lookups of users' files."""
+        """Wait a short time for first lookups in users' files."""
         await asyncio.gather(self._preparation.lookups.settle(), self._checkpoint_copies.lookups.settle())
 
     def for_trial(self, experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest:
-        """Return the request of a queued trial."""
+        """Return the slot request of a queued trial."""
         preparing = self._preparation.wait(experiment)
         if trial.begins_from is not None and not preparing:
             or_newer = experiment.config.search is not None
@@ -72,16 +72,16 @@ class RequestBuilder:
         error = self.start_errors.get((trial.experiment, trial.index))
         if error is not None:
             request = replace(request, error=error.text, preparing=preparing or error.reason)
-        if trial.attempt < 2:  # there is no backoff after the first
+        if trial.attempt < 2:  # there is no backoff before the second attempt
             return request
         attempts = self._store.attempts(trial.experiment, trial.index)
         return replace(request, failed_at=attempts[-1].ended_at or 0.0, rest=rest(trial, attempts))
 
     def for_search(self, experiment: Experiment, in_hand: int, nodes: Iterable[Node], pool: str) -> list[SlotRequest]:
-        """Return as many requests as a search can use gangs. Its searcher chooses the trial when a gang is granted.
+        """Return one request for each gang that a search can use; its searcher chooses a trial once a gang is granted.
 
-        So a promotion is never decided on old results. A search whose gangs fit no node makes one request, so that this
-        is reported.
+        Promotions are therefore decided on the newest results. A search whose gangs fit no node still makes one
+        request, so that users see the reason.
         """
         search, slots = experiment.config.search, experiment.config.slots
         free = max(1, sum(node.slots for node in nodes if node.pool == pool) // slots)
@@ -97,13 +97,13 @@ class RequestBuilder:
         return [first, *(replace(first, nth=nth) for nth in range(1, wanted))] if wanted else []
 
     def got(self, experiment: int, at: float) -> None:
-        """Record the time at which a search was granted a gang: its next request is queued from then on."""
+        """Record when a search was granted a gang: its next request counts as queued since then."""
         self._granted[experiment] = max(at, self._granted.get(experiment, at))
 
     def may_change(self, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:
         """Return whether a trial's request may change without a change in the store.
 
-        It may if it waits for an environment, for a copy of a checkpoint, or after a start error.
+        This is so if the trial waits for an environment or a copy of a checkpoint, or if its start has failed.
         """
         return (
             experiment.config.env == "locked"
@@ -113,7 +113,7 @@ class RequestBuilder:
 
 
 def plain_request(experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest:
-    """Return a trial's request without the reasons (preparation, backoff) for which it may not be eligible yet."""
+    """Return a trial's request, regardless of why it may not be eligible yet (preparation, backoff)."""
     return _request(experiment, trial.index, trial.queued_at, pool, trial.excluded)
 
 

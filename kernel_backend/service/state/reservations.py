@@ -1,4 +1,4 @@
-"""Persist reservations and queue positions, so that a restart of the service changes no request's position."""
+"""Store reservations and queue positions, so that a restart of the service changes no request's position."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernel_backend.scheduler.requests import RequestKey, Reservation
 from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.store.base import Store
 
-BRIEF_S = 60.0  # a request that has been first of its user queue for less has nothing to lose
+BRIEF_S = 60.0  # shorter times at the head of a user queue are not stored
 
 
 class StoredReservations:
@@ -28,11 +28,11 @@ class StoredReservations:
         self._kept = {RequestKey(*record.key): record for record in self._store.reservations()}
 
     def of(self, key: RequestKey) -> ReservationRecord | None:
-        """Return the stored record of a request or gang; None without one."""
+        """Return the stored record of a request or gang; None if there is none."""
         return self._kept.get(key)
 
     def restore(self, cluster: ClusterState) -> None:
-        """Restore the reservations of queued requests, and their time at the head of their user queues."""
+        """Restore the reservations of queued requests, and since when requests are at the head of their user queues."""
         requests = cluster.queue.requests
         kept = [reservation(record) for key, record in self._kept.items() if key in requests]
         cluster.reservations = tuple(sorted((each for each in kept if each is not None), key=lambda each: each.since))
@@ -43,7 +43,7 @@ class StoredReservations:
                 line.since = max(line.since, cluster.at - BRIEF_S) if since is None else since
 
     async def keep(self, cluster: ClusterState, starting: Mapping[RequestKey, Start]) -> None:
-        """Store the current reservations and head times that have changed; without changes nothing is written."""
+        """Store the reservations and head times that have changed since the last call; write nothing if none has."""
         wanted = _reservations(cluster, starting)
         made = [record for key, record in wanted.items() if self._kept.get(key) != record]
         gone = [record for key, record in self._kept.items() if key not in wanted]
@@ -53,7 +53,7 @@ class StoredReservations:
 
 
 def reservation(record: ReservationRecord) -> Reservation | None:
-    """Convert a stored record to the scheduler's reservation; None if the record has only a queue position."""
+    """Convert a stored record to a reservation; None if the record holds only a queue position."""
     if record.kept_since is None or record.kind is None:
         return None
     return Reservation(RequestKey(*record.key), record.kind, record.node, record.kept_since, record.kept_priority)
@@ -71,7 +71,7 @@ def _reservations(cluster: ClusterState, starting: Mapping[RequestKey, Start]) -
         fields[key] |= {"passed": start.passed, **_kept(start.reservation)}
     for run in cluster.runs.values():
         promised = run.passed or any(each is not None for each in (run.reservation, run.committed, run.leaving))
-        if promised and not run.key.server:  # the hub reports what notebook servers hold
+        if promised and not run.key.server:  # the hub reports the slots of notebook servers
             known = {"passed": run.passed, "committed": run.committed, "leaving": run.leaving}
             fields[run.key] |= {**known, **_kept(run.reservation)}
     return {

@@ -1,1 +1,1 @@
-"""Implement users' operations by subject: checkpoints, artifacts, comparison, search, quotas and the cluster."""
+"""Implement users' operations by subject: artifacts, checkpoints, cluster, comparison, quotas and search."""

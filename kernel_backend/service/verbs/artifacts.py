@@ -26,7 +26,7 @@ class Opened(NamedTuple):
 
 
 class ArtifactVerbs:
-    """Operations on artifacts. The store has their records, the owner's workspace their bytes."""
+    """Operations on artifacts: the store has their records, the owner's workspace their files."""
 
     def __init__(self, store: Store, workspaces: Workspaces) -> None:
         self._store, self._workspaces = store, workspaces
@@ -37,7 +37,7 @@ class ArtifactVerbs:
         return await asyncio.to_thread(self._store.artifacts, number)
 
     async def read(self, who: Person, number: int, trial: int, name: str) -> Opened:
-        """Return a trial's artifact with its content; raises NotFound, also if the file does not match its record."""
+        """Return a trial's artifact with its content; raises NotFound, also if the file differs from its record."""
         experiment = await visible(self._store, who, number)
         artifact = await asyncio.to_thread(self._store.artifact, number, trial, name)
         workspace = self._workspaces.of(experiment.owner)
@@ -45,13 +45,14 @@ class ArtifactVerbs:
         return Opened(artifact, contents.size, _passed(contents.pieces))
 
     def _contents(self, workspace: Workspace, artifact: Artifact, number: int) -> Contents:
-        """Return the content of an artifact's file; raises NotFound if its size and digest do not match the record.
+        """Return the content of an artifact's file; raises NotFound if its size or digest differs from the record.
 
-        A restored database may record another file of the same name. Artifacts of running trials are not compared.
+        They differ if a restored database records another file of that name. Artifacts of running trials are not
+        checked.
         """
         read = partial(workspace.artifact, number, artifact.trial, artifact.name)
         if self._store.trial(number, artifact.trial).state in HOLDING_SLOTS:
-            return read()  # it may just have been saved again, and not been reported yet
+            return read()  # it may just have been replaced, before the report of its new digest
         seen = Digesting()
         for piece in read().pieces:
             seen.take(piece)

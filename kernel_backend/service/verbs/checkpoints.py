@@ -21,32 +21,32 @@ from kernel_backend.service.log_retention import LogRetention
 from kernel_backend.service.verification import VerificationCache
 from kernel_backend.store.base import Store
 
-ALL = 2**31 - 1  # experiments at once
-PIECE = 2**20  # bytes of a part at once
-FALL_BACK = "fall-back"  # the rules' reason for what a trial may still need
+ALL = 2**31 - 1  # no limit on the number of experiments
+PIECE = 2**20  # bytes of a part that are read at once
+FALL_BACK = "fall-back"  # reason to retain a checkpoint that a trial may still need
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class CheckpointVerbs:
-    """Operations on checkpoints. Each reads the storage first, since storage alone knows which checkpoints exist."""
+    """Operations on checkpoints. Each reads the checkpoint storage, which alone knows which checkpoints exist."""
 
     def __init__(self, store: Store, storage: CheckpointStorage, logs: LogRetention) -> None:
         self._store, self._storage, self._logs = store, storage, logs
         self._verified = VerificationCache()
-        # Bytes of an owner are verified by one request at a time: the disks have other work.
+        # One request at a time verifies checkpoints of an owner, to leave the disks to other work.
         self._reading: dict[str, asyncio.Lock] = {}
 
     async def listed(self, who: Person, number: int) -> list[CheckpointInfo]:
-        """Return the committed checkpoints of an experiment's trials, oldest first, and why each is retained."""
+        """Return the committed checkpoints of an experiment's trials, oldest first, with the reasons to retain each."""
         experiment = await visible(self._store, who, number)
         return await _asked(self._listed, experiment)
 
     async def best(self, who: Person, number: int, trial: int) -> str:
         """Return the id of a trial's best checkpoint by its experiment's metric.
 
-        Raises NotFound where there is none.
+        Raises NotFound if it has none.
         """
         experiment = await visible(self._store, who, number)
         return await _asked(self._best, experiment, trial)
@@ -60,7 +60,7 @@ class CheckpointVerbs:
     async def part(
         self, who: Person, number: int, trial: int, checkpoint: str, name: str, offset: int = 0
     ) -> tuple[int, AsyncIterator[bytes]]:
-        """Return the number and the bytes of a checkpoint's part from an offset on, after verifying the whole part.
+        """Return the number of a part's bytes from `offset` to its end, and these bytes, after verifying the whole part.
 
         Raises NotFound and CheckpointDamaged.
         """
@@ -78,7 +78,7 @@ class CheckpointVerbs:
         return max(0, part.size - offset), _pieces(stream)
 
     async def verify(self, who: Person, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
-        """Read every byte of a checkpoint and return its state; a damaged one is not quarantined."""
+        """Verify every byte of a checkpoint and return its status; a damaged one is not quarantined."""
         experiment = await visible(self._store, who, number)
         async with self._reading.setdefault(experiment.owner, asyncio.Lock()):
             place, manifest = await _asked(self._find, number, trial, checkpoint)
@@ -94,13 +94,13 @@ class CheckpointVerbs:
         return await _asked(self._info, experiment, trial, checkpoint)
 
     async def delete(self, who: Person, number: int, trial: int, checkpoint: str) -> None:
-        """Delete a checkpoint for good; raises Conflict if it is pinned, or its trial may still need it."""
+        """Delete a checkpoint for good; raises Conflict if it is pinned, or if its trial may still need it."""
         experiment = await changeable(self._store, who, number)
         await _asked(self._delete, experiment, trial, checkpoint)
         await self._written(who, experiment, "delete", trial, checkpoint)
 
     async def collect(self, who: Person, asked: GarbageRequest) -> GarbageReport:
-        """Apply retention rules to one experiment of the user's, or to all of them."""
+        """Apply retention rules to one experiment of the user, or to all of them if none is named."""
         if asked.experiment is not None:
             chosen = [await changeable(self._store, who, asked.experiment)]
         else:
@@ -177,7 +177,7 @@ class CheckpointVerbs:
         place.discard(checkpoint)
 
     def _resumed(self, number: int, trial: int, checkpoint: str) -> bool:
-        """Return whether an open attempt resumed from a checkpoint: its ranks may still be reading it."""
+        """Return whether an open attempt was resumed from a checkpoint: its ranks may still be reading it."""
         attempts = [each for each in self._store.open_attempts() if (each.experiment, each.trial) == (number, trial)]
         return any(each.resume_from == checkpoint for each in attempts)
 
@@ -198,7 +198,7 @@ async def _pieces(stream: Iterator[bytes | memoryview]) -> AsyncIterator[bytes]:
 
 
 async def _asked(ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function that reads storage in a thread; raises PlaceUnavailable for an OSError."""
+    """Call `ask`, which reads storage, in a thread; turn an OSError into PlaceUnavailable."""
     try:
         return await asyncio.to_thread(ask, *args, **kwargs)
     except OSError as error:

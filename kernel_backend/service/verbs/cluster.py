@@ -1,4 +1,4 @@
-"""Operate on the shared cluster: the queue and its order, nodes, and pools."""
+"""Implement operations on the shared cluster: the queue and its order, nodes, and pools."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.verbs.quotas import check_admin
 from kernel_backend.store.base import Store
 
-EXPLAINED = 200  # requests of a pool whose reasons are explained: those farther back wait for these
-EXPLAINED_BEHIND = 10  # and of those that are not eligible at present, or are the user's own far behind
+EXPLAINED = 200  # requests per pool whose wait is explained; later ones wait for these
+EXPLAINED_BEHIND = 10  # of requests that are not eligible, and of the user's own beyond the limit
 
 
 class ClusterVerbs:
-    """Operations on queue, nodes and pools. A change triggers the next decision, which applies it."""
+    """Operations on queue, nodes and pools. A change wakes the scheduler, whose next decision applies it."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class ClusterVerbs:
             cluster_state,
         )
         self._overview, self._changed = overview, changed
-        self._ordering = asyncio.Lock()  # of two that are put first at once, the second is ahead
+        self._ordering = asyncio.Lock()  # if two experiments are put first at once, the second one is ahead
 
     # The queue
 
     async def queue(self, who: Person, limit: int) -> list[Waiting]:
-        """Return the queue, pool by pool, in scheduling order; requests that are not eligible come last.
+        """Return the queue by pool, in scheduling order; requests that are not eligible come last.
 
-        Of each pool at most the first `limit`, and the user's own.
+        At most the first `limit` requests of each pool are listed, and all of the user's own.
         """
         async with self._cluster_state.looking() as cluster:
             look = _Look(cluster, self._cluster_state.lengths, who, limit)
@@ -68,10 +68,10 @@ class ClusterVerbs:
         return [_named(each, names) for each in found]
 
     async def priority(self, who: Person, number: int, priority: int | None) -> Overview:
-        """Set the priority of an experiment: an admin may set any, its owner one that quotas allow.
+        """Set the priority of an experiment: admins may set any, owners one that their quota allows.
 
-        An owner may lower a priority that an admin has set. None, for admins, restores the owner's. Raises NotFound,
-        Forbidden, InvalidRequest, and Conflict where the experiment has ended.
+        An owner may lower a priority that an admin has set. An admin's None restores the owner's priority. Raises
+        NotFound, Forbidden, InvalidRequest, and Conflict if the experiment has ended.
         """
         await visible(self._store, who, number)
         if priority is None:
@@ -84,15 +84,15 @@ class ClusterVerbs:
         return await self._reorder(who, number, lambda before: self._prioritised(who, before, priority))
 
     async def first(self, who: Person, number: int) -> Overview:
-        """Put an experiment ahead of all requests in the queue; for admins. `priority` undoes it."""
+        """Put an experiment ahead of all requests in the queue; admins only. `priority` undoes it."""
         await visible(self._store, who, number)
         check_admin(who, "the head of the queue is given by admins")
         return await self._first(who, number)
 
     async def _first(self, who: Person, number: int, had: int | None = None) -> Overview:
-        """Give an experiment a priority above all others; or restore `had`, its earlier priority at the head."""
+        """Set a priority above all others; with `had`, restore that earlier priority, at most just above all others."""
         async with self._ordering:
-            await self._cluster_state.now()  # with what was changed a moment ago
+            await self._cluster_state.now()  # applies the latest changes
             unfinished = self._cluster_state.cache.experiments.values()
             ahead = max((each.priority or 0 for each in unfinished if each.number != number), default=0)
             place = max(FIRST, ahead + 1) if had is None else min(had, max(FIRST, ahead + 1))
@@ -130,7 +130,7 @@ class ClusterVerbs:
     # Nodes and pools
 
     async def nodes(self, who: Person) -> list[NodeUse]:
-        """Return the nodes, each with the gangs and notebook servers on it and their slots."""
+        """Return the nodes, each with its gangs and notebook servers and their slots."""
         async with self._cluster_state.looking() as cluster:
             runs = _runs(cluster, who)
             return [self._node(cluster, name, runs.get(name, [])) for name in cluster.nodes]
@@ -138,7 +138,7 @@ class ClusterVerbs:
     async def drain(self, who: Person, name: str, drained: bool = True) -> NodeUse:
         """Drain a node, so that nothing new starts on it, or undrain it; running gangs continue.
 
-        For admins. Raises Forbidden, and NotFound with the most similar name.
+        Admins only. Raises Forbidden, and NotFound with the most similar node name.
         """
         check_admin(who, "nodes are drained by admins")
         async with self._cluster_state.looking() as picture:
@@ -200,7 +200,7 @@ def _given(who: Person, before: Experiment, priority: int, act: str) -> tuple[Ma
 
 
 def _taken_back(who: Person, before: Experiment) -> tuple[Mapping[str, Any], AuditEntry | None]:
-    """Return the change that restores the owner's priority, with its audit entry; no change if no admin has set one."""
+    """Return the change that restores the owner's priority, with its audit entry; no change if no admin set one."""
     _check_open(before)
     if before.priority is None:
         return {}, None
@@ -220,7 +220,7 @@ def _check_open(experiment: Experiment) -> None:
 
 @dataclass(frozen=True)
 class _Look:
-    """Builder of the queue as one user sees it, up to a limit of rows per pool."""
+    """Build the queue as one user sees it, with a limit of rows per pool."""
 
     cluster: ClusterState
     lengths: Mapping[str, Lengths]
@@ -282,7 +282,7 @@ def _named(row: Waiting, names: Mapping[int, str]) -> Waiting:
 
 
 def _runs(cluster: ClusterState, who: Person) -> dict[str, list[NodeRun]]:
-    """Return the allocations by node, without owner and number where the user may not see them."""
+    """Return the allocations by node; owner and number are left out if the user may not see them."""
     found: dict[str, list[NodeRun]] = {}
     for key, run in sorted(cluster.runs.items()):
         for share in run.placement:

@@ -1,4 +1,4 @@
-"""Compare experiments: the differences between two, and the changes from one to the next."""
+"""Compare experiments: two of them, or each with its predecessor."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from kernel_backend.service.parsing import causes_of, unread
 from kernel_backend.snapshots.archive import UNREADABLE, Archive
 from kernel_backend.store.base import Store
 
-REMEMBERED = 16  # snapshots: an archive never changes
+REMEMBERED = 16  # snapshots in the cache: an archive never changes
 
 
 class CompareVerbs:
-    """Operations that compare experiments. They change nothing."""
+    """Operations that compare experiments; none changes anything."""
 
     def __init__(self, store: Store, archive: Archive, storage: CheckpointStorage, confined: Confined) -> None:
         self._store, self._archive, self._storage, self._confined = store, archive, storage, confined
@@ -44,7 +44,7 @@ class CompareVerbs:
         return await asyncio.to_thread(self._with_tensor, found, old, new)
 
     async def history(self, who: Person, search: str | None, limit: int) -> list[HistoryEntry]:
-        """Return the user's experiments, newest first, each with its differences from the experiment before it."""
+        """Return the user's experiments, newest first, each with its differences from its predecessor."""
         shown = await asyncio.to_thread(self._store.experiments, who.name, None, search, limit)
         begun = await asyncio.to_thread(lambda: [self._entry(who, each) for each in shown])
         found = await self._confined.call(who.name, causes_of, [sides for _, sides in begun])
@@ -54,7 +54,7 @@ class CompareVerbs:
         ]
 
     def _with_tensor(self, found: Diff, a: Side, b: Side) -> Diff:
-        """Add the name of the first tensor that differs to a diff, if checkpoints of both experiments show it."""
+        """Add the name of the first tensor that differs to a diff, if both experiments have checkpoints to compare."""
         parted = found.results.parted_at
         if parted is None:
             return found
@@ -64,10 +64,10 @@ class CompareVerbs:
         return found.model_copy(update={"results": found.results.model_copy(update={"text": text})})
 
     def _entry(self, who: Person, experiment: Experiment) -> tuple[HistoryEntry, list[Side]]:
-        """Return an experiment's history entry without differences, and the two sides whose comparison gives them."""
+        """Return an experiment's history entry without differences, and the two sides to compare for them."""
         origin = experiment.rerun_of
         before = self._store.experiment_before(experiment) if origin is None else self._store.experiment(origin)
-        if before is not None and not sees(who, before):  # any more: they have left that group
+        if before is not None and not sees(who, before):  # the user has left that experiment's group
             before = None
         overview = self._store.overview(experiment.number)
         sides, problems = self._sides(before, experiment)
@@ -83,7 +83,7 @@ class CompareVerbs:
         return entry, sides
 
     def _sides(self, before: Experiment | None, after: Experiment) -> tuple[list[Side], tuple[Difference, ...]]:
-        """Return both sides of a comparison; if a snapshot cannot be read, none and a difference that says so."""
+        """Return both sides of a comparison; if a snapshot cannot be read, none and a difference that reports it."""
         found: list[Side] = []
         for each in (before, after):
             if before is None or each is None:
@@ -116,15 +116,15 @@ class CompareVerbs:
     def _committed(self, number: int) -> Iterator[tuple[Checkpoints, Manifest]]:
         try:
             place = self._storage.open(number, 1)
-            # Not what was copied from another: that would be compared with itself.
+            # Without checkpoints copied from another experiment: they would be compared with themselves.
             yield from ((place, manifest) for manifest in place.committed() if manifest.attempt != BEFORE)
-        except (OSError, PlaceUnavailable):  # storage is unavailable: the rest is still worth reporting
+        except (OSError, PlaceUnavailable):  # storage is unavailable: report the other differences
             return
 
     def _first_difference(self, a: int, b: int, step: int) -> str:
-        """Return a text with the first tensor that differs between two checkpoints of a step; "" if none is found.
+        """Return a text that names the first tensor that differs between two checkpoints of a step; "" if none does.
 
-        As in `the first tensor that differs after step 8: 0.weight of model`.
+        Example: `the first tensor that differs after step 8: 0.weight of model`.
         """
         try:
             (before, old), (after, new) = self._of_step(a, step), self._of_step(b, step)

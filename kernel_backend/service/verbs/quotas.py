@@ -1,4 +1,4 @@
-"""Manage accounts: their quotas and use, and the audit log."""
+"""Implement operations on accounts (their quotas and slot use) and the audit log."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Looking = Callable[[], AbstractAsyncContextManager[ClusterState]]
 
 
 class QuotaVerbs:
-    """Operations on quotas. A change triggers the next decision, which applies it."""
+    """Operations on quotas. A change wakes the scheduler, whose next decision applies it."""
 
     def __init__(
         self, store: Store, stored_quotas: StoredQuotas, looking: Looking, changed: Callable[[], None]
     ) -> None:
         self._store, self._stored_quotas, self._looking, self._changed = store, stored_quotas, looking, changed
-        self._setting = asyncio.Lock()  # of two changes the second one is checked against the first
+        self._setting = asyncio.Lock()  # each change is checked against the one before it
 
     def learn(self, directory: Directory) -> None:
         """Replace the users and groups by those read from the hub."""
@@ -48,16 +48,16 @@ class QuotaVerbs:
         return Self(person=who, accounts=accounts, servers=servers)
 
     async def accounts(self, who: Person) -> list[Account]:
-        """Return all accounts to admins, to others their own and their groups'; users first, then by name."""
+        """Return all accounts for admins, for others their own and their groups'; users come first, then by name."""
         async with self._looking() as cluster:
             looked = AccountsSnapshot(self._stored_quotas, cluster, who)
             keys = looked.all if who.admin else {*_own(who)}
             return [looked.account(key) for key in sorted(keys, key=lambda key: (key[0] != "user", key[1]))]
 
     async def set_quota(self, who: Person, kind: AccountKind, name: str, given: Mapping[str, Any]) -> Account:
-        """Set some quota numbers of an account, and reset those that are None to the hub's.
+        """Set some quota fields of an account; fields that are None are reset to the hub's values.
 
-        Raises Forbidden for users who are no admins, and InvalidRequest with the invalid number.
+        Raises Forbidden unless the user is an admin, and InvalidRequest that names an invalid number.
         """
         check_admin(who, "quotas are set by admins")
         if not name.isprintable() or len(name) > MOST_NAME:
@@ -69,7 +69,7 @@ class QuotaVerbs:
             return await self._set(who, (kind, name), changed_by(self._stored_quotas.changed(kind, name), changes))
 
     async def clear_quota(self, who: Person, kind: AccountKind, name: str) -> Account:
-        """Reset all numbers of an account to the hub's; raises Forbidden for users who are no admins."""
+        """Reset all quota fields of an account to the hub's values; raises Forbidden unless the user is an admin."""
         check_admin(who, "quotas are set by admins")
         async with self._setting:
             return await self._set(who, (kind, name), {})
@@ -89,9 +89,9 @@ class QuotaVerbs:
     async def use(
         self, who: Person, kind: AccountKind, name: str, since: float | None, until: float | None, points: int
     ) -> UseOverTime:
-        """Return an account's average slots over time at `points` intervals, by default of the last week.
+        """Return an account's slot use over time: averages of `points` intervals, by default of the last week.
 
-        Raises NotFound for an account that the user may not see.
+        `since` and `until` are in seconds since the epoch. Raises NotFound for an account that the user may not see.
         """
         if not who.admin and (kind, name) not in _own(who):
             raise NotFound(f"there is no {kind} {name} among those that you may see")
@@ -105,9 +105,9 @@ class QuotaVerbs:
         return UseOverTime(at=tuple(at), held=tuple(held), quota=self._stored_quotas.quota(kind, name))
 
     async def audit(self, who: Person, before: int | None, limit: int, search: str = "") -> list[AuditEntry]:
-        """Return the audit log, newest first: actions on others' or shared objects; for admins.
+        """Return the audit log, newest first: actions on other users' or shared objects. Admins only.
 
-        A `search` selects entries that have all of its words.
+        `search` selects entries that contain all of its words.
         """
         check_admin(who, "the audit log is for admins")
         return await asyncio.to_thread(self._store.audit, before, limit, search)
@@ -126,17 +126,17 @@ class AccountsSnapshot:
             seen |= {("user", request.owner), ("group", request.group)}
         self._known = {
             key for key in seen | stored_quotas.people if key[1]
-        }  # those that exist, and are not only set here
+        }  # accounts that exist or have used slots, not only ones with a quota set here
 
     @property
     def all(self) -> set[Key]:
-        """Return the accounts that the hub names, that have a quota here, or that request slots or lately held some."""
+        """Return all accounts that the hub names, that have a quota here, or that request or recently held slots."""
         found = self._known | self._stored_quotas.named
-        # A user without a group requests slots in one of their own name: it need not be shown next to them.
+        # A user without a group requests slots for a group of their own name, which is not listed separately.
         return {key for key in found if not self._shadow(key)}
 
     def account(self, key: Key) -> Account:
-        """Return one account."""
+        """Return the account of a key (kind and name), with its quota and slot use."""
         (kind, name), stored_quotas, cluster = key, self._stored_quotas, self._cluster
         return Account(
             kind=kind,
@@ -173,7 +173,7 @@ class AccountsSnapshot:
 
     @cached_property
     def _guarantees(self) -> dict[Key, int]:
-        """Return the guarantees of all accounts, without users of a group that has one: theirs is part of it."""
+        """Return the guarantees of all accounts, without those of members whose group's guarantee contains theirs."""
         stored_quotas = self._stored_quotas
         groups = {name: quota.guarantee for name, quota in stored_quotas.groups.items() if quota.guarantee}
         within = {user for name in groups for user in stored_quotas.members("group", name)}

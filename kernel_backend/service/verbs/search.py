@@ -1,4 +1,4 @@
-"""Show the status of a search, and steer it by hand."""
+"""Show the status of a search, and let users steer it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from kernel_backend.service.loop.loop import Loop
 from kernel_backend.spec.config_text import check_bounds
 from kernel_backend.store.base import Store
 
-KEPT = 8  # searches whose logs stay folded: the next read continues from there
-PAGE = 5000  # lines of a log that are read at once
+KEPT = 8  # searches whose history is cached: the next read continues it
+PAGE = 5000  # log entries that are read at once
 
 
 class SearchVerbs:
@@ -37,34 +37,34 @@ class SearchVerbs:
     def __init__(self, store: Store, loop: Loop, changed: Callable[[], None]) -> None:
         self._store, self._loop, self._changed = store, loop, changed
         self._histories: dict[int, SearchHistory] = {}  # most recently used last
-        self._lock = asyncio.Lock()  # one reader at a time: concurrent callers find what was read
+        self._lock = asyncio.Lock()  # one reader at a time, so that concurrent callers share the cached history
 
-    # Looking
+    # Reading
 
     async def methods(self) -> SearchMethods:
-        """Return all search methods, and the problems of packages whose methods could not be loaded."""
+        """Return all search methods, and the problems of installed packages whose methods could not be loaded."""
         problems = await asyncio.to_thread(registry.problems)
         return SearchMethods(methods=await asyncio.to_thread(registry.methods), problems=tuple(problems))
 
     async def status(
         self, who: Person, number: int, sort: str = "best", limit: int = 100, offset: int = 0
     ) -> SearchStatus:
-        """Return the status of a search with `limit` of its trials; `sort` is a column, `-` before it reverses.
+        """Return the status of a search with `limit` of its trials, sorted by column `sort` (a leading `-` reverses).
 
-        Raises NotFound, Conflict where the experiment is no search, and InvalidRequest for an unknown column.
+        Raises NotFound, Conflict if the experiment is no search, and InvalidRequest for an unknown column.
         """
         experiment = await visible(self._store, who, number)
         async with self._lock:
             return await asyncio.to_thread(self._status, experiment, Page(sort, limit, offset))
 
     async def curves(self, who: Person, number: int, limit: int, points: int) -> SearchCurves:
-        """Return the learning curves of a search's trials, the best first; raises as `status` does."""
+        """Return the learning curves of a search's trials, best first; raises the same errors as `status`."""
         experiment = await visible(self._store, who, number)
         async with self._lock:
             return await asyncio.to_thread(self._curves, experiment, limit, points)
 
     async def importance(self, who: Person, number: int) -> Importance:
-        """Return the importance of each hyperparameter of a search; raises as `status` does."""
+        """Return the importance of each hyperparameter of a search; raises the same errors as `status`."""
         experiment = await visible(self._store, who, number)
         async with self._lock:
             return await asyncio.to_thread(self._importance, experiment)
@@ -90,7 +90,7 @@ class SearchVerbs:
         )
 
     def _history(self, experiment: Experiment) -> SearchHistory:
-        """Return the history of a search up to now: the cached one with new entries, rebuilt if settings changed."""
+        """Return the history of a search: the cached one plus new log entries, or rebuilt if settings have changed."""
         settings = _settings(experiment)
         known = self._histories.pop(experiment.number, None)
         if known is None or known.settings != settings:
@@ -105,7 +105,7 @@ class SearchVerbs:
     # Steering
 
     async def promote(self, who: Person, number: int, trial: int) -> None:
-        """Promote a trial next, whatever its rank; raises NotFound, and Conflict where it has ended."""
+        """Promote a trial next, whatever its rank; raises NotFound, and Conflict if it has ended."""
         experiment = await self._open(who, number)
         found = await asyncio.to_thread(self._store.trial, number, trial)
         if found.state in TRIAL_ENDED:
@@ -115,7 +115,7 @@ class SearchVerbs:
         self._changed()
 
     async def prune(self, who: Person, number: int, trial: int) -> None:
-        """Prune a trial for good; raises NotFound, and Conflict where it has ended. Idempotent."""
+        """Prune a trial for good; raises NotFound, and Conflict if it has ended. Idempotent."""
         experiment = await self._open(who, number)
         found = await asyncio.to_thread(self._store.trial, number, trial)
         if found.state in TRIAL_ENDED:
@@ -129,10 +129,10 @@ class SearchVerbs:
         self._changed()
 
     async def extend(self, who: Person, number: int, asked: Extension) -> None:
-        """Raise a search's limit of trials, slot time or duration; a search that has completed is reopened.
+        """Raise a search's limit of trials, slot time or duration; a completed search is reopened.
 
-        Raises NotFound, InvalidRequest without any limit, and Conflict if the search was stopped or has failed, if it
-        has more trials already, or if its budget or time would still be used up.
+        Raises NotFound, InvalidRequest if no limit is named, and Conflict if the search was stopped or has failed, if
+        it has more trials already, or if its budget or time would still be used up.
         """
         if asked == Extension():
             raise InvalidRequest("extend by what? write --trials 100, --budget 20gpuh or --max-time 8h")
@@ -153,7 +153,7 @@ class SearchVerbs:
         check_bounds(Config(search=search))
         total = sum(self._store.trial_counts(number).values())
         if asked.trials is None and search.trials is not None and search.trials <= total:
-            search = search.model_copy(update={"trials": None})  # more time is for more trials
+            search = search.model_copy(update={"trials": None})  # more time allows more trials
         spent, elapsed = self._store.slot_seconds(number, now), now - before.created_at
         match used_up(search, spent, elapsed):
             case "budget":
@@ -164,7 +164,7 @@ class SearchVerbs:
         self._loop.searches.extend(before, search.limit)
         entry = audit_entry(who, before, "extend", ", ".join(f"{name} {value:g}" for name, value in given.items()))
         self._store.advance_experiment(number, e.Extended(), now, entry, config=config)
-        self._loop.searches.forget(number)  # it is built anew, with what it may spend now
+        self._loop.searches.forget(number)  # its state is rebuilt with the new limits
 
     async def _open(self, who: Person, number: int) -> Experiment:
         experiment = await changeable(self._store, who, number)
@@ -176,7 +176,7 @@ class SearchVerbs:
 
 
 def _settings(experiment: Experiment) -> Settings:
-    """Return the settings of the searcher; raises Conflict where it is no search."""
+    """Return the settings of the searcher; raises Conflict if the experiment is no search."""
     if experiment.config.search is None:
         raise Conflict(f"experiment #{experiment.number} is no search: it has a single trial")
     return settings_of(experiment.config)

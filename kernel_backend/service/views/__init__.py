@@ -1,1 +1,1 @@
-"""Serve views of experiments: overviews, curves, the message stream, and redaction of what a caller may not see."""
+"""Provide views of experiments: overviews, curves and the message stream, without data that a user may not see."""

@@ -1,4 +1,4 @@
-"""Read the curves of trials with a cache, so that of a growing curve only new reports are read."""
+"""Read the curves of trials; cached values leave only new reports to read from the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KEPT = 1_000_000  # values of all cached trials together, 32 bytes each
 
 
 class CurveReader:
-    """Read and downsample curves, one caller at a time: concurrent callers share what was read."""
+    """Read and downsample curves, for one caller at a time, so that concurrent callers share the cache."""
 
     def __init__(self, store: Store, kept: int = KEPT) -> None:
         self._store, self._kept = store, kept

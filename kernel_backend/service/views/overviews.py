@@ -1,4 +1,4 @@
-"""Complete experiment overviews for users: wait reasons, and warnings of snapshots."""
+"""Complete experiment overviews for a user: add wait reasons and snapshot warnings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WARNED = 4096  # snapshots whose warnings are cached: an archive never changes
 
 
 class Overviews:
-    """View that adds wait reasons and warnings to the store's overviews, and redacts them."""
+    """Add wait reasons and snapshot warnings to overviews, and redact them for a user."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Overviews:
         )
 
     def _wait(self, who: Person, known: Overview, cluster: ClusterState) -> Wait | None:
-        """Return why an experiment is waiting, and for how long; None if it is not.
+        """Return why and for how long an experiment has been waiting; None if it is not.
 
-        This is read from the cluster state, which may be slightly newer than the trials of the overview.
+        The cluster state that is read may be slightly newer than the trials of the overview.
         """
         requests = [] if known.ended else self._cluster_state.requests_of(known.experiment.number)
         states = {trial.state for trial in known.trials}
@@ -83,12 +83,12 @@ class Overviews:
         try:
             return self._snapshot_warnings(id)
         except UNREADABLE as error:
-            # One damaged archive must not hide its experiment, nor the list that it is in.
+            # A damaged archive must not hide its experiment, or the whole list.
             return (f"its snapshot cannot be read ({type(error).__name__}): it trains no more",)
 
 
 def _impossible(who: Person, experiment: Experiment, trials: Sequence[Trial], cluster: ClusterState) -> Wait | None:
-    """Return why trials are held by the engine: no node is large enough now, or log policies exclude too many."""
+    """Return why the engine holds trials: no node is large enough now, or policies exclude too many nodes."""
     held = [trial for trial in trials if Hold.ENGINE in trial.holds]
     if not held:
         return None

@@ -1,4 +1,4 @@
-"""Redact notes about others' experiments for users who may not see them: the number is replaced."""
+"""Redact notes for users who may not see the experiments that they name: the number is replaced."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from kernel_backend.model.stream import Message
 from kernel_backend.service.access import sees
 from kernel_backend.store.base import Store
 
-# As the loop writes it whatever the reader; `put aside` stands in the notes of older databases.
+# The text that the loop writes; older databases have `put aside` instead.
 _PREEMPTED_FOR = re.compile(r"(?:(?<= was preempted: )|(?<= was put aside: ))#(\d+)(?:\.\d+)?")
 
 
 class NoteRedactor:
-    """Redactor of notes for one user; it blocks to look up an experiment that a note names."""
+    """Redact notes for one user; blocks to look up the experiments that notes name."""
 
     def __init__(self, store: Store, who: Person) -> None:
         self._store, self._who = store, who
         self._sees: Callable[[int], bool] = cache(self._look)
 
     def note(self, text: str) -> str:
-        """Return the text of a note, with "another's training" for an experiment's number that the user may not see."""
+        """Return a note's text; an experiment number that the user may not see becomes "another's training"."""
         return _PREEMPTED_FOR.sub(lambda found: found[0] if self._sees(int(found[1])) else "another's training", text)
 
     def note_message(self, json: str) -> str:

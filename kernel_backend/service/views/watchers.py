@@ -1,4 +1,4 @@
-"""Stream messages to watchers: read once for all of them, and wake only those that the message concerns."""
+"""Stream messages to watchers: read each message once for all of them, and wake only watchers it concerns."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kernel_backend.model.stream import Message
 from kernel_backend.service.notifier import Notifier, wait_for
 from kernel_backend.store.base import Store
 
-WATCH_S = 20.0  # without a notification, too, the store is read so often
+WATCH_S = 20.0  # seconds after which the store is read even without a notification
 PAGE = 200  # messages that are read at once
-RECENT = 2000  # newest messages that are cached for watchers that have seen nearly all
-KEPT = 32  # pages of earlier ones: many watchers that begin together read the same
+RECENT = 2000  # newest messages in the cache, for watchers that are nearly up to date
+KEPT = 32  # cached pages of older messages, which watchers that start together share
 
 
 class EncodedMessage(NamedTuple):
@@ -29,13 +29,13 @@ class EncodedMessage(NamedTuple):
 
 
 class WatcherFeed:
-    """Read new messages while there are watchers, and earlier ones page by page on demand."""
+    """Read new messages while there are watchers, and older ones page by page on demand."""
 
     def __init__(self, store: Store, bus: Notifier) -> None:
         self._store, self._bus = store, bus
         self._recent: list[EncodedMessage] = []
-        self._floor = self._read = 0  # all messages after the one, up to the other, are in `_recent`
-        self._bells: dict[int | None, asyncio.Event] = {}  # by experiment; None: of all
+        self._floor = self._read = 0  # `_recent` has all messages above `_floor`, up to `_read`
+        self._bells: dict[int | None, asyncio.Event] = {}  # events by experiment; None: of all experiments
         self._pages: dict[tuple[int, int | None], asyncio.Task[_Page]] = {}
         self._watchers = 0
         self._pump: asyncio.Task[None] | None = None
@@ -49,7 +49,7 @@ class WatcherFeed:
             while True:
                 event = self._bells.setdefault(experiment, asyncio.Event())
                 if pump.done():
-                    pump.result()  # raises what ended it
+                    pump.result()  # raises the error that ended it
                 page = self._newest(after, experiment) or await self._earlier(after, experiment)
                 for frame in page.frames:
                     yield frame
@@ -60,7 +60,7 @@ class WatcherFeed:
     @contextmanager
     def _watched(self) -> Iterator[asyncio.Task[None]]:
         if self._pump is None or self._pump.done():
-            self._recent, self._floor = [], self._read  # what was missed meanwhile is read by pages
+            self._recent, self._floor = [], self._read  # messages missed meanwhile are read by pages
             self._pump = asyncio.create_task(self._follow(), name="feed")
         self._watchers += 1
         try:
@@ -69,7 +69,7 @@ class WatcherFeed:
             self._watchers -= 1
             if not self._watchers and self._pump is not None:
                 self._pump.cancel()
-                self._pump = None  # it is not done yet, and the next watcher needs one that continues
+                self._pump = None  # not done yet, but the next watcher needs one that continues
                 self._bells.clear()
 
     def _newest(self, after: int, experiment: int | None) -> _Page | None:
@@ -89,21 +89,21 @@ class WatcherFeed:
                 del self._pages[next(iter(self._pages))]
         reading = self._pages[key]
         try:
-            page = await asyncio.shield(reading)  # a watcher that leaves cancels it for no other
+            page = await asyncio.shield(reading)  # a watcher that leaves must not cancel the read for others
         except Exception:
             self._pages.pop(key, None)
             raise
         if page.last and self._pages.get(key) is reading:
-            del self._pages[key]  # there will be more of it
+            del self._pages[key]  # the last page will grow
         return page
 
     def _page(self, after: int, experiment: int | None) -> _Page:
-        last = self._store.last_seq()  # first: up to there the page is complete
+        last = self._store.last_seq()  # read first: the page is complete up to this number
         found = list(map(_frame, self._store.messages(after, experiment, PAGE)))
         newest = found[-1].seq if found else after
         return _Page(found, newest, last=False) if len(found) == PAGE else _Page(found, max(newest, last), last=True)
 
-    # What is new
+    # Following new messages
 
     async def _follow(self) -> None:
         """Read new messages, and wake the watchers that they concern."""
@@ -137,11 +137,11 @@ class WatcherFeed:
 
 
 class _Page(NamedTuple):
-    """Page of messages in order; `upto` is the number up to which none is missing."""
+    """Page of messages in order; it is complete up to message number `upto`."""
 
     frames: list[EncodedMessage]
     upto: int
-    last: bool  # there was nothing beyond
+    last: bool  # no message follows this page
 
 
 def _frame(message: Message) -> EncodedMessage:
