@@ -60,7 +60,7 @@ class CheckpointVerbs:
     async def part(
         self, who: Person, number: int, trial: int, checkpoint: str, name: str, offset: int = 0
     ) -> tuple[int, AsyncIterator[bytes]]:
-        """Return the number of a part's bytes from `offset` to its end, and these bytes, after verifying the whole part.
+        """Return the number of a part's bytes from `offset` on, and these bytes, after verifying the whole part.
 
         Raises NotFound and CheckpointDamaged.
         """
