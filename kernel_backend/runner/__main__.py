@@ -29,7 +29,7 @@ LEAVE_S = 300.0  # what threads and exit handlers of the user's get when the wor
 def main(folder: Path) -> int:
     """Run this rank and return its exit code.
 
-    Signals and instructions are handled first, since the other imports may take seconds.
+    Listen for signals and for the launcher's instructions first, since importing torch may take seconds.
     """
     # Its launcher, or the forkserver, which for its part kills the ranks of a launcher that died.
     die_with(os.getppid())
@@ -75,8 +75,8 @@ def main(folder: Path) -> int:
 def leave(status: int) -> NoReturn:
     """Exit the process with this code, skipping the interpreter's teardown.
 
-    User threads and exit handlers get `LEAVE_S`, and open files are flushed; after a failure (code 1) neither is done.
-    Taking all modules apart would be most of the time of an exit, and the next trial waits for these slots.
+    Except after a failure (code 1), user threads and exit handlers get `LEAVE_S` seconds, and open files are flushed.
+    Unloading all modules would take most of the time of an exit, while the next trial waits for these slots.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -94,7 +94,7 @@ def leave(status: int) -> NoReturn:
 
 
 def _write_out() -> None:
-    """Flush files that are still open: Python's and those of native code."""
+    """Flush the buffers of all open files, those of Python and those of C libraries."""
     for each in gc.get_objects():
         if issubclass(type(each), io.TextIOWrapper | io.BufferedWriter | io.BufferedRandom):
             with contextlib.suppress(Exception):

@@ -22,10 +22,9 @@ class ArtifactWriter:
         sweep(self._folder)
 
     def __call__(self, name: str, path: Path) -> None:
-        """Store an artifact and record it in the spool.
+        """Store an artifact and record it in the spool; a failed write, as on a full disk, becomes a warning.
 
-        A failed write, such as on a full disk, is only noted as a warning. Raises InvalidRequest if name or path cannot
-        be an artifact.
+        Raises InvalidRequest if the name or the path is not valid for an artifact.
         """
         with opened_files.unheard():  # what the training has made is not among the files that it depends on
             source = look(name, path)

@@ -1,4 +1,4 @@
-"""Hold what every form of training needs of its rank: the job, the loaded definition, the peers, the channels."""
+"""Hold what every form of training needs in a rank: launch spec, loaded definition, peers and message channels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kernel_backend.runner.ranks.backends import Choice, Ranks
 
 @dataclass(frozen=True)
 class RankContext:
-    """Job, ranks and functions that a form's training is built from, in one rank."""
+    """Everything in one rank that a training is built from: launch spec, user functions, process group, device."""
 
     job: LaunchSpec
     loaded: Loaded
@@ -41,11 +41,11 @@ class RankContext:
         return self.job.config
 
     def note(self, text: str, level: Literal["info", "warning"] = "info") -> None:
-        """Send a note to the user; on ranks other than 0 nothing happens."""
+        """Send a note to the user; only rank 0 writes notes, so that other ranks send nothing."""
         self.spool.say(Note(level=level, text=text))
 
     def say_guarantee(self, text: str) -> None:
-        """Report another reproducibility guarantee than the one of the start."""
+        """Report a reproducibility guarantee that replaces the one reported at the start."""
         self.spool.say(Guarantee(text=text))
 
     def say_started(
@@ -57,7 +57,7 @@ class RankContext:
         guarantee: str,
         resumed_from: str | None,
     ) -> None:
-        """Report that the training begins: backend, number of ranks, its length and reproducibility guarantee."""
+        """Report the start of the training: backend, number of ranks, length in steps, reproducibility guarantee."""
         alone = self.ranks.size == 1
         reason = self.choice.reason
         self.spool.say(
@@ -76,9 +76,10 @@ class RankContext:
 
 
 class FormTraining(Protocol):
-    """Training of one form in this rank; it is built at step 0, before anything is restored.
+    """Training of one form (such as functions, a plain cell, Lightning or Keras) in this rank.
 
-    A form is a function of a RankContext that returns one, listed in `runner/rank_process.py`.
+    It is built at step 0, before anything is restored. For each form a function of a RankContext returns one; these
+    functions are listed in `runner/rank_process.py`.
     """
 
     @property
@@ -89,4 +90,4 @@ class FormTraining(Protocol):
         """Restore the resume checkpoint, if any, train to the end or until released, and return the exit code."""
 
     def close(self) -> None:
-        """Stop threads and processes; called after `train`, also if it raised."""
+        """Stop threads and processes; called after `train`, even if `train` raised."""

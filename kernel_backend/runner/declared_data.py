@@ -1,4 +1,4 @@
-"""Compare declared data with its state at submit, next to the training; differences are only reported."""
+"""Compare declared data with its state at submit while the training runs; differences are only reported."""
 
 from __future__ import annotations
 

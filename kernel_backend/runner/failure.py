@@ -1,4 +1,4 @@
-"""Write the failure record of a rank: the user's own lines by cell, and whether another rank was the cause."""
+"""Write a rank's failure record: the user's own lines by cell, and whether the loss of another rank is the cause."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def describe(
 
 
 def is_consequence(error: BaseException) -> bool:
-    """Return True if the error only results from the loss of another rank."""
+    """Return True if the error is only a consequence of the loss of another rank."""
     kinds = [kind.__name__ for kind in type(error).__mro__]
     return any(is_lost_peer(kind, _message(error)) for kind in kinds)
 
 
 def is_lost_peer(kind: str, message: str) -> bool:
-    """Return True if an error of this class, or a crash with this output, only results from the loss of a peer."""
+    """Return True if an error of class `kind`, or a crash with this output, is only a consequence of a lost rank."""
     text = message.lower()
     from_gloo = kind in _BY_TEXT and ("gloo" in text or "peer" in text)
     return kind in _CONSEQUENCES or (from_gloo and any(sign in text for sign in _LOST_PEER))
@@ -80,12 +80,12 @@ def _message(error: BaseException) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escape what UTF-8 cannot encode, such as half of a surrogate pair."""
+    """Escape characters that UTF-8 cannot encode, such as half of a surrogate pair."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def _traceback(error: BaseException) -> str:
-    """Format the traceback as Python does, without our own frames that lead to the user's code."""
+    """Format the traceback as Python does, without Daylight's own frames that lead to the user's code."""
     told = traceback.TracebackException.from_exception(error)
     link: traceback.TracebackException | None = told
     while link is not None:
@@ -96,7 +96,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _is_way(file: str) -> bool:
-    """Return True for files of Daylight and importlib, whose frames only lead to the user's code."""
+    """Return True for files of Daylight and importlib, whose frames are left out of tracebacks."""
     return Path(file).is_relative_to(OURS) or file.startswith("<frozen importlib")
 
 

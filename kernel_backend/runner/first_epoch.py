@@ -28,15 +28,15 @@ LAST_WORDS_S = 10.0  # for files still being read when the training is over
 
 
 class FirstEpoch:
-    """Record of trained samples and opened files, including those for the validation after the epoch.
+    """Record of the samples and opened files of the first epoch, including those of the validation after it.
 
-    Every method is called by all ranks, at the same step.
+    All ranks call every method at the same step.
     """
 
     def __init__(self, job: LaunchSpec, ranks: Ranks, spool: Spool, code: str, validates: bool) -> None:
         """Set up the record.
 
-        `code` is the snapshot's `code_id`: augmented samples follow from it and from the seed. With `validates` a
+        `code` is the snapshot's `code_id`, on which augmented samples depend besides the seed. `validates` means that a
         validation follows the epoch.
         """
         self._job, self._ranks, self._spool, self._code, self._validates = job, ranks, spool, code, validates
@@ -100,7 +100,7 @@ class FirstEpoch:
             opened_files.add(state["files"])
 
     def _all_ranks(self) -> tuple[SampleDigests | None, list[str]]:
-        """Return the digest of all ranks' samples (None if unknown) and, on rank 0, all files."""
+        """Return the digest of all ranks' samples (None if unknown), and on rank 0 the paths of all files."""
         mine = self._own, opened_files.heard(), opened_files.made()
         found = self._before
         for seen, files, made in self._ranks.all_gather_object(mine) if self._ranks.size > 1 else [mine]:
@@ -135,7 +135,7 @@ class FirstEpoch:
             self._looking.start()
 
     def _look(self, files: list[str]) -> None:
-        """Read the opened files for their digests and report these, in a thread next to the training."""
+        """Compute digests of the opened files and report them; runs in a thread while the training goes on."""
         found = observed(files, Path(self._job.home), hurry=self._ended.is_set, overlay=_overlay(self._job))
         self._spool.say(Fact(name="observed", value=found.to_json()))
 
@@ -158,7 +158,7 @@ def several_writers(writers: Mapping[str, int], cwd: str) -> str:
 
 
 def code_of(folder: Path) -> str:
-    """Return the `code_id` of a snapshot's files in a folder, before any of it is imported."""
+    """Return the `code_id` of the code files in a folder; call it before any of them is imported."""
     names = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     # Another rank may have imported some of it already.
     code = {name: path for name, path in names.items() if is_code(name) and "__pycache__" not in path.parts}
@@ -166,7 +166,7 @@ def code_of(folder: Path) -> str:
 
 
 def watch_files(job: LaunchSpec) -> None:
-    """Start recording opened files, except those that the training itself uses."""
+    """Start recording opened files, except those that Daylight opens itself."""
     ours = tuple(os.path.realpath(each) for each in (job.code, job.home, job.checkpoints))
     attempt = str(Path(job.code).parent)
     ours = (*ours, job.code, job.home, job.checkpoints, attempt, *installed_in(sys.path))
@@ -178,5 +178,5 @@ def _is_data(path: str, overlay: str, ours: tuple[str, ...]) -> bool:  # spawned
 
 
 def _overlay(job: LaunchSpec) -> str:
-    """Return the real path of the trial's overlay folder; files in it are recorded by their original paths."""
+    """Return the real path of the trial's overlay folder; its files are recorded under their original paths."""
     return os.path.realpath(stand_in_folder(Path(job.home), job.experiment, job.trial))

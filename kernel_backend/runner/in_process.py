@@ -1,4 +1,4 @@
-"""Train in the process of a notebook: no service, no other process, no restart; reports are printed."""
+"""Train in the notebook's own process, without service, other processes or restarts; reports are printed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FORMS = frozenset(_TRAININGS)
 
 
 class PrintedSpool(Spool):
-    """Records of the training that are printed instead of written."""
+    """Spool that prints the records of the training instead of writing them."""
 
     def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
         super().__init__(path, rank=0)
@@ -51,10 +51,11 @@ class PrintedSpool(Spool):
 
 
 def train_in_process(job: LaunchSpec, folder: Path, tell: Callable[[str], None]) -> Any:
-    """Train a job's trial here and return its models; `folder` is for its files, `tell` prints a line.
+    """Train a job's trial in this process and return its models.
 
-    An interrupt ends the training and returns the models as they are. Raises the user's own errors, with a note of the
-    cell and line, and InvalidDefinition.
+    `folder` is a folder for its files; `tell` prints a line. An interrupt (Ctrl-C) ends the training, and the models
+    are returned in their current state. Raises the user's own errors, with a note of cell and line, and
+    InvalidDefinition.
     """
     with _process_as_before(Path(job.code)):
         try:

@@ -22,8 +22,8 @@ LOOK_S = 0.01
 class Instructions:
     """Instructions of the launcher to this rank.
 
-    `release` becomes true once and stays: commit a checkpoint and leave. `until` is the furthest unit to train to, 0
-    before any was set.
+    Once `release` is True it stays True: the rank commits a checkpoint and exits. `until` is the furthest step or epoch
+    to train to, 0 before any was set.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Instructions:
         self.until = 0
 
     def beyond(self, units: int, seconds: float) -> int | None:
-        """Wait up to `seconds` for a target beyond `units` and return it; None without one, or on `release`."""
+        """Wait up to `seconds` for a target beyond `units`; return it, or None after the time or on `release`."""
         # No lock and no event to wait for: a signal handler may interrupt this thread anywhere.
         deadline = time.monotonic() + seconds
         while not self.release and self.until <= units and time.monotonic() < deadline:
@@ -41,8 +41,8 @@ class Instructions:
     def listen(self, descriptor: int = 0) -> None:
         """Read instructions from `descriptor` in a thread, and treat SIGTERM as `release`; call from the main thread.
 
-        The end of the file means that the launcher is dead. This process then kills itself: a rank without a launcher
-        would hold its slot unnoticed.
+        If the input ends, the launcher is dead, and this process kills itself: otherwise it would hold its slot
+        unnoticed.
         """
         signal.signal(signal.SIGTERM, self._asked)
         threading.Thread(target=self._read, args=(descriptor,), name="instructions", daemon=True).start()
@@ -70,8 +70,8 @@ class Instructions:
 class Spool:
     """Numbered records of rank 0, a JSON line each; other ranks write nothing.
 
-    Records that do not fit on a full disk wait in memory and are written with the next one. Training goes on, whatever
-    happens to this file.
+    If the disk is full, records wait in memory and are written with the next one. Errors of this file never stop the
+    training.
     """
 
     def __init__(self, path: Path, rank: int) -> None:
@@ -88,7 +88,7 @@ class Spool:
         return self._file is not None
 
     def say(self, record: Said) -> None:
-        """Append one record, with its number and the time; after a loss that jumped, also a note of that."""
+        """Append one record with its number and the time, and a note if it reports a loss that jumped and stayed up."""
         self._write(record)
         if not (isinstance(record, Report) and record.kind == "training"):
             return

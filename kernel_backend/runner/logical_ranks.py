@@ -1,7 +1,8 @@
-"""Hold the logical ranks of a training, whose number determines the result, on any number of processes.
+"""Compute the logical ranks of a training on any number of processes, with bit-identical results.
 
-Dropout, augmentation and BatchNorm see one share of the batch. The number of logical ranks fixes the shares. A process
-that computes several takes them one after the other, each with its own buffers.
+Each batch is split into one share per logical rank, as if each were a process of its own. Dropout, augmentation and
+BatchNorm see one share at a time, so the result depends on the number of logical ranks alone. A process that computes
+several takes them one after the other, each with its own buffers.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ Beside = Mapping[str, nn.Module]
 
 
 class LogicalRanks:
-    """Logical ranks `mine` (of `count`) of this process, each with its own module buffers (BatchNorm's statistics)."""
+    """Logical ranks `mine` (of `count`) that this process computes, each with its own module buffers (BatchNorm)."""
 
     def __init__(self, model: nn.Module, mine: range, count: int, beside: Beside = MappingProxyType({})) -> None:
-        """Set up the buffers; `beside` are modules outside the model by name, such as a loss with state."""
+        """Set up the buffers; `beside` maps names to modules outside the model, such as a loss with state."""
         self.mine, self.count = mine, count
         self.beside = dict(beside)
         self._modules = {"": model} | {f"{name}.": module for name, module in beside.items()}
@@ -35,7 +36,7 @@ class LogicalRanks:
         self._agree()
 
     def live(self) -> Buffers:
-        """Return the modules' own buffers, looked up anew each time: a forward pass may replace a buffer's tensor."""
+        """Return the modules' current buffers by name, looked up on each call: a forward pass may replace a tensor."""
         return {
             f"{prefix}{name}": tensor
             for prefix, module in self._modules.items()
@@ -54,16 +55,16 @@ class LogicalRanks:
         self._now = rank
 
     def share(self, ranks: Ranks) -> None:
-        """Copy the buffers of logical rank 0 to all; called by every rank at the same steps, never by a clock."""
+        """Copy the buffers of logical rank 0 to all; every rank must call it at the same steps."""
         self.take(self.mine.start)
         share(list(self.live().values()), ranks)
         self._agree()
 
     def gather(self, ranks: Ranks) -> dict[int, Buffers]:
-        """Return on rank 0 its own buffers and, per logical rank, those that differ: copies on the host.
+        """Return on rank 0 its own buffers and, per logical rank, those that differ, as copies on the host.
 
-        Called by all ranks. Digests find what differs, and what has changed since the last call: large constant buffers
-        (a mask, a table of positions) are neither sent, nor copied, nor saved once more for each logical rank.
+        All ranks call it. Digests show which buffers differ and which have changed since the last call, so that large
+        constant ones (a mask, a table of positions) are not sent, copied or saved for each logical rank.
         """
         first = _digests(self._of(0)) if 0 in self.mine else {}
         common = ranks.broadcast_object(first) if self.count > 1 else first
@@ -74,7 +75,7 @@ class LogicalRanks:
         return {0: self._copied(first)} | {rank: buffers for each in per_rank for rank, buffers in each.items()}
 
     def restore(self, saved: Mapping[int, Buffers]) -> None:
-        """Restore the gathered buffers of every logical rank here; those of rank 0 may be in the model already."""
+        """Restore the buffers of every logical rank of this process; those of rank 0 may be in the model already."""
         self.take(self.mine.start)
         for name, tensor in saved.get(0, {}).items():
             self._put(name, tensor)
@@ -89,7 +90,7 @@ class LogicalRanks:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Restore the buffers of every logical rank here after the block, even if they were shared within."""
+        """Restore the buffers of every logical rank of this process after the block, even if shared within."""
         own = {rank: {name: tensor.clone() for name, tensor in self._of(rank).items()} for rank in self.mine}
         yield
         self.restore(own)
@@ -139,7 +140,7 @@ def _copy(tensor: Tensor) -> Tensor:
 
 
 def _keep(kept: Buffers, name: str, tensor: Tensor) -> None:
-    """Copy `tensor` into the stored tensor of this name, which is created if missing or of another shape."""
+    """Copy `tensor` into the stored tensor of this name; create that if it is missing or of another shape."""
     if name in kept and kept[name].shape == tensor.shape:
         kept[name].copy_(tensor.detach())
     else:

@@ -1,6 +1,6 @@
-"""Record the files that this process opens, and its loader workers for reading, by audit hook (PEP 578).
+"""Record the files that this process and its loader workers open, by an audit hook (PEP 578).
 
-A hook cannot be removed again, so it does next to nothing. Files that a library opens in C or Rust code are missed;
+A hook cannot be removed, so it does as little as possible. Files that a library opens in C or Rust code are missed;
 safetensors and torch.save are common enough to be patched.
 """
 
@@ -49,7 +49,7 @@ def stop() -> None:
 
 @contextlib.contextmanager
 def unheard() -> Iterator[None]:
-    """Suspend the recording during the block."""
+    """Suspend recording during the block."""
     global _keep
     keep, _keep = _keep, None
     try:
@@ -71,7 +71,7 @@ def heard() -> list[str]:
 
 
 def made() -> list[str]:
-    """Return the absolute paths of the files, except temporary ones, opened for writing since the last call."""
+    """Return the absolute paths of the files opened for writing since the last call, without temporary ones."""
     found = list(_made)
     _made.clear()
     return found

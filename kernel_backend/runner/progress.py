@@ -26,7 +26,7 @@ class Progress:
         self.step = 0  # the current or last step
 
     def tick(self, phase: Phase, step: int) -> None:
-        """Write a heartbeat with the phase that begins or continues, and the current or last step."""
+        """Write a heartbeat: the current phase, and the current or last step."""
         self._count += 1
         self.step = step
         self.steps += phase in ("first step", "step")
@@ -34,7 +34,7 @@ class Progress:
 
 
 def show_stacks_on_demand(folder: Path, rank: int) -> None:
-    """Write stack traces of all threads on a signal, even while native code holds the interpreter lock."""
+    """Write stack traces of all threads to a file on a signal, even while native code holds the interpreter lock."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
     descriptor = os.open(folder / stacks_file(rank), flags, 0o600)
     with contextlib.suppress(OSError):  # a full disk is no reason to fail

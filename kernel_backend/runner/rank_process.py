@@ -70,8 +70,8 @@ def work(
 ) -> int:
     """Train the job's trial as one of its ranks and return the exit code, 0 or 85.
 
-    `watch` is given the training once it exists. Raises whatever ends this rank: the user's own errors,
-    InvalidDefinition, a backend's error when a peer is lost.
+    `watch` is called with the training once it is built. Raises any error that ends this rank: the user's own,
+    InvalidDefinition, or a backend's error when another rank is lost.
     """
     config = job.config
     if config.form == "command":

@@ -1,6 +1,6 @@
-"""Rehearse a restart from a checkpoint in a process of its own: `python -m kernel_backend.runner.rehearse FOLDER`.
+"""Rehearse a restart from a checkpoint in a separate process: `python -m kernel_backend.runner.rehearse FOLDER`.
 
-The folder holds `job.json` and `steps.json`, the steps to compare; `digests.json` comes back.
+The folder holds `job.json` and `steps.json`, the steps to compare. The result is written to `digests.json` there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kernel_backend.parent_death import die_with
 
 
 def main(folder: Path) -> NoReturn:
-    """Run the program from the checkpoint to the last of the steps, and write the digests of its names."""
+    """Run the program from the checkpoint to the last of the steps; write the digests of its variables at each step."""
     die_with(os.getppid())
     from kernel_backend.model.launch.launch_spec import read_job
     from kernel_backend.runner import rank_process

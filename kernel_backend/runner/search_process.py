@@ -1,8 +1,8 @@
 """Run a cell's search class in its own process: `python -m kernel_backend.runner.search_process CODE CWD`.
 
-Requests come over standard input and answers go to standard output, a line of JSON each; what the class prints goes to
-standard error. The first line holds the search's settings and space, and is answered when the class is constructed. The
-end of the input ends the process, whatever the class is doing.
+Requests arrive on standard input and answers go to standard output, one JSON line each. Output that the class prints
+goes to standard error. The first request holds the search's settings and space; it is answered once the class is
+constructed. At the end of the input the process exits, even while the class runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ from kernel_backend.runner.definition.load import load, read_snapshot
 
 
 class Pipes:
-    """Request and answer pipes; requests are read in a thread, so the class's position can be queried while it runs."""
+    """Pipes for requests and answers.
+
+    A thread reads the requests, so that the class can be asked which line it is executing while it runs.
+    """
 
     def __init__(self, sources: Sources) -> None:
         # The class may print and read: neither may touch these pipes.
@@ -73,7 +76,7 @@ class Pipes:
 
 
 def main(code: Path, cwd: Path) -> int:
-    """Construct the class and answer requests; return 1 after it has failed and the failure was reported."""
+    """Construct the class and answer requests; return 1 if it fails, after the failure was reported."""
     pipes = Pipes(Sources(code, cwd, read_snapshot(code)))
     try:
         _answer(pipes, code, cwd)

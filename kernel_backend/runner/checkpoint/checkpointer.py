@@ -45,7 +45,7 @@ class Position(NamedTuple):
 
 
 class PendingCheckpoint(NamedTuple):
-    """Checkpoint whose tensors are still being copied to the host."""
+    """Checkpoint whose tensors are still being copied to host memory."""
 
     position: Position
     state: dict[str, Any]
@@ -68,7 +68,7 @@ class Checkpointer:
         copy: HostCopy,
         eager: bool,
     ) -> None:
-        """Set up the checkpointer; with `eager` no copy is lazy."""
+        """Set up the checkpointer; with `eager`, `save` returns only after all tensors are copied."""
         self._job, self._ranks, self._spool, self._home = job, ranks, spool, home
         self._contents, self._numerics = contents, dict(numerics)
         self._copy, self._eager = copy, eager
@@ -90,23 +90,24 @@ class Checkpointer:
 
     @property
     def newest(self) -> str | None:
-        """Return the newest checkpoint that was committed or restored."""
+        """Return the ID of the newest checkpoint that was committed or restored; None if there is none."""
         return self._newest
 
     def set_aside(self) -> None:
-        """Set all committed checkpoints aside: the training cannot go on from them."""
+        """Move all committed checkpoints out of the way, so that no training can resume from them."""
         for each in self._home.committed():
             self._home.set_aside(each.id)
         self._newest = None
 
     def check(self) -> None:
-        """Raise DaylightError before training if some state contains a value that a checkpoint cannot hold."""
+        """Raise DaylightError, before training starts, if some state contains a value that a checkpoint cannot hold."""
         self._contents.check()
 
     def save(self, position: Position) -> None:
-        """Begin a checkpoint of the training at `position`.
+        """Start a checkpoint of the training at `position`.
 
-        Training may go on. Call `settle` before changing weights, optimizer or other checkpointed state.
+        Forward and backward passes may run meanwhile. Call `settle` before anything changes weights, optimizer or other
+        checkpointed state.
         """
         stalled = Stopwatch()
         with stalled:
@@ -117,7 +118,7 @@ class Checkpointer:
             self._begin_if_it_can(position, per_rank, stalled, lazily)
 
     def settle(self) -> None:
-        """Wait for a pending copy; call before weights, optimizer or other checkpointed state change."""
+        """Wait for a pending copy; call before anything changes weights, optimizer or other checkpointed state."""
         if self._fenced is not None:
             raise self._fenced
         pending, self._pending = self._pending, None
@@ -134,7 +135,7 @@ class Checkpointer:
             self._spool.say(Note(text="the model's forward pass changes its weights: checkpoints are copied at once"))
 
     def finish(self, position: Position) -> None:
-        """Commit a final checkpoint before training ends or stops; no rank returns before it is committed.
+        """Commit a final checkpoint before training ends or stops; all ranks return only after the commit.
 
         Raises CheckpointFailed if it cannot be written after several tries, as the work would be lost.
         """
@@ -151,7 +152,7 @@ class Checkpointer:
         self._ranks.barrier()  # no rank goes on, and so none exits, before the manifest is committed
 
     def close(self) -> None:
-        """Wait up to `LAST_WORDS_S` seconds for a pending checkpoint, ignoring errors: the rank is failing already."""
+        """Wait up to `LAST_WORDS_S` seconds for a pending checkpoint; ignore errors, as this rank is failing anyway."""
         with contextlib.suppress(Exception):  # this rank ends by an error already
             self.settle()
             self._writer.wait(LAST_WORDS_S)
@@ -159,9 +160,10 @@ class Checkpointer:
     def restore(self, schedules_know_length: bool = False) -> Manifest | None:
         """Restore the attempt's resume checkpoint, or an earlier one if it is damaged; return None for a fresh start.
 
-        A checkpoint of step 0 holds the weights of another trial: it is loaded, and None is returned. Where the
-        training has another length than before, schedules that follow from it are made anew and advanced. Raises
-        PlaceUnavailable if the checkpoints cannot be reached after several tries.
+        A checkpoint of step 0 holds only weights of another trial (a warm start): they are loaded, and None is
+        returned. If `--epochs` or `--steps` have changed and `schedules_know_length` is set, learning rate schedules
+        are rebuilt for the new length and advanced. Raises PlaceUnavailable if the storage cannot be reached after
+        several tries.
         """
         chosen = self._choose_patiently() if self._ranks.rank == 0 else None
         manifest: Manifest | None = self._ranks.broadcast_object(chosen)
@@ -187,12 +189,12 @@ class Checkpointer:
         return manifest
 
     def _has_other_length(self, manifest: Manifest) -> bool:
-        """Return True if the checkpoint is of a training with other `--epochs` or `--steps`."""
+        """Return True if the checkpoint was saved by a training with other `--epochs` or `--steps`."""
         before, config = manifest.state["training"].get("length"), self._job.config
         return before is not None and before != [config.epochs, config.steps]
 
     def restore_best(self) -> Manifest:
-        """Restore the best committed checkpoint by `--metric`, else the newest; call after `finish`, by all ranks."""
+        """Restore the best committed checkpoint by `--metric`, else the newest; all ranks call it after `finish`."""
         chosen = RETRY.call(self._choose_best, on=OSError) if self._ranks.rank == 0 else None
         manifest: Manifest = self._ranks.broadcast_object(chosen)
         if manifest.id != self._newest:
@@ -241,7 +243,7 @@ class Checkpointer:
         return {**position.facts, "length": [config.epochs, config.steps]}
 
     def _write(self, pending: PendingCheckpoint) -> None:
-        """Write, commit and prune in the background; an error costs a checkpoint, never the training."""
+        """Write, commit and prune in the background thread; an error loses this checkpoint, not the training."""
         try:
             self._try_to_write(pending)
         except Fenced as fenced:
@@ -275,7 +277,7 @@ class Checkpointer:
             time.sleep(pause)
 
     def _lost(self, position: Position, reason: str) -> str:
-        """Describe a last checkpoint that could not be written."""
+        """Return the error message for a final checkpoint that could not be written."""
         newest = f"the newest is {self._newest}" if self._newest else "there is none before it"
         what = f"the last checkpoint, at step {position.step}, could not be written to {self._home.where}"
         return f"{what}: {reason}; {newest}"
@@ -294,7 +296,7 @@ class Checkpointer:
         self._commit(pending.position, pending.state, written, cost)
 
     def _shared(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Store a frozen part, without writing it if another checkpoint of the experiment has the same bytes."""
+        """Store a frozen part; reuse the stored file if another checkpoint of the experiment has the same bytes."""
         digested = Digesting()
         for piece in data:
             digested.take(piece)
@@ -305,7 +307,7 @@ class Checkpointer:
         return part
 
     def _must_be_newest(self) -> None:
-        """Raise Fenced if a later attempt of this trial has started: this one must not change checkpoints any more."""
+        """Raise Fenced if a later attempt of this trial has started, as only the latest may change checkpoints."""
         claimed = self._home.claimed()
         if claimed > self._job.attempt:
             raise Fenced(f"attempt {self._job.id} was followed by attempt {claimed}: it ends here")
@@ -375,7 +377,7 @@ class Checkpointer:
     def _comes_from(self, manifest: Manifest) -> bool:
         """Return True if this training's state descends from the checkpoint.
 
-        False for checkpoints that the trial was rolled back from.
+        Return False for later checkpoints that the trial was rolled back from.
         """
         pinned = self._job.resume_from
         return manifest.attempt == self._job.attempt or (
@@ -416,5 +418,5 @@ def _changes(before: Mapping[str, Value], now: Mapping[str, Value]) -> str:
 
 
 def described(error: Exception) -> str:
-    """Return what an error says, without the path of an OSError."""
+    """Return the message of an error, without the path if it is an OSError."""
     return str((error.strerror if isinstance(error, OSError) else None) or error or type(error).__name__)

@@ -30,7 +30,7 @@ class OfRank(Stateful, Protocol):
     """State that differs from rank to rank, such as random states."""
 
     def begin(self, seed: int, rank: int, step: int) -> None:
-        """Set the state of a rank that the checkpoint has none for."""
+        """Set the initial state of a rank that the checkpoint has no state for."""
 
 
 class PerRankState(NamedTuple):
@@ -44,7 +44,7 @@ NOBODYS = PerRankState({}, ())
 
 
 class Contents(Protocol):
-    """State of a training over all of its ranks, as a Checkpointer saves and restores it."""
+    """State of a training over all of its ranks, which a Checkpointer saves and restores."""
 
     def gather(self) -> PerRankState:
         """Gather the per-rank state on rank 0; called by all ranks."""
@@ -56,10 +56,10 @@ class Contents(Protocol):
         """Split the state into JSON and tensors by part; raise DaylightError for values that fit neither."""
 
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
-        """Restore this checkpoint on this rank, with `others` one of other hyperparameters."""
+        """Restore this checkpoint on this rank; `others` means that it was saved with other hyperparameters."""
 
     def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
-        """Load the weights of a checkpoint that holds nothing else; return the names of those that it lacks."""
+        """Load a checkpoint that holds weights only; return the names of the model's tensors that are not in it."""
 
 
 class TrainingContents:
@@ -74,9 +74,10 @@ class TrainingContents:
         seed: int,
         matching_weights: bool = False,
     ) -> None:
-        """Set up the parts; `streams` is state of this rank alone, as random states that no seed gives, or None.
+        """Set up the parts by name; `streams` is state that only this rank has, such as random states, or None.
 
-        With `matching_weights` a training may begin with weights of another model, as far as they match.
+        With `matching_weights`, weights of another model may be loaded for a warm start, as far as name and shape
+        match.
         """
         self._matching_weights = matching_weights
         self._parts, self._logical, self._streams = parts, logical, streams
@@ -113,13 +114,13 @@ class TrainingContents:
         return state, {name: tensors for name, tensors in parts.items() if tensors}
 
     def frozen_apart(self, name: str, tensors: Mapping[str, Tensor], module: nn.Module) -> dict[str, dict[str, Tensor]]:
-        """Return the parts into which a module's tensors are split."""
+        """Split a module's tensors into a trained and a frozen part, by name of the part."""
         return split_frozen(name, tensors, module)
 
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
         """Restore this checkpoint on this rank; raise CheckpointDamaged if a part is damaged.
 
-        With `others` the checkpoint has other hyperparameters, and optimizer and schedule keep those of this trial.
+        `others` means that the checkpoint was saved with other hyperparameters: optimizer and schedule keep their own.
         """
         tensors = partial(self.tensors, manifest, read)
         for name, part in self._parts.items():
@@ -138,13 +139,13 @@ class TrainingContents:
             self._streams.begin(self._seed, self._ranks.rank, manifest.step)
 
     def tensors(self, manifest: Manifest, read: Read, name: str) -> dict[str, Tensor]:
-        """Return the tensors of a part of this checkpoint; none of an absent part."""
+        """Return the tensors of a part of this checkpoint; an empty dict if it lacks the part."""
         return tensors_of(manifest, name, read)
 
     def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
-        """Load the weights of a checkpoint that holds nothing else; return the names of those that it lacks.
+        """Load a checkpoint that holds weights only; return the names of the model's tensors that are not in it.
 
-        Raises CheckpointDamaged, and InvalidDefinition if they are of another model.
+        Raises CheckpointDamaged, or InvalidDefinition if the weights belong to another model.
         """
         name = whose(manifest.parts[0].name)
         state = unflatten(manifest.state["model"], tensors_of(manifest, name, read))

@@ -15,7 +15,10 @@ class WeightAverage:
     """Exponential moving average of a model's weights, held as a model of the same kind."""
 
     def __init__(self, model: nn.Module, decay: float, part: type[Model] = Model) -> None:
-        """Copy the model, which `part` loads; call before anything else refers to its parameters."""
+        """Copy the model; `part` is the checkpoint part that loads weights into the copy.
+
+        Call it before anything else refers to the model's parameters.
+        """
         self._part = part
         self._averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
 
@@ -39,7 +42,7 @@ class WeightAverage:
                 mine.copy_(its[name])
 
     def _lay_out(self, model: nn.Module) -> None:
-        """Allocate in the averaged model the buffers that a forward pass of the model has created meanwhile."""
+        """Allocate buffers in the averaged model that the original has created since, in its first forward pass."""
         if sum(1 for _ in self.module.buffers()) != sum(1 for _ in model.buffers()):
             lay_out_buffers(self.module, dict(model.named_buffers()))
 
@@ -48,6 +51,6 @@ class WeightAverage:
         return dict(self.module.state_dict())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the averaged weights; the next update averages instead of copying, as the first would."""
+        """Restore the averaged weights, and mark the average as started, so that the next update averages."""
         self._part(self.module).load_state_dict(state)
         self._averaged.n_averaged.fill_(1)

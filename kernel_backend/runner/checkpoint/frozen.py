@@ -1,4 +1,4 @@
-"""Keep tensors that nobody trains apart from those that change, so that checkpoints share one copy of them."""
+"""Split frozen tensors from trained ones, so that an experiment's checkpoints share one copy of the frozen ones."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LEAST = 4096  # bytes that are worth a file of their own
 
 
 def split_frozen(name: str, tensors: Mapping[str, Tensor], module: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """Split a module's part in two: what is trained, and the part `<name>.frozen` of what is not at present.
+    """Split a module's tensors into the trained part `<name>` and the frozen part `<name>.frozen`.
 
-    Not trained are parameters without `requires_grad`, and buffers of a module that has no other parameters of its own,
-    unless it is a normalization that collects statistics now.
+    Frozen are parameters without `requires_grad`, and buffers of modules without trained parameters of their own,
+    except those of a normalization layer in training mode.
     """
     frozen = _untrained(module) & tensors.keys()
     size = sum(tensors[each].nbytes for each in frozen)
@@ -43,14 +43,14 @@ def _untrained(module: nn.Module) -> set[str]:
 
 
 class Unchanging:
-    """Frozen tensors of one training; one whose bytes change nevertheless is written with the trained ones."""
+    """Frozen tensors of one training; a tensor whose bytes change nevertheless is moved to the trained part."""
 
     def __init__(self) -> None:
         self._digests: dict[tuple[str, str], str] = {}
         self._changing: set[tuple[str, str]] = set()
 
     def sort(self, parts: Parts) -> dict[str, dict[str, Tensor]]:
-        """Return the parts to write: a frozen tensor that has changed since the last call is in the trained part."""
+        """Return the parts to write, with frozen tensors that changed since the last call in the trained part."""
         found = {name: dict(tensors) for name, tensors in parts.items()}
         for part in [each for each in found if each.endswith(FROZEN)]:
             trained = found.setdefault(part.removesuffix(FROZEN), {})

@@ -42,7 +42,7 @@ class HostCopy:
         self._side = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def begin(self, parts: Parts, lazily: bool) -> Copying:
-        """Start copying once a buffer set is free; unless `lazily`, return when all is copied.
+        """Start copying as soon as a buffer set is free; unless `lazily`, return when everything is copied.
 
         Raises MemoryError if the host has no memory left.
         """
@@ -76,7 +76,7 @@ def _of(memory: Memory, part: str, name: str, tensor: Tensor) -> Tensor:
 
 
 class Copying:
-    """Copy of tensors to host memory in progress; it owns its host buffers until `done` is called."""
+    """Copy of tensors to host memory, in progress; it owns its host buffers until `done` is called."""
 
     def __init__(self, copies: Parts, pairs: list[tuple[Tensor, Tensor]], done: Callable[[], None]) -> None:
         self.copies, self.done = copies, done
@@ -87,12 +87,12 @@ class Copying:
         self._event: torch.cuda.Event | None = None
 
     def now(self) -> None:
-        """Copy everything at once; later changes to the sources do not matter."""
+        """Copy everything now; the source tensors may change afterwards."""
         self._copy()
         self._pairs, self._versions = [], []
 
     def in_thread(self) -> None:
-        """Copy in a thread next to the training; torch releases the interpreter lock while it copies."""
+        """Copy in a thread while the training goes on; torch releases the interpreter lock during a copy."""
         pool = ThreadPoolExecutor(1, thread_name_prefix="copy")
         self._future = pool.submit(self._copy)
         pool.shutdown(wait=False)
@@ -103,7 +103,7 @@ class Copying:
                 target.copy_(source)
 
     def on_stream(self, side: torch.cuda.Stream) -> None:
-        """Copy to pinned memory on a separate CUDA stream, after all work queued so far."""
+        """Copy to pinned memory on the CUDA stream `side`, after all work queued so far."""
         side.wait_stream(torch.cuda.current_stream())
         with torch.no_grad(), torch.cuda.stream(side):
             for source, target in self._pairs:

@@ -23,10 +23,10 @@ class Stateful(Protocol):
 
 @runtime_checkable
 class TakesOver(Protocol):
-    """Part that keeps options of its own where it goes on from a training of other hyperparameters."""
+    """Part that can restore its state from a training with other hyperparameters, yet keep its own options."""
 
     def take_over(self, state: dict[str, Any]) -> None:
-        """Restore this state but for the options, which stay those of this trial."""
+        """Restore the state, but keep this trial's own options."""
 
 
 class Model:
@@ -50,7 +50,7 @@ class Model:
         self._model.load_state_dict(state)
 
     def load_matching(self, state: dict[str, Any]) -> list[str]:
-        """Overwrite what `state` has under the same name and in the same shape; return the names of all else."""
+        """Overwrite the tensors that match `state` in name and shape; return the names of all others."""
         lay_out_buffers(
             self._model, {name: tensor for name, tensor in state.items() if name in self._model.state_dict()}
         )
@@ -61,7 +61,7 @@ class Model:
 
 
 def lay_out_buffers(model: nn.Module, like: Mapping[str, Tensor]) -> None:
-    """Allocate the buffers among `like` that `model` declares but creates only in its first forward pass."""
+    """Allocate buffers named in `like` that `model` declares as None until its first forward pass."""
     for name, tensor in like.items():
         path, _, leaf = name.rpartition(".")
         module = model.get_submodule(path)
@@ -86,10 +86,10 @@ class Optimizer:
         return self._optimizer.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the state exactly as it was saved, which torch's own loading does not.
+        """Restore the state exactly as saved, without the changes that torch's own `load_state_dict` makes.
 
-        Torch casts float32 states of half-precision parameters. It also makes states contiguous, though fused steps
-        walk through memory in the parameter's own layout.
+        Torch casts float32 states of half-precision parameters. It also makes states contiguous, although fused steps
+        need the memory layout of the parameter.
         """
         self._optimizer.load_state_dict(state)
         parameters = [each for group in self._optimizer.param_groups for each in group["params"]]
@@ -100,9 +100,9 @@ class Optimizer:
                     self._optimizer.state[parameter][key] = _beside(parameter, saved)
 
     def take_over(self, state: dict[str, Any]) -> None:
-        """Restore the state of every parameter but keep the options of this trial: learning rate, decay, momentum.
+        """Restore the per-parameter state, but keep this trial's options: learning rate, decay, momentum.
 
-        If the saved state is of another kind of optimizer, nothing is restored.
+        Restores nothing if the saved state is of another kind of optimizer.
         """
         own = [_options(group) for group in self._optimizer.param_groups]
         if not self._fits(own, state["param_groups"]):
@@ -147,7 +147,7 @@ class Schedule:
     def take_over(self, state: dict[str, Any]) -> None:
         """Advance to the saved step with this schedule's own hyperparameters.
 
-        ReduceLROnPlateau restores its record of the metric, and starts at its configured learning rate.
+        ReduceLROnPlateau restores its history of the metric, and starts at its configured learning rate.
         """
         if isinstance(self._schedule, ReduceLROnPlateau):
             self._schedule.load_state_dict({name: state[name] for name in _HEARD if name in state})
@@ -162,7 +162,7 @@ _HEARD = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")  # what a 
 
 
 def _taken(state: Mapping[str, Any]) -> int:
-    """Return the number of steps in a schedule's state; for a schedule that chains others, the largest of theirs."""
+    """Return the number of steps that a schedule's state counts; for chained schedules, the largest of their counts."""
     own: int | None = state.get("last_epoch")
     return own if own is not None else max(map(_taken, state["_schedulers"]))
 

@@ -1,8 +1,8 @@
 """Select the samples of each step from seed and step alone, at any number of ranks and loader workers.
 
-The order of an epoch is a permutation that follows from (seed, epoch). A global batch is a slice of the order, and a
-rank takes its own slice of the batch. So the position in the data is one integer, and seeking costs nothing. A stream
-can only be read from its beginning: every rank reads all of it and keeps its slices.
+The order of an epoch is a permutation that follows from (seed, epoch). A global batch is a slice of that order, and a
+rank reads its own slice of the batch. So the position in the data is one integer, and seeking costs nothing. A stream
+can only be read from its beginning: every rank reads all of it and keeps only its own slices.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _hush(text: str) -> None:
 
 
 class Batches:
-    """Data of a role, cut into global batches of which this process takes its shares."""
+    """Training or validation data, cut into global batches; yields the shares of each that this process computes."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class Batches:
         digested: bool = False,
         filled: bool = False,
     ) -> None:
-        """Set up batches of which `count` logical ranks share each, and this process computes `mine`.
+        """Set up batches split into `count` equal shares, one per logical rank; this process computes shares `mine`.
 
-        `tag` separates random draws of training samples (`sample`) from those of validation samples. `workers`
-        processes load ahead (None: chosen to suit the data). `note` receives messages for the user. `digested` computes
-        digests of the first epoch's samples. With `filled` a share that would be empty repeats another.
+        `tag` separates random draws of training samples (`sample`) from those of validation samples. `workers` is the
+        number of loader processes (None: chosen to suit the data). `note` receives messages for the user. `digested`
+        computes digests of the first epoch's samples. With `filled`, an empty share repeats the samples of another.
         """
         cut = BatchSplit(source.batch_size or batch_size, source.drop_last, mine, count, filled=filled)
         self._cut = cut
@@ -66,12 +66,12 @@ class Batches:
 
     @property
     def samples_per_epoch(self) -> int | None:
-        """Return the samples in the batches of an epoch; None if not yet known."""
+        """Return the number of samples in an epoch's batches; None if not yet known."""
         return self._data.samples_per_epoch
 
     @property
     def last_total(self) -> int | None:
-        """Return the samples in an epoch's last batch; None if not yet known."""
+        """Return the number of samples in an epoch's last batch; None if not yet known."""
         if not self.per_epoch or self.samples_per_epoch is None:
             return None
         return self.samples_per_epoch - (self.per_epoch - 1) * self._cut.size
@@ -107,11 +107,11 @@ class Batches:
         return self._data.loading.disturbs
 
     def own_samples(self, total: int) -> int:
-        """Return how many samples of a global batch of `total` are this process's, without repeated ones."""
+        """Return how many samples of a global batch of `total` this process computes, not counting repeated ones."""
         return self._cut.own_samples(total)
 
     def keep_pairs(self) -> None:
-        """Cut batches so that no logical rank gets a single sample (BatchNorm needs two); call before `steps`."""
+        """Cut batches so that no share holds a single sample (BatchNorm needs two); call before `steps`."""
         self._cut = self._cut._replace(pairs=True)
         self._data.keep_pairs()
 

@@ -1,4 +1,4 @@
-"""Take tensors and arrays as datasets of their rows: one, columns `(x, y)` of equal length, or a dict of columns."""
+"""Wrap tensors and arrays as datasets of their rows: a single one, a tuple of columns `(x, y)` or a dict of columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_COLUMNS = 4  # of a tuple: a longer one is taken for samples
 
 
 class Columns(Dataset[Any]):
-    """Dataset of dicts: sample `index` has the row `index` of each column."""
+    """Dataset whose sample `index` is a dict of row `index` of each column."""
 
     def __init__(self, columns: Mapping[str, Tensor]) -> None:
         self._columns = columns
@@ -27,7 +27,7 @@ class Columns(Dataset[Any]):
 
 
 def by_rows(value: Any) -> Any:
-    """Return columns of equal length as a dataset of their rows; anything else as it is."""
+    """Return a dataset of rows for columns of equal length; return any other value unchanged."""
     if isinstance(value, Mapping) and _are_columns(list(value.values())):
         return Columns({name: torch.as_tensor(each) for name, each in value.items()})
     if isinstance(value, tuple) and 2 <= len(value) <= MOST_COLUMNS and _are_columns(value):
@@ -36,7 +36,7 @@ def by_rows(value: Any) -> Any:
 
 
 def has_rows(value: Any) -> bool:
-    """Return whether a value is a tensor or a numeric array with at least one dimension."""
+    """Return True if a value is a tensor or a numeric array with at least one dimension."""
     numeric = isinstance(value, Tensor) or (isinstance(value, np.ndarray) and value.dtype.kind in "biuf")
     return numeric and value.ndim > 0
 

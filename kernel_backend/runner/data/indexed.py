@@ -20,9 +20,9 @@ Indices = Callable[[int, int], Tensor]  # indices of the samples at positions fr
 
 
 class Indexed:
-    """Global batches of an indexed dataset, of which this process takes its shares.
+    """Global batches of an indexed dataset, limited to the shares that this process computes.
 
-    The step alone is the position.
+    The position in the data is the step number.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Indexed:
         return self._read(self._step(0, number, indices) for number in range(self.per_epoch))
 
     def keep_pairs(self) -> None:
-        """Cut batches so that no logical rank gets a single sample, if possible."""
+        """Cut batches so that no share holds a single sample, if possible."""
         self._cut = self._cut._replace(pairs=True)
 
     def state(self) -> dict[str, Any]:

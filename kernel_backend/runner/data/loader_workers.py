@@ -20,7 +20,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class LoaderWorkerLost(RuntimeError):
-    """Error for a worker process that died with batches still to load."""
+    """Error of a loader worker that died before it returned all requested batches."""
 
     def __init__(self, role: str, pid: int, code: int) -> None:
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
@@ -31,14 +31,14 @@ class LoaderWorkerLost(RuntimeError):
 
 
 class WorkerBatch(NamedTuple):
-    """Message of a loader worker: the data, and the files that the worker opened to read it."""
+    """Message of a loader worker: the data or the error, and the files that the worker opened to read it."""
 
     found: Any
     opened: list[str]
 
 
 class GuardedDataset(Dataset[Any]):
-    """Dataset wrapper that returns errors of a worker with their source lines, where torch keeps only text."""
+    """Dataset wrapper that returns a worker's exception with its source lines; torch would return only its text."""
 
     def __init__(self, dataset: Dataset[Any], role: str) -> None:
         self._dataset, self._role, self._sent = dataset, role, False
@@ -68,7 +68,7 @@ class GuardedDataset(Dataset[Any]):
 
 
 class WorkerInit(NamedTuple):
-    """Initializer of a worker process: it dies with its rank and ignores signals."""
+    """Initializer of a worker process: makes it ignore signals and die with its rank."""
 
     parent: int | None  # None: another process has started it
     users: Callable[[int], None] | None
@@ -90,7 +90,7 @@ class WorkerInit(NamedTuple):
 
 @contextlib.contextmanager
 def signals_waiting() -> Iterator[None]:
-    """Block signals, also in workers started here, until each worker ignores them."""
+    """Block signals for this process and the workers started in the block, until each worker ignores them itself."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
@@ -102,7 +102,7 @@ def signals_waiting() -> Iterator[None]:
 def sigchld_kept() -> Iterator[None]:
     """Restore the SIGCHLD handler that torch replaces when it starts workers.
 
-    Torch's handler would raise wherever the rank is when a worker dies, such as in the middle of a checkpoint.
+    When a worker dies, torch's handler raises an exception wherever the rank is, even in the middle of a checkpoint.
     """
     before = signal.getsignal(signal.SIGCHLD)
     yield

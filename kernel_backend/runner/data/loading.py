@@ -1,4 +1,4 @@
-"""Read batches in this process or ahead of time in worker processes, with identical bits."""
+"""Read batches in this process, or ahead of time in worker processes, with bit-identical results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Wanted = TypeVar("Wanted")
 class Loading:
     """Reader that fetches requested items from a dataset in order; worker processes live until `close`.
 
-    Use it in a thread that lives as long as the process: workers die with the thread that has started them.
+    Use it in a thread that lives as long as the process: workers die with the thread that started them.
     """
 
     def __init__(self, dataset: Dataset[Any], source: Source, workers: int | None, device: torch.device) -> None:
@@ -52,11 +52,11 @@ class Loading:
 
     @property
     def disturbs(self) -> bool:
-        """Return True if reading samples seeds this process's generators: without workers, except for tensors."""
+        """Return True if reading samples reseeds this process's generators: without workers, except for tensors."""
         return self.workers == 0 and not isinstance(self._dataset, FromTensors)
 
     def read(self, wanted: Iterator[Wanted]) -> Iterator[tuple[Wanted, Any]]:
-        """Iterate over requests, each with the data for it; ends any earlier iteration."""
+        """Iterate over pairs of a request and its data; end any earlier iteration."""
         if self._reading is not None:
             self._reading.close()
         here = self.workers == 0 and not self._pin
@@ -99,7 +99,7 @@ class Loading:
             yield self._asked.next(), found
 
     def _await_the_dying(self) -> None:
-        """Wait until a worker whose pipes were cut is dead: pipes close before the process can be reaped."""
+        """Wait until a worker that closed its pipes has died: the pipes close before the process can be reaped."""
         ended = multiprocessing.connection.wait([process.sentinel for process in self._processes], timeout=DYING_S)
         for process in self._processes:
             if process.sentinel in ended:
@@ -144,7 +144,7 @@ class Loading:
 
 
 class _Requested:
-    """Sampler that hands requests to torch's loader, and queues those whose data is not yet returned."""
+    """Sampler that passes requests to torch's DataLoader, and queues those whose data was not returned yet."""
 
     def begin(self, wanted: Iterator[Any]) -> None:
         self._wanted, self._pending = wanted, deque[Any]()

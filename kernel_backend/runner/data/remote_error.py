@@ -1,4 +1,4 @@
-"""Carry an exception from another process and raise it here with its class, message and source lines."""
+"""Convert an exception of another process to picklable form; raise it here with its class, text and source lines."""
 
 from __future__ import annotations
 

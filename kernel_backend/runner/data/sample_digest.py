@@ -1,8 +1,8 @@
-"""Compute digests of samples, which depend on content alone and not on the order of loading.
+"""Compute digests of samples from their contents alone, independent of the order of loading.
 
-A sample is traversed before it is collated. Each number, string or tensor becomes bytes that begin with its kind (for a
-tensor the xxh3-64 of its memory stands for the values). A container begins with its length. The xxh3-64 of all these
-bytes is the sample's digest. Digests of many samples are added modulo 2**64.
+A sample is traversed before it is collated. Each number, string or tensor becomes bytes that begin with its kind; the
+values of a tensor are replaced by the xxh3-64 of its memory. A container begins with its length. The xxh3-64 of all
+these bytes is the sample's digest. The digest of several samples is the sum of theirs modulo 2**64.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SampleDigests(NamedTuple):
 def see(samples: Sequence[Any]) -> SampleDigests:
     """Compute the combined digest of these samples.
 
-    Draws no random numbers, and copies no tensor that is contiguous and on the host.
+    Draws no random numbers. Tensors that are contiguous and in host memory are not copied.
     """
     digest = uncovered = 0
     for sample in samples:
@@ -54,7 +54,7 @@ def see(samples: Sequence[Any]) -> SampleDigests:
 
 
 def see_rows(tensors: Sequence[Tensor]) -> SampleDigests:
-    """Compute the digest of samples stored as rows of tensors: equal to `see` on tuples of rows, much faster."""
+    """Compute the combined digest of samples stored as rows of tensors; equals `see` on tuples of rows, but faster."""
     count = len(tensors[0])
     try:
         columns = [_of_rows(tensor) for tensor in tensors]
@@ -67,7 +67,7 @@ def see_rows(tensors: Sequence[Tensor]) -> SampleDigests:
 
 
 def are_rows(samples: Sequence[Any]) -> bool:
-    """Return True if the samples are tuples of like tensors, so that `default_collate` stacks them as rows."""
+    """Return True if the samples are tuples of tensors of equal dtypes, which `default_collate` stacks as rows."""
     if set(map(type, samples)) != {tuple} or len(set(map(len, samples))) != 1 or not samples[0]:
         return False
     columns = zip(*samples, strict=True)
@@ -139,7 +139,7 @@ def _head(dtype: Any, shape: tuple[int, ...]) -> bytes:
 
 
 def _of_rows(tensor: Tensor) -> list[bytes]:
-    """Return for each row of a tensor the bytes that `_tensor` would write."""
+    """Return, for each row of a tensor, the bytes that `_tensor` would write for it."""
     head = _head(tensor.dtype, tensor.shape[1:])
     memory = memoryview(_memory(tensor).reshape(-1).view("u1"))
     size = len(memory) // len(tensor)
@@ -220,7 +220,7 @@ _KINDS: dict[type, Callable[[Any, Say], None]] = {
 
 
 def _other(value: Any, say: Say) -> None:
-    """Write a value of any other class: by its kind of container, with the class name, else by pickling it."""
+    """Write a value of any other class: containers with their class name and items, others by pickling them."""
     kind = type(value)
     if isinstance(value, Tensor):
         with torch._C.DisableTorchFunctionSubclass():
@@ -256,7 +256,7 @@ def _scalar(value: Any, say: Say) -> None:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickler that writes tensors, arrays and images inside an object as their digests."""
+    """Pickler that replaces tensors, arrays and images inside an object by their digests."""
 
     root: Any = None
 

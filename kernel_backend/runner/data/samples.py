@@ -1,4 +1,4 @@
-"""Read shares of a batch from a dataset by index, each sample with its own random numbers."""
+"""Read the samples of a batch share from a dataset by index, each with its own random numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kernel_backend.runner.determinism.generators import GeneratorDraws
 
 
 class FromTensors(Dataset[Any]):
-    """Dataset of batch shares sliced from tensors; equal to collating single samples, without random draws."""
+    """Dataset of batch shares, sliced from tensors; equal to collating single samples, and without random draws."""
 
     def __init__(self, tensors: Sequence[Tensor], indices: Tensor | None) -> None:
         self._tensors, self._indices = tensors, indices
@@ -33,7 +33,7 @@ class FromTensors(Dataset[Any]):
 
 
 class FromSamples(Dataset[Any]):
-    """Reader for samples one by one, each with random numbers that follow from its position."""
+    """Dataset of batch shares, read sample by sample, each with random numbers that follow from its position."""
 
     def __init__(self, source: Source, seed: int, tag: str) -> None:
         """Set up the reader; `tag` separates random draws of training samples from those of validation samples."""
@@ -58,7 +58,7 @@ class FromSamples(Dataset[Any]):
         return self._read(share, digested) if self._look() else batch
 
     def _look(self) -> bool:
-        """Search dataset and collate function for random generators of their own; return True if these have changed."""
+        """Search the dataset and the collate function for random generators they hold; return True if these changed."""
         others = [each.look() for each in ([] if self._quiet else [self._draws]) + [self._collating]]
         self._together = self._together and not self._draws.keeps
         return any(others)
@@ -86,8 +86,8 @@ class FromSamples(Dataset[Any]):
     def _at_once(self, position: int, indices: list[int]) -> list[Any] | None:
         """Read all samples of a share through the dataset's `__getitems__`; return None if that drew random numbers.
 
-        A sample's draws must not depend on which others are read with it. In that case samples are read one by one from
-        then on.
+        The random draws of a sample must not depend on the samples that are read with it. So after such a draw, samples
+        are read one by one.
         """
         self._draws.at(position)
         undisturbed = seeds.first_draws()
@@ -98,7 +98,7 @@ class FromSamples(Dataset[Any]):
 
 
 def by_index(source: Source, seed: int, tag: str) -> Dataset[Any]:
-    """Return a dataset that is indexed by Step and reads the step's shares from the source."""
+    """Return a dataset that takes a `Step` as its index and returns the data of the step's shares."""
     tensors, indices = _tensors(source.dataset)
     if tensors is not None and source.collate is default_collate:
         return FromTensors(tensors, indices)
@@ -107,7 +107,7 @@ def by_index(source: Source, seed: int, tag: str) -> Dataset[Any]:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute with one torch thread, as loader workers do: sums depend on the number of threads."""
+    """Compute with one torch thread, as loader workers do: the result of a sum depends on the number of threads."""
     threads = torch.get_num_threads()
     if threads == 1:
         yield

@@ -1,4 +1,4 @@
-"""Cut samples into global batches, and a batch into shares of logical ranks: pure arithmetic."""
+"""Cut samples into global batches, and a batch into one share per logical rank, by pure arithmetic."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Share(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Global batch as this process reads it: a share for each of its logical ranks."""
+    """Global batch as this process reads it: one share for each logical rank that it computes."""
 
     shares: list[Share]
     total: int
@@ -60,7 +60,7 @@ class Step(NamedTuple):
 
 
 class BatchSplit(NamedTuple):
-    """Rule for cutting batches of `size`, shared by `ranks` logical ranks of which `mine` are this process's."""
+    """Rule that cuts samples into batches of `size`, and each batch into `ranks` shares; this process has `mine`."""
 
     size: int
     drop_last: bool
@@ -72,17 +72,17 @@ class BatchSplit(NamedTuple):
     def per_epoch(self, samples: int) -> int:
         """Return the number of batches of an epoch.
 
-        A last batch of fewer samples counts, unless `drop_last` is set and it is not the only batch.
+        A smaller last batch counts, unless `drop_last` is set and there are other batches.
         """
         whole, rest = divmod(samples, self.size)
         return whole if self.drop_last and whole else whole + bool(rest)
 
     def used(self, samples: int) -> int:
-        """Return the number of an epoch's samples that lie in its batches."""
+        """Return how many of an epoch's samples are in its batches."""
         return min(samples, self.per_epoch(samples) * self.size)
 
     def batch(self, number: int, samples: int) -> slice:
-        """Return the slice of an epoch's samples in a batch; with `pairs` no last batch holds a single sample."""
+        """Return the slice of an epoch's samples in batch `number`; with `pairs`, no last batch has one sample."""
         start, stop = number * self.size, min((number + 1) * self.size, samples)
         if self.pairs and not self.drop_last and self.size > 2 and samples % self.size == 1 and samples > 1:
             start -= stop == samples
@@ -90,13 +90,13 @@ class BatchSplit(NamedTuple):
         return slice(start, stop)
 
     def shares(self, total: int) -> list[slice]:
-        """Return the slices of a batch of `total` that this process computes."""
+        """Return the slices of a batch of `total` samples that this process computes."""
         sharing = self._sharing(total)
         filling = share(total, sharing - 1, sharing)  # the last one is never empty
         return [filling if self.filled and each.start == each.stop else each for each in self._own(total)]
 
     def own_samples(self, total: int) -> int:
-        """Return how many samples of a batch of `total` are this process's, without repeated ones."""
+        """Return how many samples of a batch of `total` this process computes, not counting repeated ones."""
         return sum(each.stop - each.start for each in self._own(total))
 
     def _own(self, total: int) -> list[slice]:
@@ -108,9 +108,9 @@ class BatchSplit(NamedTuple):
 
 
 def share(count: int, rank: int, size: int) -> slice:
-    """Return a rank's slice of a batch of `count`: consecutive, and as equal as possible.
+    """Return the slice of a batch of `count` samples for `rank` of `size`: consecutive, and as equal as possible.
 
-    It is empty for a rank beyond `size`.
+    The slice is empty for a rank beyond `size`.
     """
     return slice(rank * count // size, min(count, (rank + 1) * count // size))
 

@@ -1,4 +1,4 @@
-"""Interpret the return value of a data role: indexed samples or a stream, and how to batch them."""
+"""Interpret the return value of the user's `train_data` or `validation_data`: indexed or stream, and its batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LoaderOptions(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Interpreted return value of a data role."""
+    """Interpreted return value of the user's data function: dataset, collate function and batch options."""
 
     dataset: Any  # with __len__ and __getitem__, or with __iter__ if it is a stream
     collate: Callable[[list[Any]], Any]
@@ -49,7 +49,7 @@ class Source(NamedTuple):
             return None
 
     def workers(self, asked: int | None) -> int:
-        """Return the number of loader processes: as requested, else chosen to suit the data.
+        """Return the number of loader processes: `asked`, else the user's DataLoader's, else one that suits the data.
 
         A stream is read by at most one process, as it has a single order.
         """
@@ -61,9 +61,9 @@ class Source(NamedTuple):
 
 
 def source(value: Any, role: str) -> Source:
-    """Convert the return value of a data role to a Source.
+    """Convert the return value of the user's function `role` to a Source.
 
-    Raises InvalidDefinition that says what to return instead.
+    Raises InvalidDefinition with advice on what to return instead.
     """
     if isinstance(value, DataLoader):
         return _of_loader(value, role)
@@ -83,7 +83,7 @@ def source(value: Any, role: str) -> Source:
 
 
 def draws_nothing(dataset: Any) -> bool:
-    """Return True if reading the dataset certainly draws no random numbers: samples are ready in memory."""
+    """Return True if reading the dataset draws no random numbers for certain, as its samples are ready in memory."""
     if type(dataset) is Subset:
         return draws_nothing(dataset.dataset)
     if type(dataset) is ConcatDataset:

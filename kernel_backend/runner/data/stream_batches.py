@@ -1,4 +1,4 @@
-"""Read passes over a stream in global batches and track positions, each sample with its own random numbers."""
+"""Read a stream in global batches, pass after pass, and track the position; each sample gets its own random numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernel_backend.runner.determinism.generators import GeneratorDraws
 
 
 class StreamPosition(NamedTuple):
-    """Position of a training in a stream, after some batch."""
+    """Position in a stream after some batch of the training."""
 
     step: int = 0  # batches so far, over all passes
     epoch: int = 0
@@ -32,7 +32,7 @@ class StreamPosition(NamedTuple):
 
 
 class StreamStart(NamedTuple):
-    """Start of reading a stream: `left_out` batches after a position."""
+    """Request to read a stream from a position, after skipping `left_out` batches."""
 
     place: StreamPosition
     left_out: int = 0
@@ -40,7 +40,7 @@ class StreamStart(NamedTuple):
 
 
 class StreamPart(NamedTuple):
-    """This process's shares of a global batch of a stream, and the stream's position after the batch."""
+    """This process's shares of one global batch of a stream, and the stream's position after that batch."""
 
     batches: list[Batch]
     place: StreamPosition
@@ -50,7 +50,7 @@ class StreamPart(NamedTuple):
 
 
 class StreamEpochs(Dataset[Any]):
-    """Consecutive passes over a stream, read in order: a StreamStart seeks, None continues."""
+    """Consecutive passes over a stream, read in order; index it by a StreamStart to seek, or by None to continue."""
 
     def __init__(self, source: Source, cut: BatchSplit, seed: int, tag: str, digested: bool = False) -> None:
         """Set up the passes; `digested` computes digests of the first pass's samples."""
@@ -60,7 +60,7 @@ class StreamEpochs(Dataset[Any]):
         self._parts: Iterator[StreamPart] = iter(())
 
     def keep_pairs(self) -> None:
-        """Cut batches so that no logical rank gets a single sample, if possible."""
+        """Cut batches so that no share holds a single sample, if possible."""
         self._cut = self._cut._replace(pairs=True)
 
     def __getitem__(self, start: StreamStart | None) -> StreamPart | None:
@@ -88,10 +88,11 @@ class StreamEpochs(Dataset[Any]):
                 return
 
     def _end_again(self, place: StreamPosition) -> None:
-        """Make the dataset finish the previous pass again, from its last state within that pass.
+        """Make the dataset finish the previous pass once more, from its last state within that pass.
 
-        After the last sample, the state of some datasets means that no samples are left, of others that a new pass
-        begins. Restored to a state within the pass, every dataset finishes the pass and reaches its former end state.
+        After the last sample, the state of some datasets means that no samples are left; that of others means that a
+        new pass begins. If it is restored to a state within the pass, every dataset finishes the pass and reaches its
+        former end state.
         """
         within = place._replace(epoch=place.epoch - 1, before=place.before - place.rest)
         self._open(within, place.dataset).skip_to_end()
@@ -128,7 +129,7 @@ class _Pass:
     """Reader of one pass over a stream, from some position in the pass to its end."""
 
     def __init__(self, source: Source, place: StreamPosition, state: Any, draws: seeds.Draws) -> None:
-        """Seek to the position: at once if the dataset can restore `state`, else by reading up to it."""
+        """Seek to the position: restore `state` if the dataset supports that, else read and discard samples."""
         self._source, self._begin, self._draws = source, place, draws
         dataset = source.dataset
         if callable(getattr(dataset, "set_epoch", None)):
@@ -146,7 +147,7 @@ class _Pass:
         self.again = 0 if found else self._read_to(place.taken)
 
     def chunks(self, cut: BatchSplit) -> Iterator[_Chunk]:
-        """Iterate over the global batches, reading one ahead so that the last one is marked."""
+        """Iterate over the global batches; read one batch ahead, to mark the last one."""
         found = self._chunks(cut)
         ahead = next(found, None)
         if ahead is None:

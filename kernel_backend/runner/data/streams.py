@@ -17,9 +17,9 @@ from kernel_backend.runner.data.stream_batches import StreamEpochs, StreamPart, 
 
 
 class Stream:
-    """Global batches of a stream, of which this process keeps its shares.
+    """Global batches of a stream, limited to the shares that this process computes.
 
-    The position is saved, or found by rereading.
+    The position is restored from the dataset's own state, or by reading the stream again.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Stream:
 
     @property
     def samples_per_epoch(self) -> int | None:
-        """Return the samples per epoch: the stream's length, else the first pass's count; None before its end."""
+        """Return the samples per epoch: the stream's length, or the count of the first pass; None before its end."""
         return None if self._place.length is None else self._cut.used(self._place.length)
 
     @property
@@ -52,7 +52,7 @@ class Stream:
         return None if self._place.length is None else self._cut.per_epoch(self._place.length)
 
     def steps(self, first: int, until: int | None) -> Iterator[list[Batch]]:
-        """Iterate over training batches from step `first` on, over all epochs; earlier ones are read and skipped."""
+        """Iterate over training batches of all epochs from step `first` on; earlier batches are read and discarded."""
         begin = self._place if self._place.step <= first else StreamPosition(length=self._place.length)
         for part in self._read(
             StreamStart(begin, first - begin.step), None if until is None else max(0, until - first)
@@ -70,11 +70,11 @@ class Stream:
                 return
 
     def keep_pairs(self) -> None:
-        """Cut batches so that no logical rank gets a single sample, if possible; call before any batch is read."""
+        """Cut batches so that no share holds a single sample, if possible; call before any batch is read."""
         self._passes.keep_pairs()
 
     def state(self) -> dict[str, Any]:
-        """Return the position after the last batch handed out, ignoring batches read ahead, as JSON.
+        """Return the position after the last batch that was yielded, as JSON; batches read ahead do not count.
 
         Raises DaylightError if the dataset's own state contains a value that a checkpoint cannot hold.
         """

@@ -1,4 +1,4 @@
-"""Draw the indices of a user's sampler, the same for an epoch on every call and every rank."""
+"""Draw the indices of a user's sampler, identical for an epoch on every call and every rank."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SampledOrder:
     """Indices of each epoch, drawn with random numbers that follow from seed and epoch."""
 
     def __init__(self, sampler: Any, role: str, samples: int, seed: int, tag: str) -> None:
-        """Draw the first epoch twice; raise InvalidDefinition if the indices do not follow from the random numbers."""
+        """Draw the first epoch twice; raise InvalidDefinition if equal seeds give different indices."""
         self._sampler, self._role = sampler, role
         self._bound = max(_LEAST_BOUND, 100 * samples)
         self._draws = GeneratorDraws(sampler, seed, f"sampler {tag}")
@@ -38,7 +38,7 @@ class SampledOrder:
         self.digest = xxhash.xxh3_128_hexdigest(first.numpy().tobytes())  # of the first epoch's
 
     def epoch(self, number: int) -> Tensor:
-        """Return the indices of an epoch, int64; raise InvalidDefinition if their number differs from the first."""
+        """Return the indices of an epoch, int64; raise InvalidDefinition if their number changes between epochs."""
         found = self._drawn(number)
         if len(found) != self.count:
             raise self._refused(
@@ -66,7 +66,7 @@ class SampledOrder:
 
 
 def own_sampler(sampler: Any, samples: int | None) -> Any:
-    """Return the user's own sampler of a DataLoader; None for a sampler that the seed's permutation replaces.
+    """Return the sampler of a user's DataLoader, or None if a permutation by the seed replaces it.
 
     Replaced are the samplers that DataLoader creates by itself, and torch's DistributedSampler.
     """

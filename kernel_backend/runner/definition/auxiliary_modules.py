@@ -12,9 +12,10 @@ from kernel_backend.runner.determinism.reachability import held_by
 
 
 def auxiliary_modules(model: nn.Module, **objects: Any) -> dict[str, nn.Module]:
-    """Return the modules outside the model that the model or `objects` refer to, by path; none is part of another.
+    """Return the modules outside the model that the model or `objects` refer to, by path.
 
-    Cells create such modules in a function, as `def criterion()`, or at the top level.
+    Submodules of a returned module are left out. Cells create such modules in a function, as `def criterion()`, or at
+    the top level.
     """
     known = set(model.modules())
     found: dict[str, nn.Module] = {}
@@ -46,7 +47,7 @@ class AuxiliaryModules:
         return {name: each for name, each in self._weights.items() if each._version != self._versions[name]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Overwrite the saved weights."""
+        """Restore the saved weights."""
         with torch.no_grad():
             for name, saved in state.items():
                 self._weights[name].copy_(saved)

@@ -1,4 +1,4 @@
-"""Call the functions of a definition with the values that their arguments name."""
+"""Call the user's functions (`model`, `loss`, `train_data` ...) with the values that their arguments name."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _OF_AUGMENT = frozenset({"batch", "epoch", "index"})
 
 
 class Functions:
-    """Caller of a definition's functions; each result is cached, so that a shared object is made once per process."""
+    """Caller of a definition's functions; each result is cached, so that all callers share one object per process."""
 
     def __init__(self, loaded: Loaded, params: Mapping[str, Value], seed: int, constants: Mapping[str, Any]) -> None:
         """Bind the hyperparameters; raise InvalidDefinition for one without a value.
 
-        `constants` are the loop values that never change: device, rank, world, epochs, and later `steps`.
+        `constants` are values that stay the same during training: device, rank, world, epochs, and later `steps`.
         """
         self._module, self._definition = loaded.module, loaded.definition
         self._seed = seed
@@ -39,30 +39,30 @@ class Functions:
         self.params = self._definition.bind(params)
 
     def know(self, **constants: Any) -> None:
-        """Add loop values that do not change any more, such as `steps`."""
+        """Add values that stay the same from now on, such as `steps`."""
         self._constants |= constants
 
     def has(self, role: str) -> bool:
-        """Return True if the definition has this role."""
+        """Return True if the definition has a function (or value) for this role, such as `optimizer`."""
         return role in self._definition.roles
 
     def needs_model(self, role: str) -> bool:
-        """Return True if a role takes the model, or a function that does."""
+        """Return True if a role's function takes the model, directly or through another function."""
         return any(function.name == "model" for function in self._definition.needs(role))
 
     @property
     def asks_rank(self) -> bool:
-        """Return True if any function takes its rank or the number of ranks."""
+        """Return True if any function takes `rank` or `world` (the number of ranks)."""
         functions = self._definition.functions.values()
         return any(each.name in ("rank", "world") for function in functions for each in function.parameters)
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """Return the names of the user's training step functions, in written order."""
+        """Return the names of the user's training step functions, in source order."""
         return self._definition.steps
 
     def model(self) -> nn.Module:
-        """Return the model, of several by name an `nn.ModuleDict`; raise InvalidDefinition for anything else."""
+        """Return the model; several models become an `nn.ModuleDict`. Raise InvalidDefinition for any other result."""
         made = self.result("model")
         model = module_of(made)
         if model is None:
@@ -76,7 +76,7 @@ class Functions:
         return model
 
     def optimizers(self, model: nn.Module) -> dict[str, torch.optim.Optimizer]:
-        """Return the optimizers by name, a single one by an empty name; AdamW for each step if the role is missing."""
+        """Return the optimizers by name (a single one under ""); without the role, AdamW for each training step."""
         params, named, parts = list(model.parameters()), list(model.named_parameters()), parts_of(model)
         if not self.has("optimizer"):
             lr = self.params.get("lr", 1e-3)
@@ -101,7 +101,7 @@ class Functions:
         return optimizers
 
     def schedules(self, optimizers: Mapping[str, torch.optim.Optimizer]) -> dict[str, LRScheduler]:
-        """Return the learning rate schedules by name, a single one by an empty name."""
+        """Return the learning rate schedules by name, a single one under ""."""
         if not self.has("schedule"):
             return {}
         given = optimizers.get("", dict(optimizers))
@@ -157,11 +157,11 @@ class Functions:
 
     @property
     def takes_whole_batch(self) -> bool:
-        """Return True if neither `loss` nor `metrics` nor a step takes `target`, so that a batch may have none."""
+        """Return True if no `loss`, `metrics` or training step takes `target`, so that a batch may lack one."""
         return not any("target" in self.asked(role) for role in ("loss", "metrics", *self.steps) if self.has(role))
 
     def asked(self, role: str) -> frozenset[str]:
-        """Return the loop values of a step that `loss`, `metrics` or a training step takes."""
+        """Return which per-step values (`output`, `target`, `batch` ...) a `loss`, `metrics` or training step takes."""
         function = self._definition.functions[role]
         if role == "metrics" and function.value and self._are_objects(getattr(self._module, function.attribute)):
             return frozenset()
@@ -175,10 +175,10 @@ class Functions:
         return self._results[name]
 
     def prepared(self, name: str, given: frozenset[str]) -> Callable[..., Any]:
-        """Return the function with all arguments bound except the loop values in `given`.
+        """Return the function with all arguments bound except those in `given`, which the training loop passes by name.
 
         Hyperparameters and other functions' results are resolved now, so that a call costs next to nothing. Raises
-        InvalidDefinition for a loop value that this function cannot have.
+        InvalidDefinition for an argument that is not available to this function.
         """
         function = self._definition.functions[name]
         if function.value:
@@ -199,9 +199,9 @@ class Functions:
         return lambda **values: called(**fixed, **{each: values[value] for each, value in wanted.items()})
 
     def _of_value(self, function: Function) -> Callable[..., Any]:
-        """Return a function for a role that is an assigned value: it returns it, or calls it by position.
+        """Return a function for a role that is an assigned value: it returns the value, or calls it by position.
 
-        Raises InvalidDefinition for a value that cannot be called.
+        Raises InvalidDefinition if it has to be called and is not callable.
         """
         value = getattr(self._module, function.attribute)
         order = [each.value_of for each in function.parameters]
@@ -227,7 +227,7 @@ class Functions:
 
     @staticmethod
     def _are_objects(value: Any) -> bool:
-        """Return True for metric objects as in torchmetrics: one, a collection, or a dict of them."""
+        """Return True for metric objects like torchmetrics': a single one, a collection, or a dict of them."""
         return is_metric(value) or (isinstance(value, Mapping) and any(map(is_metric, value.values())))
 
     def _told(self, role: str) -> str:
@@ -251,7 +251,7 @@ class Inputs(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """Return the loop value `input`: the named inputs, the single positional input, or all positional ones."""
+        """Return the argument `input`: the named inputs, the only positional input, or all positional inputs."""
         if self.named:
             return self.named
         return self.positional[0] if len(self.positional) == 1 else self.positional
@@ -260,15 +260,15 @@ class Inputs(NamedTuple):
 class BatchRule:
     """Rule that splits a batch into inputs and target.
 
-    Of a tuple, the last item is the target and all others are inputs. Of a dict, inputs go by the names of `forward`'s
-    arguments, and the target is `labels` or `target`. Where nothing takes a target, a batch that is no tuple, or a
-    tuple of which `forward` requires every item, is the input as a whole.
+    Of a tuple, the last item is the target and all others are inputs. Of a dict, the items named like arguments of
+    `forward` are inputs, and `labels` or `target` is the target. If no function takes a target, the whole batch is the
+    input if it is no tuple, or if it is a tuple of which `forward` requires every item.
     """
 
     def __init__(self, model: nn.Module, whole: bool = False) -> None:
         """Set up the rule; with several models, all items of a dict except the target are inputs.
 
-        `whole` says that no function takes a target.
+        `whole` means that no function takes a target.
         """
         several = isinstance(model, nn.ModuleDict)
         parameters = {} if several else inspect.signature(model.forward).parameters
@@ -300,7 +300,7 @@ class BatchRule:
 
 
 def _order_of(called: Callable[..., Any], order: list[str]) -> list[str]:
-    """Return the loop values in the order in which a function takes them: (y_true, y_pred) is target, output."""
+    """Return the values in the order in which a function takes them: for `(y_true, y_pred)`, target before output."""
     if order != ["output", "target"]:
         return order
     try:
@@ -311,7 +311,7 @@ def _order_of(called: Callable[..., Any], order: list[str]) -> list[str]:
 
 
 def module_of(made: Any) -> nn.Module | None:
-    """Convert the result of `model()` to one module, a dict of modules to an `nn.ModuleDict`; None for others."""
+    """Convert the result of `model()` to one module, a dict of modules to an `nn.ModuleDict`; None for other values."""
     if isinstance(made, Mapping) and made and all(isinstance(each, nn.Module) for each in made.values()):
         try:
             return nn.ModuleDict(dict(made))
@@ -322,12 +322,12 @@ def module_of(made: Any) -> nn.Module | None:
 
 
 def parts_of(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the models that `model()` returned by name; empty for a single one."""
+    """Return the models by name if `model()` returned several; empty for a single one."""
     return dict(model.items()) if isinstance(model, nn.ModuleDict) else {}
 
 
 def step_result(role: str, result: Any) -> tuple[Tensor, Mapping[str, Any]] | None:
-    """Return the scalar and the logged values of a training step; None for one that trains nothing this time.
+    """Return the loss and the logged values of a training step; None if it returned None and so trains nothing.
 
     Raises InvalidDefinition for other results.
     """
@@ -348,10 +348,10 @@ def step_result(role: str, result: Any) -> tuple[Tensor, Mapping[str, Any]] | No
 
 
 def loss_and_logged(result: Any) -> tuple[Tensor, Mapping[str, Any]]:
-    """Return the scalar and the logged values of a `loss` result; raise InvalidDefinition for other results.
+    """Return the loss and the logged values from a result of `loss`; raise InvalidDefinition for other results.
 
-    Of a dict, `loss` is the scalar and the rest is logged; without such an item it is the sum of all, as torchvision's
-    detection models return their losses.
+    In a dict, `loss` is the loss and the rest is logged. Without such an item the loss is the sum of all values, as for
+    the dicts that torchvision's detection models return.
     """
     loss, logged = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
     if isinstance(result, Mapping) and "loss" in result:

@@ -56,8 +56,8 @@ def load(
     """Parse and import `<code>/definition.py`.
 
     `code`, the folders of shipped modules and `cwd` are put first on the module path. `before_cell` is called after the
-    statements of earlier cells, and before any of the submitted cell. `params` are hyperparameters of objects that the
-    cell itself makes. Raises InvalidDefinition, and whatever the cell's own statements raise.
+    statements of earlier cells and before the submitted cell. `params` are hyperparameters of objects that the cell
+    creates itself. Raises InvalidDefinition, and any error of the cell's own statements.
     """
     path = code / f"{MODULE}.py"
     snapshot = read_snapshot(code)
@@ -104,9 +104,9 @@ def executed(
 ) -> ModuleType:
     """Run the source as a module, calling `before_cell` before the first statement from line `cell` on.
 
-    With `rewrite` it is a cell for a framework, which trains nothing by being run. With
-    `above_only` the cell itself is not run. The source is compiled as a whole, as `from __future__` imports and
-    annotations apply to all of a module.
+    `rewrite` changes a cell written for a framework, so that running it does not train. With `above_only` the cell
+    itself is not run. The source is compiled as a whole, as `from __future__` imports and annotations apply to all of a
+    module.
     """
     spec = importlib.util.spec_from_file_location(MODULE, path)
     assert spec is not None

@@ -1,4 +1,4 @@
-"""Recognise objects that are updated batch by batch, as those of torchmetrics."""
+"""Recognise metric objects that are updated batch by batch, such as those of torchmetrics."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from typing import Any
 
 
 def is_metric(value: Any) -> bool:
-    """Return True if the value is an object that is updated batch by batch and then computes."""
+    """Return True if the value is a metric object: an instance with `update`, `compute` and `reset`."""
     kind = type(value)  # on the class: a metric class itself is not a metric
     return all(callable(getattr(kind, name, None)) for name in ("update", "compute", "reset"))

@@ -1,4 +1,4 @@
-"""Change modules of libraries as soon as a program imports them, and not before."""
+"""Patch modules of libraries as soon as a program imports them, without importing them."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from types import ModuleType
 
 
 class OnImport:
-    """Import hook that calls a function with each of these modules once it has been imported."""
+    """Import hook that calls a function with each of the given modules once it has been imported."""
 
     def __init__(self, changes: Mapping[str, Callable[[ModuleType], None]]) -> None:
         self._changes = changes
 
     def begin(self) -> None:
-        """Change the modules that are imported already, and the others when they are."""
+        """Patch the modules that are imported already, and register the hook for the others."""
         for name, change in self._changes.items():
             if name in sys.modules:
                 change(sys.modules[name])
         sys.meta_path.insert(0, self)
 
     def close(self) -> None:
-        """Change no more modules."""
+        """Remove the hook."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find one of the modules with the other finders, and change it once it has run."""
+        """Find one of the modules through the other finders, and patch it after its execution."""
         if name not in self._changes:
             return None
         place = sys.meta_path.index(self)

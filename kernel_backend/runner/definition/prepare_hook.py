@@ -1,7 +1,7 @@
-"""Run `prepare` of a definition once per node for all trials of an experiment.
+"""Run the definition's `prepare` once per node for all trials of an experiment.
 
-A file records that it has run. It leaves nothing in memory: most ranks of an experiment never run it, and those that do
-must train as the others.
+A file records that it has run. Return values and changes in memory are discarded: most ranks of an experiment never run
+it, and those that do must train like the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOOK_S = 0.05
 
 
 def prepared(job: LaunchSpec, loaded: Loaded, progress: Progress) -> None:
-    """Wait until `prepare`, if there is one, has run on this node.
+    """Wait until the definition's `prepare`, if it has one, has run on this node.
 
     Local rank 0 of the first trial on this node runs it, and the others wait. If that fails or is killed, the next
     trial's rank runs it again. Raises the errors of `prepare`.

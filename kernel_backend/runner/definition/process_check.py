@@ -1,4 +1,4 @@
-"""Compare the process settings of a job with the notebook's, where the submitted cell begins."""
+"""Compare process settings (such as torch's and environment variables) of a job with those of the notebook."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ WAY_OUT = (
 
 
 class Difference(NamedTuple):
-    """Difference between a setting in job and notebook, as a sentence; `refuses` if training must not start."""
+    """Setting that differs between job and notebook, as a sentence; `refuses` if training must not start."""
 
     text: str
     refuses: bool = True
 
 
 class ProcessCheck:
-    """Comparison of process settings with the notebook's, before the definition, at its last cell and after it."""
+    """Comparison of this process's settings with the notebook's, before, during and after loading of the definition."""
 
     def __init__(self, notebook: Process | None, cell: str) -> None:
         """Record this process's settings before the definition is loaded.
 
-        `notebook` is None if nothing is to be compared; `cell` is the text of the submitted cell.
+        `notebook` is None if there is nothing to compare with; `cell` is the text of the submitted cell.
         """
         self._cell = cell
         self._compares, self._notebook = notebook is not None, notebook or Process()
@@ -38,7 +38,7 @@ class ProcessCheck:
         self._random = random_digests(self._notebook.random)
 
     def cell_begins(self) -> None:
-        """Record this process's settings after all earlier cells have run."""
+        """Record this process's settings after all earlier cells and before the submitted cell."""
         self._before = self._look()
         self._random = random_digests(self._notebook.random)
 
@@ -88,7 +88,7 @@ class ProcessCheck:
 
 
 def process_check(code: Path) -> ProcessCheck:
-    """Return the check for the snapshot in folder `code`, which is about to be loaded."""
+    """Return the check for the snapshot in folder `code`; call it before the definition is loaded."""
     snapshot = read_snapshot(code)
     cell = cell_of((code / DEFINITION).read_text(), snapshot.roles_from) if snapshot else ""
     return ProcessCheck(snapshot.process if snapshot else None, cell)

@@ -1,9 +1,9 @@
 """Compare the definition's values and settings with the notebook's on rank 0, before the first step.
 
-If one differs, the definition is imported again in another process, with other seeds, threads and hashes, and without
-the variables of ranks. A value that then equals the notebook's depends on being a rank. Modules that differ between the
-two imports have random first weights. Both are noted to the user. Other random values are refused, and so are values
-that the cells do not make.
+If a value differs, another process imports the definition again, with other seeds, threads and hash seed, and without
+the variables of ranks. If the value there equals the notebook's, it depends on running as a rank. Modules that differ
+between the two imports have random initial weights. Both cases are noted to the user. Other random values, and values
+that the cells do not create, stop the training.
 
     python -m kernel_backend.runner.definition.state_check CODE CWD SEED ANSWER
 """
@@ -47,11 +47,11 @@ def check_state(
     strict: bool = True,
     process: Sequence[Difference] = (),
 ) -> None:
-    """Compare the module with the notebook's values; note random first weights.
+    """Compare the module's values with the notebook's, and note modules with random initial weights.
 
-    `alive` is called every second of a second import, `changes` for sentences about possible causes. `process` lists
-    process settings that differ from the notebook's. Raises InvalidDefinition with all other differences. If not
-    `strict` they are noted, too: a rerun shows the effect of another library or other data on its code.
+    `alive` is called every second while another process imports the definition; `changes` returns sentences about
+    possible causes. `process` lists process settings that differ from the notebook's. Raises InvalidDefinition with all
+    other differences. If not `strict`, these are only noted: a rerun shows the effect of another library or other data.
     """
     set_otherwise = [each.text for each in process if each.refuses and strict]
     for each in process:
@@ -152,7 +152,7 @@ def _first_weights(places: list[str]) -> str:
 
 
 def _differs(name: str, was: State, value: object, digest: str | None) -> str:
-    """Format `cfg differs: notebook 1, job 2`; with digests if both look alike."""
+    """Describe a differing value as `cfg differs: notebook 1, job 2`; add digests if both print alike."""
     if not digest:
         return f"{name} differs: notebook {was.shown}, job {_NOTHING}"
     job = shown(value, digest)
@@ -179,7 +179,7 @@ def _way_out(names: list[str]) -> str:
 
 
 def _imported_again(code: Path, cwd: Path, seed: int, alive: Callable[[], None]) -> dict[str, str | None]:
-    """Return the digests after a second import; empty if it failed."""
+    """Return the digests after an import in another process; empty if that failed."""
     with tempfile.TemporaryDirectory(prefix="daylight-") as folder:
         answer = Path(folder) / "digests.json"
         command = [
@@ -218,7 +218,7 @@ def _run(command: list[str], environment: Mapping[str, str], alive: Callable[[],
 
 
 def main(code: Path, cwd: Path, seed: int, answer: Path) -> None:
-    """Import the definition in a non-rank process, and write the digests of the values that the notebook recorded."""
+    """Import the definition outside of a rank, and write the digests of the values that the notebook recorded."""
     import torch
 
     from kernel_backend.parent_death import die_with

@@ -1,8 +1,8 @@
-"""Keep what step functions write on ranks other than 0 out of the user's folders, so that a file has one writer.
+"""Keep files that step functions write on ranks other than 0 out of the user's folders, so that a file has one writer.
 
-Loss, metrics and training steps run on all ranks. While one runs, `open` and its like are patched:
-rank 0 writes files as ever, other ranks into a private folder, where they find them again. Functions that make data and
-models are left alone: libraries download and cache with locks and renames that must stay shared.
+Loss, metrics and training steps run on all ranks. While one runs, `open` and similar functions are patched: rank 0
+writes files as usual, and other ranks write to a private folder, from which they also read them. Functions that create
+data and models are not patched, since libraries download and cache files under locks that must stay shared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ IN_NATIVE_CODE = (("torch.serialization", "_open_zipfile_writer", 0), ("safetens
 
 
 def tells_ranks_apart(source: bytes) -> bool:
-    """Return True if code names its rank or process, and so decides itself which rank writes what."""
+    """Return True if code reads its rank or process number, and so decides itself which rank writes a file."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):  # a file of another Python that is shipped and never imported
@@ -53,7 +53,7 @@ def _names(node: ast.AST) -> tuple[str, ...]:
 
 
 def is_result(path: str, cwd: str, caches: Iterable[str]) -> bool:
-    """Return True if an absolute path is a file of the user's: not temporary, of the system, hidden, or in a cache."""
+    """Return True if a path may be a result of the user's: not temporary, of the system, hidden, or in a cache."""
     if any(_within(path, folder) for folder in (*_SYSTEM, tempfile.gettempdir(), *caches) if not _within(cwd, folder)):
         return False
     below = os.path.relpath(path, cwd) if _within(path, cwd) else path
@@ -61,21 +61,21 @@ def is_result(path: str, cwd: str, caches: Iterable[str]) -> bool:
 
 
 def caches_of(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the folders that variables such as HF_HOME and TORCH_HOME name."""
+    """Return the folders set in variables such as HF_HOME and TORCH_HOME."""
     named = (value for name, value in environment.items() if name.endswith("_HOME") or "CACHE" in name)
     return tuple(value for value in named if os.path.isabs(value) and value != "/")
 
 
 class StepFiles:
-    """Redirection of the files that step functions open for writing on this rank."""
+    """Redirection of files that step functions open for writing on this rank."""
 
     def __init__(
         self, cwd: str, private: Path, rank: int, note: Callable[[str], None], size: int, apart: bool = False
     ) -> None:
-        """Set up for one of `size` ranks, which has its files below `private`.
+        """Set up the redirection for one of `size` ranks to the folder `private`.
 
-        Rank 0 calls `note` for the first file that it writes. With `apart`, code that names its rank, files are
-        redirected in `aside` alone.
+        Rank 0 calls `note` for the first file that it writes. `apart` means that the code decides by rank what to
+        write: then files are redirected only in `aside`.
         """
         self._cwd, self._folder, self._note, self._size = cwd, str(private), note, size
         self._redirects, self._apart = rank > 0, apart or size == 1
@@ -85,7 +85,7 @@ class StepFiles:
         self._restored: list[tuple[Any, str, Any]] = []
 
     def inside(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the step function with its files redirected while it runs."""
+        """Return a wrapper of the step function that redirects its files while it runs."""
         if self._apart:
             return function
 
@@ -100,7 +100,7 @@ class StepFiles:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Redirect the files of calls on rank 0 that are no part of the training, and delete them afterwards."""
+        """Redirect the files of calls on rank 0 that do not belong to the training, and delete them afterwards."""
         self._redirects, before = True, self._enter()
         try:
             yield
@@ -112,9 +112,9 @@ class StepFiles:
 
     @contextlib.contextmanager
     def throughout(self, builtins_of: dict[str, Any], but: str) -> Iterator[None]:
-        """Redirect the files of a whole program in the block, with folders that it makes and what it deletes.
+        """Redirect file writes of a whole program in the block, including new folders and deletions.
 
-        `builtins_of` are the builtins of its modules; files of the job in the folder `but` are left alone.
+        `builtins_of` is the builtins dict of its modules; files of the job in the folder `but` are not redirected.
         """
         if self._apart or not self._redirects:
             yield
@@ -139,7 +139,7 @@ class StepFiles:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def opened(self, file: Any, mode: str) -> Any:
-        """Return the path to open in place of `file`: a private one if this rank has written it, or is about to."""
+        """Return the path to open for `file`: a private one if this rank has written it, or is about to."""
         path = self._path(file)
         if path is None or path in self._own:
             return file if path is None else self._own[path]
@@ -158,7 +158,7 @@ class StepFiles:
         return own
 
     def moved(self, source: Any, target: Any) -> tuple[Any, Any]:
-        """Return the paths to rename: what a private file becomes is private, too."""
+        """Return the paths to rename; the target of a private file is private, too."""
         before, after = self._path(source), self._path(target)
         if before is None or after is None or not (before in self._own or after in self._own):
             return source, target
@@ -174,7 +174,7 @@ class StepFiles:
         )
 
     def _path(self, file: Any) -> str | None:
-        """Return the absolute path of what is opened; None for a file descriptor, and for other threads."""
+        """Return the absolute path of a file to open; None for a file descriptor, and in other threads."""
         if not isinstance(file, str | bytes | os.PathLike) or threading.get_ident() != self._thread:
             return None
         path = os.path.abspath(os.fsdecode(file))
@@ -225,7 +225,7 @@ class StepFiles:
             self._patch(os, name, self._of_two(getattr(os, name)))
 
     def _mkdir(self, path: Any, mode: int = 0o777, **options: Any) -> None:
-        """Make a folder of this rank's own: rank 0 makes the one of this path, before or after."""
+        """Create a folder in this rank's private folder; rank 0 creates the real one."""
         found = self._path(path)
         if found is None or not is_result(found, self._cwd, self._caches):
             _mkdir(path, mode, **options)
@@ -234,7 +234,7 @@ class StepFiles:
             os.makedirs(self._own[found], exist_ok=True)
 
     def _deleting(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Delete what is this rank's own; anything else is rank 0's to delete, and gone for this rank."""
+        """Return a deletion function that deletes private files only, and hides other files from this rank."""
 
         def deletes(path: Any, *args: Any, **named: Any) -> Any:
             found = self._path(path)

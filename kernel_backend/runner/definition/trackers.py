@@ -1,4 +1,4 @@
-"""Silence experiment trackers on all ranks but rank 0, so that a gang creates one run."""
+"""Silence experiment trackers on all ranks except rank 0, so that the ranks of a job create one tracker run."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def silence_trackers() -> None:
 
 
 class _Nowhere:
-    """Stand-in for the FileWriter of TensorBoard's SummaryWriter that writes nothing."""
+    """Replacement for the FileWriter of TensorBoard's SummaryWriter that writes nothing."""
 
     def __init__(self, log_dir: str = "", *rest: Any, **options: Any) -> None:
         self._log_dir = str(log_dir)
 
     def get_logdir(self) -> str:
-        """Return the log folder that the user requested."""
+        """Return the log folder that the user passed."""
         return self._log_dir
 
     def __getattr__(self, name: str) -> Callable[..., None]:

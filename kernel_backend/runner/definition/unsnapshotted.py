@@ -1,4 +1,4 @@
-"""Find imported modules of the live project folder that the snapshot lacks, so that a rerun may lack them."""
+"""Find modules that were imported from the live project folder and not from the snapshot; a rerun may lack them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OURS = ("kernel_backend", "jupyter_ext", "daylight")
 
 
 def left_behind(code: Path, cwd: Path, snapshot: Snapshot | None) -> str | None:
-    """Return a sentence about modules from the project's own folder; None if all came from the snapshot."""
+    """Return a warning about modules imported from the project's own folder; None if all came from the snapshot."""
     root = Path(snapshot.project.root) if snapshot and snapshot.project else cwd
     found = sorted(_imported_from({root, cwd}, code))
     if not found:
@@ -39,7 +39,7 @@ def _imported_from(folders: set[Path], code: Path) -> Iterator[tuple[str, Path]]
 
 
 def _is_python(path: Path) -> bool:
-    """Return True if the file belongs to an interpreter, which may be installed inside the project."""
+    """Return True if the file belongs to a Python installation, which may lie inside the project folder."""
     return any(path.is_relative_to(Path(prefix) / "lib") for prefix in (sys.prefix, sys.base_prefix))
 
 

@@ -24,9 +24,9 @@ def tensor_digest(tensor: Tensor) -> str:
 def weights(
     model: nn.Module, beside: dict[str, nn.Module], whole: Callable[[Tensor], Tensor] = lambda tensor: tensor
 ) -> Weights:
-    """Return digests of the parameters and buffers of a model and of auxiliary modules by name.
+    """Return digests of the parameters and buffers of a model and of auxiliary modules, by name.
 
-    Lazy tensors, which the first batch initializes, are left out. `whole` makes a sharded parameter whole.
+    Lazy tensors, which the first batch initializes, are left out. `whole` gathers a sharded parameter.
     """
     modules = {"": model} | {f"{name}.": module for name, module in beside.items()}
     tensors = {

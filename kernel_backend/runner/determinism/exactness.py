@@ -1,4 +1,4 @@
-"""Set up a process for bit-exact results, record what the bits depend on, and state the guarantee."""
+"""Set up a process for bit-exact results, record the facts that they depend on, and describe the guarantee."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _device(kind: str, local_rank: int) -> torch.device:
 
 
 def numerics(device: torch.device, config: Config, size: int, backend: str) -> dict[str, str]:
-    """Return versions, device, threads and other facts on which bit-exact results depend besides the snapshot."""
+    """Return versions, device, threads and other facts, besides the snapshot, that bit-exact results depend on."""
     facts = {
         "numerics": str(NUMERICS),
         "python": platform.python_version(),
@@ -125,7 +125,7 @@ def guarantee(config: Config, size: int, device: torch.device, asks_rank: bool, 
 def writes_unseen(model: nn.Module, optimizers: Iterable[torch.optim.Optimizer], own: Sequence[Path]) -> bool:
     """Return True if user code under the folders `own` writes to tensors by `.data`.
 
-    Such a write increments no version, so a lazy copy cannot detect that it is torn.
+    Such a write does not increment the tensor's version, so that a lazy copy cannot detect it and may be inconsistent.
     """
     kinds = {type(module) for module in model.modules()} | set(map(type, optimizers))
     files = {own[0] / "definition.py", *(Path(file) for kind in kinds if (file := _file_of(kind)))}
@@ -140,7 +140,7 @@ def _file_of(kind: type) -> str | None:
 
 
 def _touches_data(tree: ast.AST) -> bool:
-    """Return True if code reads `x.data`, other than `torch.utils.data` and `self.data`: it may be a tensor's."""
+    """Return True if code reads `x.data`, which may be a tensor's; `torch.utils.data` and `self.data` do not count."""
     uses = [node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "data"]
     return any(not _names(base, "utils") and not _names(base, "self") for base in uses)
 

@@ -1,7 +1,7 @@
-"""Find random generators that a dataset or a model holds, and reseed them like the main ones.
+"""Find random generators that a dataset or a model holds, and reseed them like the global ones.
 
-A generator inside an object continues from draw to draw. After a kill its state would differ, and each loader worker
-has a copy that draws the same. So it is reseeded from its position before each sample and each step, too.
+A generator inside an object keeps its state from draw to draw. After a restart that state would differ, and each loader
+worker has a copy that draws the same numbers. So it is reseeded by position before each sample and each step, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class OwnGenerators:
     """Random generators that some objects hold."""
 
     def __init__(self, **objects: Any) -> None:
-        """Find the generators; each is identified by a path such as `model.noise`, the same in every process."""
+        """Find the generators; each is identified by a path such as `model.noise`, which is equal in every process."""
         self._objects = objects
         self._found: dict[str, Any] = {}
         self._seeders: dict[str, Seeder] = {}
@@ -45,26 +45,26 @@ class OwnGenerators:
         return list(self._found)
 
     def look(self) -> bool:
-        """Search the objects again; return True if other generators than before were found."""
+        """Search the objects again; return True if the generators are not the same as before."""
         before, self._found = self._found, dict(_found_in(self._objects))
         self._seeders = {way: _seeder(each) for way, each in self._found.items()}
         return {way: id(each) for way, each in before.items()} != {way: id(each) for way, each in self._found.items()}
 
     def seed(self, value: int) -> None:
-        """Seed each generator with a number that follows from `value` and its path."""
+        """Seed each generator with a number derived from `value` and the generator's path."""
         for way, seeder in self._seeders.items():
             seeder(seeds.mix(value, way))
 
     def rows(self, seed: int, tag: str) -> list[tuple[Seeder, seeds.Numbers]]:
-        """Return for each generator the function that seeds it, and its seeds for every position."""
+        """Return, for each generator, the function that seeds it, and its seeds for every position."""
         return [(seeder, seeds.Numbers(seed, tag, way)) for way, seeder in self._seeders.items()]
 
 
 class GeneratorDraws:
-    """Seeds for every position, applied to the main generators and to those that an object holds."""
+    """Seeds for every position, for the global generators and those that an object holds."""
 
     def __init__(self, obj: Any, seed: int, tag: str) -> None:
-        """Set up the seeds; the object's generators are unknown before the first `look`."""
+        """Set up the seeds; generators of the object are unknown until the first `look`."""
         self._obj, self._seed, self._tag = obj, seed, tag
         self._main = seeds.Draws(seed, tag)
         self._kept: OwnGenerators | None = None
@@ -94,7 +94,7 @@ class GeneratorDraws:
 
 
 def _found_in(objects: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each generator once; numpy's are identified by their state object, which two may share."""
+    """Yield each generator once, with its path; numpy's are identified by their state object, which two may share."""
     met, ways = _main_ones(), set[str]()
     for way, obj in held_by(objects):
         one = _state_of(obj)
@@ -127,7 +127,7 @@ def _state_of(obj: Any) -> Any:
 
 
 def _seeder(generator: Any) -> Seeder:
-    """Return a function that seeds the generator in place by a number below 2**63, in about 3 us."""
+    """Return a function that seeds the generator in place with a number below 2**63, in about 3 us."""
     if isinstance(generator, torch.Generator):
         return generator.manual_seed
     if isinstance(generator, random.Random):
@@ -144,7 +144,7 @@ def _seed_legacy(generator: np.random.RandomState, value: int) -> None:
 
 
 def _seed_odd_legacy(generator: np.random.RandomState, value: int) -> None:
-    """Seed a legacy RandomState over another bit generator than MT19937."""
+    """Seed a legacy RandomState whose bit generator is not MT19937."""
     kind = generator.get_state(legacy=False)["bit_generator"]
     generator.set_state(getattr(np.random, kind)(value).state | {"has_gauss": 0, "gauss": 0.0})
 
@@ -154,7 +154,7 @@ def _seed_numpys(generator: np.random.BitGenerator, value: int) -> None:
 
 
 def _seed_pcg(generator: Any, value: int) -> None:
-    """Set the state directly, in a sixth of numpy's time; the increment must be odd (O'Neill 2014)."""
+    """Set a PCG64 generator's state directly, six times as fast as numpy; the increment must be odd (O'Neill 2014)."""
     bits = hashlib.blake2b(value.to_bytes(8, "little"), digest_size=32).digest()
     words = {"state": int.from_bytes(bits[:16], "little"), "inc": int.from_bytes(bits[16:], "little") | 1}
     generator.state = {"bit_generator": type(generator).__name__, "state": words, "has_uint32": 0, "uinteger": 0}

@@ -14,15 +14,15 @@ _CONTAINERS: tuple[Any, ...] = (list, dict, set, deque)
 
 
 def goes_on(objects: Mapping[str, Any]) -> bool:
-    """Return whether the objects hold an iterator, whose position cannot be restored after a call."""
+    """Return True if the objects hold an iterator, whose position cannot be restored after a call."""
     return any(hasattr(type(each), "__next__") for _, each in held_by(objects))
 
 
 @contextmanager
 def as_it_was(objects: Mapping[str, Any]) -> Iterator[None]:
-    """Restore what the objects hold when the block ends: items of containers, attributes, globals and closures.
+    """Restore the Python state of the objects after the block: container items, attributes, globals and closures.
 
-    Tensors, and containers of more than a thousand items, are left as they are.
+    Tensors, and containers of more than a thousand items, are not restored.
     """
     restores: list[Callable[[], None]] = []
     seen: set[int] = set()
@@ -71,7 +71,7 @@ def _remember_items(container: Any, restores: list[Callable[[], None]], seen: se
 
 
 def _remember_values(values: Mapping[Any, Any], restores: list[Callable[[], None]], seen: set[int]) -> None:
-    """Record empty containers, too, which the traversal of objects skips."""
+    """Record these values, including empty containers, which `held_by` does not yield."""
     for value in values.values():
         if type(value) in _CONTAINERS and not value:
             _remember_items(value, restores, seen)

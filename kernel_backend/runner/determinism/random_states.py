@@ -1,4 +1,4 @@
-"""Save and restore the random states of a rank, for `--rng stream` instead of derived seeds."""
+"""Save and restore the random states of a rank, used with `--rng stream` in place of derived seeds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _END = object()
 
 
 class RandomStates:
-    """Main generators of this process: Python's, numpy's and torch's."""
+    """States of the global generators of this process: Python's, numpy's and torch's."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of each generator."""
@@ -44,7 +44,7 @@ class RandomStates:
             torch.cuda.set_rng_state(states["cuda"])
 
     def begin(self, seed: int, rank: int, step: int) -> None:
-        """Seed the generators of a rank that the checkpoint has no random states for."""
+        """Seed the generators of a rank that has no random states in the checkpoint."""
         seeds.reseed(seeds.mix(seed, "stream", rank, step))
 
     @contextmanager
@@ -57,10 +57,7 @@ class RandomStates:
             self.load_state_dict(before)
 
     def isolated(self, items: Iterator[T]) -> Iterator[T]:
-        """Iterate over the items; random draws while producing them do not advance the generators of this rank.
-
-        Samples are seeded by position instead.
-        """
+        """Iterate over the items; random draws while producing them do not advance the generators of this process."""
         while True:
             with self.aside():
                 item = next(items, _END)

@@ -1,4 +1,4 @@
-"""Protect the environment variables that give a rank its assignment and devices from the definition."""
+"""Protect environment variables that assign rank and devices from changes by the user's cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OF_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 @contextmanager
 def protected_rank_variables(note: Callable[[str], None], also: Collection[str] = ()) -> Iterator[None]:
-    """Restore launcher variables, and `also` others, that the block sets; note which were changed.
+    """Restore the launcher's variables, and those in `also`, after the block; note which ones it changed.
 
     Notebooks that try torch.distributed set RANK=0 and WORLD_SIZE=1: each rank would train alone.
     """

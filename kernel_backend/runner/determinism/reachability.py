@@ -1,4 +1,4 @@
-"""Traverse the objects that an object holds: attributes, items and names in its code, without calling that code."""
+"""Traverse the objects that an object refers to (attributes, items, globals of its code), without calling user code."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ Parts = Iterator[tuple[str, Any]]
 def held_by(objects: Mapping[str, Any]) -> Parts:
     """Yield each reachable object once with its path, nearest first.
 
-    Closures of functions are included, and for code outside libraries also class attributes and the globals that
-    functions name, since notebooks hold much state there. Tensors, modules and long containers are not entered.
+    Includes closures of functions and, for code outside libraries, class attributes and the globals that functions use,
+    since notebooks hold much state there. Tensors, modules and long containers are not traversed.
     """
     waiting: deque[tuple[str, Any]] = deque(objects.items())
     seen: dict[int, Any] = {}  # with the objects: the id of one that is gone may be another's
@@ -126,7 +126,7 @@ def _of_class(kind: type) -> Parts:
 
 
 def _or_none(read: Callable[[], Any]) -> Any:
-    """Return the value read; None if it is empty or the user's accessor fails."""
+    """Return the result of `read`; None if that is empty or raises, as user code may."""
     try:
         return read()
     except Exception:

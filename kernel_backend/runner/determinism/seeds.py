@@ -1,11 +1,11 @@
-"""Derive random numbers from the experiment's seed and the position, instead of storing states.
+"""Derive random numbers from the experiment's seed and the position, instead of storing generator states.
 
-Before a step, a sample or a function of the definition, the generators of Python, numpy and torch are seeded anew from
-(seed, kind, position). A resumed training so draws what an uninterrupted one would have drawn.
+Before each step, sample and function of the definition, the generators of Python, numpy and torch are reseeded from
+(seed, kind, position). So a resumed training draws the same numbers as an uninterrupted one.
 
-The generators of numpy (seeded by a number) and of torch on the CPU are the same Mersenne Twister and read 32 bits of a
-seed: equal seeds would make them draw the same numbers, and of a million random seeds a hundred would be equal. So
-numpy's have the highest bit set and torch's have not, and samples get theirs by a permutation: none comes twice.
+The generators of numpy (seeded by a number) and of torch on the CPU are the same Mersenne Twister, with 32-bit seeds.
+Equal seeds would make them draw the same numbers, and of a million random seeds a hundred would be equal. So numpy's
+seeds have the highest bit set and torch's do not, and seeds of samples come from a permutation: all are distinct.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NUMPYS = 2**31
 
 
 def mix(seed: int, *parts: int | str) -> int:
-    """Derive a number below 2**63 from the seed and the parts; other parts give an unrelated number.
+    """Derive a number below 2**63 from the seed and the parts; different parts give unrelated numbers.
 
     A chain of splitmix64 (Steele, Lea and Flood 2014: Fast splittable pseudorandom number generators).
     """
@@ -35,7 +35,7 @@ def mix(seed: int, *parts: int | str) -> int:
 
 
 def reseed(value: int) -> None:
-    """Seed the main generators of this process, in about 10 us."""
+    """Seed the global generators of this process, in about 10 us."""
     _seed(value, value >> 32, value & _MASK31)
 
 
@@ -50,13 +50,13 @@ class Draws:
         self._numpy, self._torch = mix(seed, tag, "numpy"), mix(seed, tag, "torch")
 
     def at(self, position: int) -> None:
-        """Seed the main generators of this process for `position`, in about 10 us."""
+        """Seed the global generators of this process for `position`, in about 10 us."""
         value = _splitmix64(self._start ^ position) >> 1
         _seed(value, _scatter(position, self._numpy), _scatter(position, self._torch))
 
 
 class Numbers:
-    """Seeds for every position of a sequence; no two of the first 2**31 share their last 31 bits."""
+    """Seeds for every position of a sequence; the last 31 bits differ between any two of the first 2**31 positions."""
 
     def __init__(self, seed: int, *parts: int | str) -> None:
         self._start, self._last = _chain(seed, *parts), mix(seed, *parts, "last bits")
@@ -67,12 +67,12 @@ class Numbers:
 
 
 def for_numpy(value: int) -> int:
-    """Return the 32 bits of a seed for numpy's legacy generator, never equal to those of a seed for torch."""
+    """Return a 32-bit seed for numpy's legacy generator, which never equals a seed for torch."""
     return value & _MASK31 | _NUMPYS
 
 
 def first_draws() -> tuple[float, ...]:
-    """Draw one number from each main generator on the host, to compare their states."""
+    """Draw one number from each global generator on the host, to compare their states."""
     of_numpy = (float(np.random.random_sample()),) if np is not None else ()
     return (random.random(), float(torch.rand((), dtype=torch.float64)), *of_numpy)
 
@@ -107,7 +107,7 @@ def _splitmix64(state: int) -> int:
 
 
 def _scatter(position: int, key: int) -> int:
-    """Return a number below 2**31, distinct for 2**31 consecutive positions (every line below is invertible)."""
+    """Return a number below 2**31 that is distinct for 2**31 consecutive positions, as each operation is invertible."""
     x = (position + key + (position >> 31) * (key >> 31)) & _MASK31
     x = ((x ^ (x >> 16)) * 0x45D9F3B) & _MASK31
     x = ((x ^ (x >> 15)) * 0x2C1B3C6D) & _MASK31

@@ -1,1 +1,1 @@
-"""Train in loops that are not ours: the user's own, or a framework's."""
+"""Train in loops that Daylight does not own: the user's, or a framework's."""

@@ -1,4 +1,4 @@
-"""Hold what is registered for the checkpoints of a loop that is not ours; parts may come one after the other."""
+"""Hold the checkpoint parts of a user's or framework's loop, which may register them one after the other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POSITION = "training"  # the loop's facts, in a manifest's state
 
 
 class _Saved(NamedTuple):
-    """Checkpoint to restore from."""
+    """Checkpoint from which parts are restored when they are registered."""
 
     manifest: Manifest
     tensors: Callable[[str], dict[str, Tensor]]  # of a part
@@ -33,12 +33,12 @@ class _Saved(NamedTuple):
 
     @property
     def only_weights(self) -> bool:
-        """Return True for the weights of another trial."""
+        """Return True if the checkpoint holds only weights of another trial (a warm start)."""
         return self.manifest.step == 0
 
 
 class RegisteredContents:
-    """Registered parts over all ranks; one that is registered after a checkpoint was chosen is restored at once."""
+    """Registered parts over all ranks; each is restored from the chosen checkpoint when it is registered."""
 
     def __init__(self, ranks: Ranks, seed: int) -> None:
         self._ranks, self._seed = ranks, seed
@@ -48,7 +48,7 @@ class RegisteredContents:
         self._saved: _Saved | None = None
 
     def add(self, name: str, part: Stateful, module: nn.Module | None = None) -> bool:
-        """Register a part and return True if it goes on from its saved state; refuse a name in use."""
+        """Register a part; return True if its state was restored. Raise InvalidDefinition for a name in use."""
         if name in self._parts or name == _POSITION or name.endswith((FROZEN, _GRADIENTS)):
             raise InvalidDefinition(f"{name} is registered already: give this one another name")
         _, tensors = flatten(part.state_dict())
@@ -78,7 +78,7 @@ class RegisteredContents:
     def restore_random(self) -> None:
         """Set the random states of this rank to those of the checkpoint, once the loop begins.
 
-        At a fresh start every rank but 0 draws other numbers from then on.
+        On a fresh start, every rank except 0 is reseeded, so that the ranks draw different numbers.
         """
         rank = self._ranks.rank
         own = f"random-{rank}"
@@ -92,7 +92,7 @@ class RegisteredContents:
     # What a Checkpointer calls
 
     def gather(self) -> PerRankState:
-        """Gather on rank 0 what differs per rank: random states, and buffers of modules; called by all ranks."""
+        """Gather the per-rank state on rank 0, random states and module buffers; called by all ranks."""
         random = self._ranks.all_gather_object(self._random.state_dict())
         buffers = self._logical(self.modules).gather(self._ranks)
         # Those of rank 0 are in the modules' own parts.
@@ -118,7 +118,7 @@ class RegisteredContents:
         return state, {name: tensors for name, tensors in parts.items() if tensors}
 
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
-        """Take this checkpoint for the parts that will be registered."""
+        """Remember this checkpoint, from which parts are restored when they are registered."""
         assert not self._parts, "a checkpoint is chosen before anything is registered"
 
         @functools.cache
@@ -128,7 +128,7 @@ class RegisteredContents:
         self._saved = _Saved(manifest, tensors, others)
 
     def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
-        """Take the weights of another trial for the part `model`, which must have all of them."""
+        """Remember a checkpoint of another trial, which must hold all weights of the part `model`."""
         self.load(manifest, read)
         return []
 

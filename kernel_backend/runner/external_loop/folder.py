@@ -1,4 +1,4 @@
-"""Keep the files of a folder in checkpoints, for code that writes its state to files."""
+"""Save the files of a folder in checkpoints, for code that writes its state to files."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import torch
 
 
 class FolderPart:
-    """Folder as a part of a checkpoint; the files are those of rank 0."""
+    """Folder as a part of a checkpoint; the files of rank 0 are saved."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the contents of all files by their names below the folder."""
+        """Return the contents of all files by their paths relative to the folder."""
         files = sorted(path for path in self.folder.rglob("*") if path.is_file())
         return {path.relative_to(self.folder).as_posix(): _tensor(path.read_bytes()) for path in files}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replace all files by the saved ones."""
+        """Replace all files in the folder by the saved ones."""
         shutil.rmtree(self.folder)
         self.folder.mkdir()
         for name, data in state.items():

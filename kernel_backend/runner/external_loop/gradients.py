@@ -1,9 +1,9 @@
-"""Average gradients over the ranks in a loop that is not ours, at the end of each backward pass.
+"""Average gradients over the ranks in a user's or framework's loop, at the end of each backward pass.
 
-Hooks on the parameters do it, as in DDP: what follows `backward()`, such as clipping, sees the gradients of the global
-batch. Each rank's gradients are weighted by its part of the batch's samples before they are summed. Sums are
-reproducible, as buckets of gradients are laid out from the parameters alone. Averaging gradients that earlier passes
-have averaged already changes nothing, so gradients may be accumulated over several passes.
+Hooks on the parameters do it, as in DDP: code after `backward()`, such as clipping, sees the gradients of the global
+batch. Each rank's gradients are weighted by its fraction of the batch's samples, then summed. Sums are reproducible, as
+the layout of the gradient buckets depends on the parameters alone. Averaging gradients that are averaged already
+changes nothing, so gradients may be accumulated over several passes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class AveragedGradients:
     """Hooks on some parameters that average their gradients over the ranks in every backward pass."""
 
     def __init__(self, ranks: Ranks, name: str, parameters: Sequence[Tensor], weight: Callable[[], float]) -> None:
-        """Hook the parameters.
+        """Register hooks on the parameters.
 
-        `name` is unique among those of a training. `weight` gives this rank's part of the current global batch; those
-        of all ranks add up to 1. Every rank calls `backward` equally often for the parameters of one name.
+        `name` is unique within a training. `weight` returns this rank's fraction of the current global batch; those of
+        all ranks add up to 1. For the parameters of one name, every rank must call `backward` equally often.
         """
         self._ranks, self._name, self._weight = ranks, name, weight
         self._parameters = list(parameters)
@@ -65,7 +65,7 @@ class AveragedGradients:
 
 
 class _Bucket:
-    """Flat tensor of several parameters' gradients; the last one ends with a flag for each parameter of all buckets."""
+    """Flat tensor of several parameters' gradients; the last bucket ends with one flag per parameter of all buckets."""
 
     def __init__(self, name: str, places: list[int], parameters: list[Tensor], flags: int) -> None:
         self.name, self.places = name, places
@@ -98,7 +98,7 @@ class _Layout:
 
 
 class _Pass:
-    """Averages the gradients of one backward pass."""
+    """Averaging of the gradients of one backward pass."""
 
     def __init__(self, ranks: Ranks, layout: _Layout, weight: float) -> None:
         self._ranks, self._layout, self._weight = ranks, layout, weight
@@ -121,7 +121,7 @@ class _Pass:
             self._send()
 
     def finish(self) -> None:
-        """Send what is left, and wait until every gradient is the average."""
+        """Send the remaining buckets, and wait until every gradient is the average."""
         for place in range(len(self._layout.parameters)):
             if place not in self._taken:
                 self._fill(place)
@@ -153,7 +153,7 @@ class _Pass:
         self._sent.append(self._ranks.allreduce_async(bucket.flat, bucket.name))
 
     def _put(self, parameter: Tensor, average: Tensor) -> None:
-        """Set a gradient, in place: the user may hold the tensor, and the bucket is used again."""
+        """Write a gradient in place, as the user may hold the tensor, and as a copy, as the bucket is reused."""
         with torch.no_grad():
             if parameter.grad is None:
                 parameter.grad = average.to(parameter.dtype, copy=True)

@@ -1,4 +1,4 @@
-"""Judge what a loop reports: the best validation so far, an end for lack of progress, values that are not finite."""
+"""Evaluate reported values: track the best validation, stop early after `--patience`, detect values not finite."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ADVICE = "A lower learning rate or clipped gradients may help; --on-nan note tr
 
 
 class Judgement:
-    """Judgement of reported values; it is the same on every rank that is given the same values."""
+    """Evaluation of reported values; all ranks that receive the same values come to the same result."""
 
     def __init__(
         self, config: Config, note: Callable[[str, Literal["info", "warning"]], None], way_out: str = ""
     ) -> None:
-        """Begin without any value; `way_out` ends the message about a validation without the metric of a search."""
+        """Set up without any value; `way_out` is appended to the error about a validation lacking a search's metric."""
         self._config, self._note, self._way_out = config, note, way_out
         self.best: float | None = None
         self.validated = False  # there was a validation, in this attempt or before
@@ -33,7 +33,7 @@ class Judgement:
         self._noted = False  # a value of the training that was not finite was told of
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds of it."""
+        """Return the state for a checkpoint, as JSON."""
         return {
             "best": self.best,
             "validated": self.validated,
@@ -42,18 +42,18 @@ class Judgement:
         }
 
     def restore(self, saved: Mapping[str, Any], of_another: bool) -> None:
-        """Go on from a checkpoint; the patience begins anew after one `of_another` experiment."""
+        """Restore the state of a checkpoint; if it is `of_another` experiment, `--patience` counts from zero."""
         self.best, self.validated = saved["best"], saved.get("validated", False)
         self._waited = 0 if of_another else saved.get("waited", 0)
         self._not_finite = saved.get("not_finite", 0)
 
     @property
     def stopped(self) -> bool:
-        """Return True once `--patience` is at its end."""
+        """Return True if `--patience` validations in a row brought no improvement."""
         return self._config.patience is not None and self._waited >= self._config.patience
 
     def training(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Note the first value that is not finite; raise NotFinite for a loss that is not several times in a row."""
+        """Note the first value that is not finite; raise NotFinite if a loss is not finite several times in a row."""
         for name, value in metrics.items():
             if math.isfinite(value):
                 self._broken.pop(name, None)
@@ -69,7 +69,7 @@ class Judgement:
                 raise NotFinite(f"{name} is {value} since step {since}, in {IN_A_ROW} reports in a row. {_ADVICE}")
 
     def validation(self, step: int, metrics: Mapping[str, float]) -> bool:
-        """Judge a validation and return True if it is the best so far.
+        """Record a validation and return True if it is the best so far.
 
         Raises InvalidDefinition if the metric of a search or of `--patience` is missing, and NotFinite if it was not
         finite several times in a row.
@@ -92,7 +92,7 @@ class Judgement:
         return False
 
     def end(self, modules: Iterable[nn.Module]) -> None:
-        """Raise NotFinite if a training ends with a loss and with weights that are not finite."""
+        """Raise NotFinite if, at the end of the training, a loss and some weights are not finite."""
         bad = next(filter(None, map(bad_parameter, modules)), "") if self._broken else ""
         if bad:
             name, (since, _) = next(iter(self._broken.items()))

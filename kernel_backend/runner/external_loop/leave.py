@@ -1,4 +1,4 @@
-"""End a training from within the user's or a framework's loop."""
+"""Define the exception that ends a training from within the user's or a framework's loop."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ FINISHED, RELEASED = 0, 85
 
 
 class Leave(BaseException):
-    """Raised at a step boundary when the training is to end early with this exit code; its checkpoint is committed.
+    """Raised at a step boundary to end the training early with this exit code, after its checkpoint was committed.
 
-    No subclass of Exception, as a loop may catch those.
+    It is not a subclass of Exception, as a loop may catch those.
     """
 
     def __init__(self, code: int) -> None:

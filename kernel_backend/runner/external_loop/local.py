@@ -35,11 +35,11 @@ class PrintedTraining:
         """Do nothing: there is nothing to restore."""
 
     def register(self, name: str, value: Any) -> bool:
-        """Return False: nothing is restored."""
+        """Return False, as nothing is restored."""
         return False
 
     def request_checkpoint(self) -> None:
-        """Do nothing."""
+        """Do nothing, as nothing is saved."""
 
     def begin_step(self, samples: tuple[int, int] | None = None) -> None:
         """Begin a step."""
@@ -50,7 +50,7 @@ class PrintedTraining:
         self.abandon_step()
 
     def abandon_step(self) -> None:
-        """End a step."""
+        """End a step that was not completed."""
         self.position.step += 1
         self.in_step = False
 
@@ -61,7 +61,7 @@ class PrintedTraining:
     def report(
         self, kind: Kind, values: Mapping[str, Any], step: int | None = None, weight: float | None = None
     ) -> None:
-        """Print values; of many training reports, some."""
+        """Print the values; only some of many training reports are printed."""
         now = time.monotonic()
         if kind == "training":
             self._printed += 1
@@ -73,14 +73,14 @@ class PrintedTraining:
         print(f"{kind} at step {label}: {told}")
 
     def take(self, batch: Batch) -> None:
-        """Do nothing."""
+        """Do nothing, as no samples are recorded."""
 
     def tick_validation(self) -> None:
-        """Do nothing."""
+        """Do nothing, as no launcher watches for hangs."""
 
 
 def local_methods() -> RunMethods:
-    """Return what `run` does in a notebook: one epoch on this machine's device, by the default options."""
+    """Return the methods of `run` for a notebook: one epoch on this machine's device, with default options."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     settings = LoopSettings(Config(), rank=0, world=1, device=device, note=print, in_job=False)
     return RunMethods(PrintedTraining(), settings, {})

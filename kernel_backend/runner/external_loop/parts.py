@@ -1,4 +1,4 @@
-"""Make a checkpoint part of whatever a user registers: modules, optimizers, generators, tensors, plain values."""
+"""Wrap values that a user registers as checkpoint parts: modules, optimizers, generators, tensors, plain values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def part_of(name: str, value: Any) -> Stateful:
 
 
 class _InPlace:
-    """Tensor whose values are restored in place."""
+    """Checkpoint part for a tensor, whose values are restored in place."""
 
     def __init__(self, tensor: Tensor) -> None:
         self._tensor = tensor
@@ -60,7 +60,7 @@ class _InPlace:
 
 
 class _Container:
-    """Dict, list or deque whose items are restored in place."""
+    """Checkpoint part for a dict, list or deque, whose items are restored in place."""
 
     def __init__(self, items: dict[Any, Any] | list[Any] | deque[Any]) -> None:
         self._items = items
@@ -79,7 +79,7 @@ class _Container:
 
 
 class _Generator:
-    """Random generator of Python, numpy or torch."""
+    """Checkpoint part for a random generator of Python, numpy or torch."""
 
     def __init__(self, generator: Any) -> None:
         self._generator = generator
@@ -110,7 +110,7 @@ def _of_numpy(value: Any) -> bool:
 
 
 def _texts(state: Any) -> Any:
-    """Write whole numbers of more than 64 bits, which PCG64 has, as text: JSON readers lose their bits."""
+    """Convert integers of more than 63 bits, as in PCG64's state, to strings: JSON readers lose their bits."""
     if isinstance(state, Mapping):
         return {key: _texts(value) for key, value in state.items()}
     return {"$int": str(state)} if type(state) is int and state.bit_length() > 63 else state
@@ -123,7 +123,7 @@ def _numbers(state: Any) -> Any:
 
 
 def _packed(value: Any) -> Any:
-    """Return a copy of a plain value in which numpy's arrays and numbers are tensors."""
+    """Return a copy of a plain value with numpy arrays and scalars converted to tensors."""
     if isinstance(value, dict):
         return {key: _packed(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Notice an optimizer whose state or weights are in no checkpoint, before it takes a step."""
+"""Detect an optimizer whose state or weights are in no checkpoint, before its first step."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from kernel_backend.errors import InvalidDefinition
 
 
 class RegistrationCheck:
-    """Check of every optimizer in this process at its first step, against what a user registered."""
+    """Check of every optimizer in this process at its first step: the user must have registered it and its weights."""
 
     def __init__(self, registered: Mapping[str, Any], world: int, note: Callable[[str], None]) -> None:
-        """Begin to check; `registered` may grow. `note` tells what one slot may do, yet not restart."""
+        """Install the check; `registered` may grow. With one slot a fault is passed to `note` instead of raised."""
         self._registered, self._world, self._note = registered, world, note
         self._checked: dict[int, torch.optim.Optimizer] = {}
         self._handle = register_optimizer_step_pre_hook(self._before_step)
 
     def close(self) -> None:
-        """Check no more."""
+        """Remove the check."""
         self._handle.remove()
 
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:

@@ -1,4 +1,4 @@
-"""Collect the values that a loop reports on each rank, and report their means over the ranks."""
+"""Collect the values that a loop reports on each rank, and compute their means over the ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEPT = 1000  # training reports that are all kept; of those beyond, each tenth u
 
 
 class Reported(NamedTuple):
-    """Values that one rank has reported at a step, and the number of samples that they are means of."""
+    """Values that one rank reported at a step; `weight` is the number of samples that they are means of."""
 
     kind: Kind
     step: int
@@ -22,32 +22,32 @@ class Reported(NamedTuple):
 
 
 class PendingReports:
-    """Reports of this rank that the other ranks have not seen yet."""
+    """Reports of this rank that were not exchanged with the other ranks yet."""
 
     def __init__(self, count: int = 0) -> None:
-        """Begin after `count` training reports, the same number on every rank."""
+        """Set up after `count` training reports, which must be the same number on every rank."""
         self.count = count
         self._waiting: list[Reported] = []
         self._newest: tuple[int, bool] = (-1, False)  # step of the newest training report, and whether it is kept
 
     def __len__(self) -> int:
-        """Return the number of reports that wait."""
+        """Return the number of pending reports."""
         return len(self._waiting)
 
     @property
     def validates(self) -> bool:
-        """Return True if a validation is among them."""
+        """Return True if a validation is among the pending reports."""
         return any(each.kind == "validation" for each in self._waiting)
 
     def add(self, kind: Kind, step: int, epoch: float, metrics: Mapping[str, Any], weight: float) -> None:
-        """Add values; of training reports beyond the first thousand a share is left out, by their number alone."""
+        """Add values; after the first thousand training reports, only some are kept, chosen by their number alone."""
         if kind == "training" and not self._keeps(step):
             return
         values = {str(name): number(str(name), value) for name, value in metrics.items()}
         self._waiting.append(Reported(kind, step, epoch, values, weight))
 
     def take(self) -> list[Reported]:
-        """Return what waits, and forget it."""
+        """Return the pending reports and clear them."""
         taken, self._waiting = self._waiting, []
         return taken
 

@@ -1,4 +1,4 @@
-"""Do what a user's `run` object asks for, in a job and outside of one."""
+"""Implement the methods of the user's `run` object, in a job and in a notebook."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_NOTES = 100  # that `run.log` makes in an attempt; each is kept with the ex
 
 
 class RunMethods:
-    """Methods of `run` in this process, over a training of whatever kind."""
+    """Methods of `run` in this process, for any kind of training."""
 
     def __init__(self, training: Steps, settings: LoopSettings, params: Mapping[str, Value]) -> None:
         self.loop = UserLoop(training, settings)
@@ -57,7 +57,10 @@ class RunMethods:
 
     @property
     def should_stop(self) -> bool:
-        """Return True once `--steps` are taken or `--patience` is at its end; raise InvalidDefinition without both."""
+        """Return True after `--steps` steps or `--patience` validations without improvement.
+
+        Raises InvalidDefinition in a job that has neither option.
+        """
         if not self._settings.in_job:
             return self._training.position.over
         if self._settings.config.steps is None and self._settings.config.patience is None:
@@ -67,7 +70,7 @@ class RunMethods:
         return self._training.position.over
 
     def register(self, parts: Mapping[str, Any]) -> bool:
-        """Register parts of the training's state; return True if it goes on from a checkpoint."""
+        """Register parts of the training's state; return True if the training resumes from a checkpoint."""
         for name, value in parts.items():
             if self.registered.get(name) is not value:
                 self._resumed = self._training.register(name, value) or self._resumed
@@ -110,19 +113,19 @@ class RunMethods:
         )
 
     def epochs(self, count: int | None) -> Iterator[int]:
-        """Iterate over epochs."""
+        """Iterate over epoch numbers; see `UserLoop.epochs`."""
         return self.loop.epochs(count)
 
     def steps(self, count: int | None) -> Iterator[int]:
-        """Iterate over steps."""
+        """Iterate over step numbers; see `UserLoop.steps`."""
         return self.loop.steps(_site(), count)
 
     def report(self, values: Mapping[str, Any], step: int | None, validation: bool, epoch: int | None = None) -> None:
-        """Report values; epochs are those of the loop."""
+        """Report values; `epoch` is ignored, as the loop counts epochs itself."""
         self.loop.report(values, step, validation)
 
     def log(self, text: str) -> None:
-        """Tell the user something; beyond some notes of a process, in its log alone."""
+        """Show the user a text; after `MOST_NOTES` texts of a process, write it only to the log."""
         if self._settings.in_job:
             self._logged += 1
             if self._logged == MOST_NOTES + 1:
@@ -133,7 +136,7 @@ class RunMethods:
         self._settings.note(text)
 
     def checkpoint(self, folder: Path | None = None) -> None:
-        """Request a checkpoint; raise InvalidDefinition for a folder, which a command alone has."""
+        """Request a checkpoint; raise InvalidDefinition if `folder` is given, supported only by the form `command`."""
         if folder is not None:
             raise InvalidDefinition(f"run.checkpoint({str(folder)!r}): write the files to run.checkpoint_dir instead")
         self._training.request_checkpoint()
@@ -147,7 +150,7 @@ class RunMethods:
 
 
 class SequentialOrder:
-    """Sampler of indices in their order."""
+    """Sampler that yields indices in ascending order."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -157,7 +160,7 @@ class SequentialOrder:
 
 
 def _site() -> str:
-    """Return file and line of the user's call, which tells iterations apart."""
+    """Return file and line of the user's call, which identify an iteration."""
     frame = sys._getframe(1)
     while frame.f_back is not None and "kernel_backend" in Path(frame.f_code.co_filename).parts:
         frame = frame.f_back

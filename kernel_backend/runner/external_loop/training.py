@@ -1,28 +1,29 @@
-"""Train in a loop that is not ours: what the user or a framework iterates, Daylight checkpoints, reports and stops.
+"""Train in a loop that the user or a framework runs: Daylight adds checkpoints, reports and stopping.
 
 This is the core of every form whose loop Daylight does not own: `train(run)`, Lightning, Keras, Hugging Face.
 
-A form makes one `ExternalTraining` of its RankContext in every rank and, in this order:
+A form creates one `ExternalTraining` from its RankContext in every rank and, in this order, calls:
 
 1. `register(name, value)` for each part that a checkpoint holds: modules, optimizers, schedules, scalers, generators,
    tensors, dicts and lists, and anything with `state_dict` and `load_state_dict`. The resume checkpoint was chosen when
-   the object was made, so the part has its saved state on return, and the result says so. Modules begin with
-   rank 0's weights, and their gradients are averaged over the ranks in each backward pass from then on (see
+   the object was created, so the part is restored on return; the result tells whether it was. Modules start with
+   rank 0's weights, and from then on their gradients are averaged over the ranks in each backward pass (see
    `gradients.py`; `average=False` leaves that to the framework).
 2. `begin()` before the first step: it restores random states and reports that the training has started.
-   `position.step` and `position.epoch` say where to go on. What else the form needs, such as the position in the data,
-   it returns from `form_state` as JSON, which is called for each checkpoint, and finds in `position.form`.
-3. for each step: `begin_step(samples)` (this rank's part of the global batch, if known, weights gradients and reports),
-   train, `report("training", {"loss": 0.3})` and `report("validation", ...)`, and `end_step()`. After a step that ends
-   an epoch call `end_epoch()`, once the epoch's validation was reported.
+   `position.step` and `position.epoch` are the position to resume at. If the form needs other state, such as the
+   position in the data, it sets `form_state`, a function that returns it as JSON and is called for each checkpoint;
+   after a restore that state is in `position.form`.
+3. For each step: `begin_step(samples)` (this rank's part of the global batch, if known, weights gradients and reports),
+   the training step itself, `report("training", {"loss": 0.3})` and `report("validation", ...)`, and `end_step()`.
+   After the last step of an epoch, `end_epoch()`, once the epoch's validation was reported.
 4. `finish()` at the end of the training, and in any case `close()`.
 
-`end_step` and `end_epoch` are step boundaries, which all ranks call equally often. There the ranks agree on what to do,
-by one small sum: report, checkpoint (on the adaptive cadence or `--checkpoint-every`, or for the best validation by
-`--metric`), wait for a search's next target, or leave. Both raise `Leave` when the training shall end early: let it
-through, and return its `code`. Between two boundaries nothing but gradients is exchanged.
+`end_step` and `end_epoch` are step boundaries, which all ranks must call equally often. There the ranks agree, by one
+small all-reduce, on what to do: report, save a checkpoint (on the adaptive cadence or `--checkpoint-every`, or for the
+best validation by `--metric`), wait for a search's next target, or leave. Both raise `Leave` to end the training early:
+do not catch it, except to return its `code`. Between two boundaries only gradients are exchanged.
 
-Validations are reported by the ranks that have them, and averaged by samples. The newest one counts for the step at
+Validations are reported by the ranks that computed them, and averaged by samples. A validation counts for the step at
 whose boundary it is known: `report` it before `end_step` or `end_epoch`.
 """
 
@@ -65,7 +66,7 @@ _MANY = 200  # reports of a rank that wait, at most
 
 @dataclass
 class LoopPosition:
-    """Position of the training, the same on every rank, and what its checkpoints hold of it."""
+    """Position of the training, the same on every rank, as saved in its checkpoints."""
 
     step: int = 0  # steps taken
     epoch: int = 0  # epochs completed
@@ -75,10 +76,13 @@ class LoopPosition:
 
 
 class ExternalTraining:
-    """Training in a loop of the user or a library; all ranks call each method but `report`, `request_checkpoint`."""
+    """Training in a loop of the user or a framework.
+
+    All ranks call every method except `report` and `request_checkpoint`, which any rank may call.
+    """
 
     def __init__(self, rank: RankContext) -> None:
-        """Choose the checkpoint to resume from; parts are restored as they are registered."""
+        """Choose the checkpoint to resume from; parts are restored when they are registered."""
         job, ranks, spool = rank.job, rank.ranks, rank.spool
         self.rank = rank
         self.position = LoopPosition()
@@ -126,8 +130,8 @@ class ExternalTraining:
     def register(self, name: str, value: Any, *, average: bool = True) -> bool:
         """Make `value` part of every checkpoint; return True if its state was restored from one.
 
-        With `average` the gradients of a module's parameters, and of parameters of an optimizer that no module has, are
-        averaged over the ranks. Raises InvalidDefinition for a value without state, or a name that is in use.
+        With `average`, gradients are averaged over the ranks: those of a module, or of an optimizer's parameters that
+        belong to no module. Raises InvalidDefinition for a value without state, or a name that is in use.
         """
         module = value if isinstance(value, nn.Module) else None
         restored = self.contents.add(name, part_of(name, value), module)
@@ -138,7 +142,7 @@ class ExternalTraining:
         return restored
 
     def begin(self) -> None:
-        """Begin the steps: restore random states and report the start; at its target, wait until it is extended."""
+        """Restore random states and report the start; a trial at its search's target waits for a further one."""
         if self._began is not None:
             return
         self._began = self.position.step
@@ -164,10 +168,10 @@ class ExternalTraining:
     def report(
         self, kind: Kind, values: Mapping[str, Any], step: int | None = None, weight: float | None = None
     ) -> None:
-        """Report values of the current step, or of the newest one between two.
+        """Report values of the current step; between two steps, of the newest one.
 
-        `step` labels training values otherwise than by the number of steps taken, of which the current one is the last.
-        The ranks' values are averaged by `weight`, by default their samples of this step.
+        `step` replaces the number of steps taken as the label of training values. The ranks' values are averaged by
+        `weight`, by default their number of samples in this step.
         """
         now = self.position.step + self.in_step
         if weight is None:
@@ -176,11 +180,11 @@ class ExternalTraining:
         self.reports.add(kind, label, self._epoch_now, values, weight)
 
     def take(self, batch: Batch) -> None:
-        """Record the samples of a batch of the first epoch."""
+        """Record the samples of a batch, if it belongs to the first epoch."""
         self.first_epoch.take([batch])
 
     def tick_validation(self) -> None:
-        """Record that a validation makes progress, for the detection of hangs."""
+        """Record that a validation makes progress, so that it is not taken for a hang."""
         self.rank.progress.tick("validation", self.position.step)
 
     @property
@@ -191,7 +195,7 @@ class ExternalTraining:
 
     @property
     def newest(self) -> str | None:
-        """Return the newest checkpoint that was committed or restored."""
+        """Return the ID of the newest checkpoint that was committed or restored; None if there is none."""
         return self._checkpoints.newest
 
     @property
@@ -200,46 +204,47 @@ class ExternalTraining:
         return self._checkpoints.busy
 
     def set_aside_checkpoints(self) -> None:
-        """Set all checkpoints aside, from which this training cannot go on."""
+        """Move all checkpoints out of the way, so that no training resumes from them."""
         self._checkpoints.set_aside()
 
     def request_checkpoint(self) -> None:
-        """Save a checkpoint at the next boundary; a request of any rank holds for all."""
+        """Save a checkpoint at the next boundary; a request by one rank is enough."""
         self._requested = True
 
     def begin_step(self, samples: tuple[int, int] | None = None) -> None:
-        """Begin a step on `samples`: of this rank, and of the global batch; None for equal parts on all ranks."""
+        """Begin a step; `samples` counts those of this rank and of the global batch, None for equal parts."""
         self.begin()
         if self._held and self.ready():  # more steps follow than were expected
             self._save(wait=False)
         self._samples, self.in_step = samples, True
 
     def end_step(self, last: bool = False) -> None:
-        """End a step, a boundary: report, save, wait or raise Leave as the ranks agree.
+        """End a step, which is a boundary: report, save, wait or raise Leave, as the ranks agree.
 
-        After the `last` step of an epoch or of the training, a checkpoint that is due waits for the end of that.
+        With `last`, the last step of an epoch or of the training, a due checkpoint is left to the boundary that
+        follows.
         """
         self.abandon_step()
         self._boundary(epoch_ends=False, last=last)
 
     def abandon_step(self) -> None:
-        """End a step without a boundary, where the loop was left in its middle."""
+        """End a step without a boundary, as when the user's code leaves the loop in the middle of the step."""
         self.position.step += 1
         self.position.over = self.position.over or self._is_over
         self._samples, self.in_step, self.metrics = None, False, {}
 
     def end_epoch(self, last: bool = False) -> None:
-        """End an epoch, a boundary as `end_step`; call after the `end_step` of its last step."""
+        """End an epoch, which is a boundary like `end_step`; call it after the `end_step` of the last step."""
         self.position.epoch += 1
         self.position.fraction = 0.0
         self._boundary(epoch_ends=True, last=last)
 
     def restart(self) -> None:
-        """Count steps and epochs from the beginning: the checkpoint does not say where to go on."""
+        """Count steps and epochs from zero, since the checkpoint does not hold the position."""
         self.position = LoopPosition()
 
     def finish(self) -> None:
-        """Commit the final checkpoint."""
+        """Exchange the last reports and commit the final checkpoint."""
         self.begin()
         self.position.over = True
         self._exchange()
@@ -250,7 +255,7 @@ class ExternalTraining:
         self._checkpoints.finish(self._moment())
 
     def close(self) -> None:
-        """Wait some time for a checkpoint that is being written, and end threads."""
+        """Wait a limited time for a checkpoint that is being written, and stop threads."""
         self._spends.remove()
         self._checkpoints.close()
         self.first_epoch.close()
@@ -300,7 +305,7 @@ class ExternalTraining:
         return self.rank.device if self.rank.choice.name == "torch" else torch.device("cpu")
 
     def _exchange(self) -> bool:
-        """Exchange and say all reports that wait; return True if a validation among them is the best so far."""
+        """Exchange and emit all pending reports; return True if a validation among them is the best so far."""
         self._told = time.monotonic()
         mine = self.reports.take()
         ranks = self.rank.ranks
@@ -320,7 +325,7 @@ class ExternalTraining:
 
     @property
     def _is_over(self) -> bool:
-        """Return True once the steps of `--steps` are taken, or `--patience` is at its end."""
+        """Return True after `--steps` steps, or after `--patience` validations without improvement."""
         steps = self.rank.config.steps
         return self._judgement.stopped or (steps is not None and self.position.step >= steps)
 
@@ -330,7 +335,7 @@ class ExternalTraining:
             self.rank.spool.say(Report(kind="validation", step=step, epoch=epoch, metrics=self.metrics))
 
     def _check_validated(self) -> None:
-        """Raise InvalidDefinition in a search without a validation: it compares trials by those."""
+        """Raise InvalidDefinition if a trial of a search has reported no validation, as searches compare these."""
         if self.rank.config.search is not None and not self._judgement.validated:
             raise InvalidDefinition(
                 f"a search compares validations, and none was reported until step {self.position.step}: report one in "

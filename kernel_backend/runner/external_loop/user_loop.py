@@ -1,9 +1,9 @@
-"""Iterate a user's own loop: `run.epochs`, `run.steps` and `run.loader`, which resume where a checkpoint was saved.
+"""Implement `run.epochs`, `run.steps` and `run.loader` of a user's own loop, which resume where a checkpoint was saved.
 
-The position is the number of items that each iteration has given, by the line of the call. Iterations count from the
-beginning of the epoch, within `run.epochs`, or else of the training. The outermost iteration below `run.epochs` takes
-the steps: its next item is the boundary of the step before. Others within it, such as a second loader, only keep their
-position.
+The position is the number of items that each iteration has yielded, by the source line of its call. An iteration counts
+from the start of the epoch if it is within `run.epochs`, else from the start of the training. The outermost iteration
+below `run.epochs` counts the steps: when it yields its next item, the step before ends. Iterations within it, such as a
+second loader, only keep their position.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kernel_backend.runner.loop.forward import to_device
 
 
 class Steps(Protocol):
-    """Training whose steps the loop takes: an `ExternalTraining`, or its stand-in outside of a job."""
+    """Training whose steps the loop counts: an `ExternalTraining`, or a `PrintedTraining` in a notebook."""
 
     position: LoopPosition
     in_step: bool
@@ -39,7 +39,7 @@ class Steps(Protocol):
         """Return True if a registered module has BatchNorm, which cannot train on one sample."""
 
     def begin(self) -> None:
-        """Begin the steps, once: restore random states."""
+        """Restore random states before the first step; later calls do nothing."""
 
     def register(self, name: str, value: Any) -> bool:
         """Make a value part of checkpoints; return True if it was restored."""
@@ -48,7 +48,7 @@ class Steps(Protocol):
         """Save a checkpoint at the next boundary."""
 
     def begin_step(self, samples: tuple[int, int] | None = None) -> None:
-        """Begin a step on this rank's part of the global batch's samples."""
+        """Begin a step; `samples` counts those of this rank and of the global batch."""
 
     def end_step(self, last: bool = False) -> None:
         """End a step, at a boundary of all ranks."""
@@ -72,7 +72,7 @@ class Steps(Protocol):
 
 
 class LoopSettings(NamedTuple):
-    """Settings of the job that a loop needs."""
+    """Settings of the job that a user's loop needs."""
 
     config: Config
     rank: int
@@ -85,7 +85,7 @@ class LoopSettings(NamedTuple):
 
 @dataclass(frozen=True)
 class Loader:
-    """Batches of a dataset for this rank, in a pass or in all epochs; made by `run.loader`."""
+    """Batches of a dataset for this rank, of one pass or, with `repeat`, of all epochs; created by `run.loader`."""
 
     loop: UserLoop
     site: str  # the line of the call
@@ -108,7 +108,7 @@ class Loader:
 
 
 class _Iteration:
-    """Position of one iteration: items given so far, and the state of a stream."""
+    """Position of one iteration: number of items yielded so far, and the state of a stream."""
 
     def __init__(self, saved: Mapping[str, Any], follows: bool, is_loader: bool) -> None:
         self.taken: int = saved.get("taken", 0)
@@ -127,7 +127,7 @@ class _Iteration:
 
 
 class UserLoop:
-    """Iterations of a user's own loop in this rank."""
+    """Iterations of a user's own loop in this rank, with their positions."""
 
     def __init__(self, training: Steps, settings: LoopSettings) -> None:
         self.training, self._settings = training, settings
@@ -142,7 +142,7 @@ class UserLoop:
         training.form_state = self._state
 
     def epochs(self, count: int | None) -> Iterator[int]:
-        """Iterate over epochs, from 0; those that a checkpoint has are left out."""
+        """Iterate over epoch numbers from 0; skip epochs that were completed before the checkpoint."""
         total = self._settings.config.epochs if count is None else count
         if self._in_epochs or self._driver is not None:
             raise InvalidDefinition("run.epochs() is called within another iteration of run: it is the outermost loop")
@@ -169,7 +169,7 @@ class UserLoop:
             self._in_epochs = False
 
     def steps(self, site: str, count: int | None) -> Iterator[int]:
-        """Iterate over `count` steps, from 0; those that a checkpoint has are left out."""
+        """Iterate over `count` step numbers from 0; skip steps that were taken before the checkpoint."""
         total = self._settings.config.steps if count is None else count
         if total is None:
             raise InvalidDefinition("run.steps() has no number: write run.steps(1000), or give --steps 1000")
@@ -185,7 +185,7 @@ class UserLoop:
                 yield from self._given(iteration, number, None, last=number == total - 1)
 
     def batches(self, loader: Loader) -> Iterator[Any]:
-        """Iterate over this rank's batches of one pass, or of all epochs where no other loop has them."""
+        """Iterate over this rank's batches of one pass, or of all epochs if no other loop iterates over these."""
         if loader.validation:
             yield from self._validation(loader, self._ordinal())
             return
@@ -193,7 +193,7 @@ class UserLoop:
             yield from self._trained(loader, self._ordinal(), iteration)
 
     def report(self, values: Mapping[str, Any], step: int | None, validation: bool) -> None:
-        """Report values; in a loop without an iteration of ours, that ends the step."""
+        """Report values; in a loop that uses no iteration of `run`, each report ends a step."""
         alone = not self._used
         if alone:
             self.training.begin_step()
@@ -219,7 +219,7 @@ class UserLoop:
 
     @contextmanager
     def _iterating(self, site: str, is_loader: bool) -> Iterator[_Iteration]:
-        """Begin an iteration at its saved position; one that is within no other takes the steps."""
+        """Begin an iteration at its saved position; an outermost one counts the steps."""
         number = sum(each.partition("#")[0] == site for each in self._scope)
         drives = self._driver is None
         if number and drives and not self._settings.in_job and not self._in_epochs:
@@ -253,14 +253,14 @@ class UserLoop:
         self._scope, self._loaders = {}, 0
 
     def _ordinal(self) -> int:
-        """Return the number of loaders begun before in this step, epoch or training: each has an order of its own."""
+        """Return the number of loaders begun earlier in this step, epoch or training: each has its own random order."""
         self._loaders += 1
         return self._loaders - 1
 
     def _given(
         self, iteration: _Iteration, item: Any, samples: tuple[int, int] | None, last: bool, batch: Batch | None = None
     ) -> Iterator[Any]:
-        """Give one item; for the iteration that takes the steps, a boundary follows."""
+        """Yield one item; for the iteration that counts the steps, a step boundary follows."""
         drives = iteration is self._driver
         if drives:
             loaders = self._loaders
@@ -347,7 +347,7 @@ class UserLoop:
                 yield to_device(batch.data, self._settings.device)
 
     def _data(self, loader: Loader, ordinal: int, number: int) -> Batches:
-        """Return the batches of a loader; those of an earlier pass, with their worker processes, where possible."""
+        """Return the batches of a loader; reuse those of an earlier pass, with their worker processes, if possible."""
         known = self._open.get((loader.site, ordinal))
         if known is not None and not loader.source.stream and known[0].same_data(loader):
             return known[1]
@@ -382,7 +382,7 @@ class UserLoop:
         return data
 
     def _must_fit(self, what: str, total: int) -> None:
-        """Raise InvalidDefinition if a search stops trials by other units than those that this loop counts."""
+        """Raise InvalidDefinition if a search measures trials in other units (steps, epochs) than this loop counts."""
         config = self._settings.config
         wanted = config.steps if what == "steps" else (None if config.steps is not None else config.epochs)
         if self._settings.targets and not (self._in_epochs and what == "steps") and total != wanted:
