@@ -1,1 +1,1 @@
-"""Data model: records, states, events and the contract of a definition. Standard library and pydantic only."""
+"""Define the data model: records, states, events and identifiers. Imports only the standard library and pydantic."""

@@ -1,4 +1,4 @@
-"""Describe artifacts: files that a training stores for users next to its checkpoints, such as images and tables."""
+"""Describe artifacts: files that a training stores for users, such as images and tables."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from kernel_backend.model.record import Record
 
 NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9 ._-]{0,98}[A-Za-z0-9_.-])?"
 FILE = r"[A-Za-z0-9_][A-Za-z0-9 ._-]{0,119}"
-PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})  # nothing in them runs
+PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})  # media types that cannot contain scripts
 UNKNOWN = "application/octet-stream"
 _SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,16}")
-_TYPES = mimetypes.MimeTypes()  # Python's own table: the same on every machine
+_TYPES = mimetypes.MimeTypes()  # Python's own table, without the machine's
 
 
 class Artifact(Record):
-    """A file that a trial has stored under a name; a later artifact of the same name replaces it."""
+    """File that a trial has stored under a name; a later artifact of the same name replaces it."""
 
     trial: int
     name: str
-    attempt: int  # that kept it
-    step: int  # that was being taken
+    attempt: int  # the attempt that stored it
+    step: int  # training step at which it was stored
     at: FiniteFloat
     size: int  # bytes
     digest: str  # xxh3-128
-    media: str  # by its file's name: image/png
-    file: str  # what to call it elsewhere: the name, with the suffix of the file that was kept
+    media: str  # media type by file name, such as image/png
+    file: str  # file name for downloads: the name, with the stored file's suffix
 
 
 def check_name(name: str) -> str:
-    """Return the name if it is valid as a file name and in URLs; raises InvalidRequest."""
+    """Return an artifact's name if it is valid in file names and URLs; raises InvalidRequest otherwise."""
     if not isinstance(name, str) or re.fullmatch(NAME, name) is None:
         raise InvalidRequest(
             f"{str(name)[:120]!r} is no name of an artifact: write up to 100 letters (a to z), digits, spaces "
@@ -50,6 +50,6 @@ def file_of(name: str, path: PurePath) -> str:
 
 
 def media_of(file: str) -> str:
-    """Return the media type of a file by its name; compressed or unknown files are `application/octet-stream`."""
+    """Return the media type of a file by its name; `application/octet-stream` if it is compressed or unknown."""
     media, packed = _TYPES.guess_type(file, strict=False)
     return media if media and not packed else UNKNOWN

@@ -1,4 +1,4 @@
-"""Select a checkpoint by a user's criterion, and describe the decisions of the retention rules."""
+"""Select a checkpoint by a user's criterion, and describe what the retention rules delete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from kernel_backend.model.views.overview import CheckpointInfo
 
 
 class CheckpointSelector(NamedTuple):
-    """Selector of a checkpoint: the newest, the best by the experiment's metric, or a step; exactly one must be set."""
+    """Criterion that selects a checkpoint: the newest, the best by the experiment's metric, or the one of a step.
+
+    Exactly one field must be set.
+    """
 
     latest: bool = False
     best: bool = False
@@ -22,26 +25,26 @@ class CheckpointSelector(NamedTuple):
 
     @property
     def given(self) -> int:
-        """Return how many of the criteria `latest`, `best` and `step` are set."""
+        """Return how many of the fields `latest`, `best` and `step` are set."""
         return self.latest + self.best + (self.step is not None)
 
 
 class CheckpointDecision(Record):
-    """Decision of the retention rules about a checkpoint of trial `experiment.trial`."""
+    """Decision to retain or delete a checkpoint of trial `experiment.trial`, with its reasons."""
 
     experiment: int
     trial: int
-    id: str  # <step>-<attempt>, with `.bad` behind it where it was set aside
+    id: str  # <step>-<attempt>, with suffix `.bad` if it is quarantined
     bytes: int
-    reasons: tuple[str, ...]  # why it stays, or why it goes
+    reasons: tuple[str, ...]  # why it is retained, or why it is deleted
 
 
 class LogsDecision(Record):
-    """Decision to remove an ended experiment's logs, with the unpacked code beside them."""
+    """Decision to remove the logs and the unpacked code of an ended experiment."""
 
     experiment: int
     bytes: int
-    days: int  # since its end
+    days: int  # since the experiment ended
 
 
 class GarbageReport(Record):
@@ -49,13 +52,13 @@ class GarbageReport(Record):
 
     goes: tuple[CheckpointDecision, ...] = ()
     stays: tuple[CheckpointDecision, ...] = ()
-    running: tuple[str, ...] = ()  # trials that were left alone: their attempts apply the rules
-    problems: tuple[str, ...] = ()  # what should have gone and is still there, and why
-    logs: tuple[LogsDecision, ...] = ()  # that go by `daylight serve --keep-logs`
+    running: tuple[str, ...] = ()  # trials that were skipped: their own attempts apply the rules
+    problems: tuple[str, ...] = ()  # what could not be deleted, and why
+    logs: tuple[LogsDecision, ...] = ()  # logs that `daylight serve --keep-logs` removes
 
 
 class GarbageRequest(Record):
-    """Body of `POST /api/gc`: the experiment (None: all), and whether it is a dry run."""
+    """Body of `POST /api/gc`: the experiment (None: all of the user's), and whether it is a dry run."""
 
     experiment: int | None = None
     dry_run: bool = False
@@ -64,8 +67,8 @@ class GarbageRequest(Record):
 def candidates(found: Sequence[CheckpointInfo], metric: Metric, which: CheckpointSelector) -> list[CheckpointInfo]:
     """Return the checkpoints that match `which`, best match first, so that callers can skip damaged ones.
 
-    Raises InvalidRequest unless exactly one criterion is given, and if several trials match `latest` or `step`;
-    NotFound if there is none.
+    Raises InvalidRequest unless exactly one criterion is set, and if checkpoints of several trials match `latest` or
+    `step`. Raises NotFound if none matches.
     """
     if which.given != 1:
         raise InvalidRequest("say which checkpoint: one of --latest, --best or --step S")
@@ -80,14 +83,14 @@ def candidates(found: Sequence[CheckpointInfo], metric: Metric, which: Checkpoin
 
 
 def choose(found: Sequence[CheckpointInfo], metric: Metric, which: CheckpointSelector) -> CheckpointInfo:
-    """Return the first checkpoint that `candidates` gives for a selector; raises as `candidates` does."""
+    """Return the first match of a selector; raises the same errors as `candidates`."""
     return candidates(found, metric, which)[0]
 
 
 def _best_first(found: Sequence[CheckpointInfo], metric: Metric) -> list[CheckpointInfo]:
-    """Sort checkpoints by the metric; ties go to the lower trial and the earlier step, as for a trial's `best`.
+    """Return the checkpoints sorted by the metric, best first; ties go to the lower trial and the earlier step.
 
-    A checkpoint without a value, or with one that is not finite, is never best.
+    Checkpoints without a finite value of the metric are left out.
     """
     valued = [(each.metrics.get(metric.name, math.nan), each) for each in found]
     ranked = sorted(

@@ -1,4 +1,4 @@
-"""Compare two experiments: what differs, the likeliest cause first, and the results."""
+"""Define the comparison of two experiments: differences, likeliest cause first, and results."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from pydantic import Field
 from kernel_backend.model.experiment import LONGEST_NAME, Config
 from kernel_backend.model.record import GivenParams, Record
 
-# In the order in which they are told.
+# In the order of display.
 DifferenceKind = Literal[
     "code", "hyperparameters", "data", "environment", "seed", "hardware", "configuration", "weights", "daylight"
 ]
 
 
 class Difference(Record):
-    """A difference: a sentence with the first experiment's value before the second's."""
+    """Difference between two experiments; `text` names the first experiment's value before the second's."""
 
     kind: DifferenceKind
-    name: str  # of what differs: a file, a hyperparameter, `delivered`, `packages`, `threads`
+    name: str  # of the item that differs: a file, a hyperparameter, `delivered`, `packages`, `threads`
     text: str
-    detail: tuple[str, ...] = ()  # lines: a unified diff, names of files
-    harmless: bool = False  # it changes no bit of a result
+    detail: tuple[str, ...] = ()  # lines of a unified diff, or file names
+    harmless: bool = False  # it cannot change any bit of a result
 
 
 class Results(Record):
     """Comparison of the results of two trainings: the last equal step, the first different one, and final metrics."""
 
-    identical: bool | None  # None: not enough is known
+    identical: bool | None  # None: not enough data to decide
     text: str
-    equal_to: int | None = None  # the newest step at which everything that both told was equal
-    parted_at: int | None = None  # the first one at which something was not
-    metrics: dict[str, tuple[float | None, float | None]] = {}  # newest validation of each
+    equal_to: int | None = None  # newest step up to which all values that both reported are equal
+    parted_at: int | None = None  # first step with a different value
+    metrics: dict[str, tuple[float | None, float | None]] = {}  # newest validation values of both
 
 
 class Diff(Record):
@@ -41,40 +41,40 @@ class Diff(Record):
     a: int
     b: int
     differences: tuple[Difference, ...]
-    unknown: tuple[str, ...] = ()  # what could not be compared, since one has not told it
+    unknown: tuple[str, ...] = ()  # items that could not be compared, since one experiment did not report them
     results: Results
 
 
 class AttributionRow(Record):
-    """A training of an attribution: the baseline, the deviating experiment, or a rerun with some causes restored."""
+    """Training of an attribution: the baseline, the deviating experiment, or a rerun with some causes restored."""
 
     label: str
-    experiment: int | None  # None: it could not be trained
+    experiment: int | None  # None: it could not be run
     state: str
-    value: float | None  # of the metric, at its end
-    off: float | None  # from the baseline
-    note: str = ""  # why it did not come to its end
+    value: float | None  # final value of the metric
+    off: float | None  # difference from the baseline's value
+    note: str = ""  # why it did not complete
 
 
 class Attribution(Record):
-    """Attribution of the difference between two experiments to groups of causes, restored one after the other."""
+    """Attribution of the difference between two experiments to groups of causes, which are restored one by one."""
 
     a: int
     b: int
     metric: str
     rows: tuple[AttributionRow, ...]
-    beyond: tuple[str, ...]  # what could not be restored
-    results: Results | None  # the last row compared with the baseline
+    beyond: tuple[str, ...]  # differences that could not be restored
+    results: Results | None  # comparison of the last row with the baseline
 
 
 class HistoryEntry(Record):
-    """An experiment, with its differences from the one it reruns, else the previous one of its notebook or name."""
+    """Experiment, with its differences from the one it reruns, else from the previous one of its notebook or name."""
 
     number: int
     name: str
     state: str
     created_at: float  # seconds since the epoch
-    before: int | None  # what it is compared with: the experiment that it is a rerun of, else the one before
+    before: int | None  # number of the compared experiment: the one that it reruns, else the previous one
     differences: tuple[Difference, ...]
     metrics: dict[str, float]
 
@@ -86,11 +86,11 @@ class Rerun(Record):
     checkpoint: str | None = Field(None, description="train on from it: `newest`, `best`, a step, or a checkpoint's id")
     params: GivenParams = {}
     config: dict[str, object] = Field({}, description="fields of Config")
-    python: str | None = None  # the interpreter; by default that of then
+    python: str | None = None  # path of the interpreter; default: the earlier experiment's
     cwd: str | None = None
     name: str | None = Field(None, max_length=LONGEST_NAME)
     trust: str | None = Field(None, description="owner of the code, where that is not the caller")
 
     def applied(self, config: Config) -> Config:
-        """Return the configuration with the requested changes; raises ValidationError."""
+        """Return the configuration with the requested changes; raises ValidationError if one is invalid."""
         return Config.model_validate({**config.model_dump(), **self.config})

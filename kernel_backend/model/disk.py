@@ -1,4 +1,4 @@
-"""Account for the disk usage of experiments, and decide when a deleted one is purged."""
+"""Define disk usage of experiments, and decide when logs expire and deleted experiments are purged."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kernel_backend.model.experiment import Experiment, parse_duration
 from kernel_backend.model.record import Record
 from kernel_backend.model.states import EXPERIMENT_ENDED
 
-LEAST_FREE = 0.1  # of a file system, without a warning
+LEAST_FREE = 0.1  # fraction of a file system below which users are warned
 DAY_S = 86400.0
-UNDO_S = DAY_S  # for so long a deleted experiment can be brought back
-LEAST_AGE_S = 3600.0  # after an end, for which logs stay: its last records may still be on their way
+UNDO_S = DAY_S  # for which a deleted experiment can be restored
+LEAST_AGE_S = 3600.0  # shortest retention of logs after an end: the last records may still arrive
 
 Bytes = Annotated[int, Field(ge=0)]
 
@@ -26,9 +26,9 @@ class DiskUsage(Record):
     experiment: int
     name: str
     owner: str
-    bytes: dict[str, int]  # by folder of the home: checkpoints, artifacts, attempts, snapshots, ...
+    bytes: dict[str, int]  # by folder in the service's home: checkpoints, artifacts, attempts, snapshots, ...
     stays: int = 0  # bytes that a deletion does not free
-    needed: tuple[str, ...] = ()  # why, a sentence each
+    needed: tuple[str, ...] = ()  # the reasons, one sentence each
 
     @property
     def total(self) -> int:
@@ -42,7 +42,7 @@ class DiskUsage(Record):
 
 
 def nearly_full(free: int, size: int) -> str:
-    """Return a warning where less than a tenth of a file system is free; else an empty text."""
+    """Return a warning if less than a tenth of a file system is free, else ""."""
     if free >= size * LEAST_FREE:
         return ""
     return f"the disk is nearly full, {free / max(size, 1):.0%} is free: daylight delete and daylight gc make room"
@@ -51,7 +51,7 @@ def nearly_full(free: int, size: int) -> str:
 class WorkspaceUsage(Record):
     """Disk usage of a workspace in bytes, and size and free space of its file system."""
 
-    experiments: dict[int, dict[str, Bytes]]  # by number and folder of the home
+    experiments: dict[int, dict[str, Bytes]]  # by number and folder
     environments: Bytes
     free: Bytes
     size: Bytes
@@ -61,7 +61,7 @@ class UserDisk(Record):
     """Disk usage of all experiments of a user, in bytes."""
 
     name: str
-    bytes: dict[str, int]  # by folder of the home
+    bytes: dict[str, int]  # by folder
 
     @property
     def total(self) -> int:
@@ -73,15 +73,15 @@ class DiskReport(Record):
     """Disk usage by user and by experiment, the largest first, and of shared files."""
 
     users: tuple[UserDisk, ...]
-    experiments: tuple[DiskUsage, ...]  # without what stays after a deletion
-    shared: dict[str, int]  # environments; for admins also snapshots, database, unknown (of experiments that are not)
-    free: int | None = None  # bytes of the file system that is fullest; None where none could be looked at
+    experiments: tuple[DiskUsage, ...]  # without files that other experiments need
+    shared: dict[str, int]  # environments; for admins also snapshots, database, and folders of unknown experiments
+    free: int | None = None  # bytes free on the fullest file system; None if unknown
     size: int | None = None
     warnings: tuple[str, ...] = ()
 
 
 def parse_age(text: str) -> float:
-    """Read seconds of `90d`, or of `12h`; raises InvalidRequest for less than an hour."""
+    """Parse `90d` or `12h` into seconds; raises InvalidRequest for less than an hour."""
     days = text.strip().removesuffix("d")
     seconds = int(days) * DAY_S if days != text.strip() and days.isdecimal() else parse_duration(text)
     if seconds < LEAST_AGE_S:
@@ -90,14 +90,17 @@ def parse_age(text: str) -> float:
 
 
 def logs_expired(experiment: Experiment, now: float, keep_s: float | None) -> bool:
-    """Return whether the logs of an experiment may go: it ended more than `keep_s` ago; None keeps all."""
+    """Return whether an experiment's logs have expired: it ended more than `keep_s` ago. None: they never expire."""
     if keep_s is None or experiment.state not in EXPERIMENT_ENDED or experiment.ended_at is None:
         return False
     return experiment.ended_at + keep_s < now
 
 
 def delete(before: Experiment, now: float) -> dict[str, Any]:
-    """Return the changed fields of an experiment that is deleted now; raises Conflict unless it has ended."""
+    """Return the fields to change to delete an experiment at `now`; raises Conflict unless it has ended.
+
+    An empty dictionary if it is deleted already.
+    """
     if before.state not in EXPERIMENT_ENDED:
         number = before.number
         raise Conflict(
@@ -107,7 +110,10 @@ def delete(before: Experiment, now: float) -> dict[str, Any]:
 
 
 def undelete(before: Experiment, now: float) -> dict[str, Any]:
-    """Return the changed fields of an experiment that is restored now; raises Conflict after a day."""
+    """Return the fields to change to restore a deleted experiment; raises Conflict after a day.
+
+    An empty dictionary if it is not deleted.
+    """
     if before.deleted_at is None:
         return {}
     if may_purge(before, now):
@@ -119,7 +125,7 @@ def undelete(before: Experiment, now: float) -> dict[str, Any]:
 
 
 def may_purge(experiment: Experiment, now: float) -> bool:
-    """Return whether an ended experiment was deleted so long ago that its files may be purged."""
+    """Return whether an experiment was deleted more than a day ago, so that its files may be removed."""
     deleted = experiment.deleted_at is not None and experiment.deleted_at + UNDO_S < now
     return deleted and experiment.state in EXPERIMENT_ENDED
 

@@ -1,4 +1,4 @@
-"""Describe and compare the environments of experiments: recorded, locked and built."""
+"""Describe and compare Python environments of experiments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 from kernel_backend.model.record import Record
 from kernel_backend.model.snapshot import Environment
 
-_FIRST = ("torch", "numpy", "horovod", "daylight")  # these compute
+_FIRST = ("torch", "numpy", "horovod", "daylight")  # packages that compute come first
 _KINDS = ("package", "python", "variable", "machine")
 
 Kind = Literal["package", "python", "variable", "machine"]
@@ -19,14 +19,14 @@ class EnvironmentInfo(Record):
 
     id: str
     recorded: Environment
-    lock: str | None  # requirements with hashes; None before they were made
-    locked: int  # how many distributions they are
-    unlocked: dict[str, str]  # name -> why there is no hash of it
-    built: str | None  # the interpreter of the environment that was built from the lock
+    lock: str | None  # requirements with hashes; None: not locked yet
+    locked: int  # number of locked distributions
+    unlocked: dict[str, str]  # name -> why it has no hash
+    built: str | None  # interpreter of the environment built from the lock; None: not built
 
 
 class Change(Record):
-    """A changed entry of an environment; `recorded` or `present` is None if that environment lacks it."""
+    """Changed entry of an environment; `recorded` or `present` is None if that environment lacks it."""
 
     kind: Kind
     name: str
@@ -41,7 +41,7 @@ class Change(Record):
 def changes(recorded: Environment, present: Environment) -> list[Change]:
     """Return the changes, sorted: torch, NumPy, Horovod and Daylight, other packages, Python, variables, machine.
 
-    The state of git is not part of it: that is code.
+    The git commit is not compared: it belongs to the code.
     """
     before, now = _facts(recorded), _facts(present)
     found = [
@@ -53,7 +53,7 @@ def changes(recorded: Environment, present: Environment) -> list[Change]:
 
 
 def packages(recorded: Environment, present: Environment) -> list[Change]:
-    """Return the changes of packages and Python, which another environment on this machine would revert."""
+    """Return the changes of packages and Python, which a rebuilt environment on this machine would undo."""
     return [each for each in changes(recorded, present) if each.kind in ("package", "python")]
 
 
@@ -64,7 +64,7 @@ def _rank(difference: Change) -> tuple[int, int, str]:
 
 
 def _facts(environment: Environment) -> dict[tuple[Kind, str], str]:
-    """Flatten an environment into texts by kind and name, for a comparison entry by entry."""
+    """Flatten an environment into texts by kind and name, to be compared entry by entry."""
     tables: list[tuple[Kind, str, Mapping[str, str | None]]] = [
         ("package", "", environment.distributions),
         ("package", " (origin)", environment.origins),

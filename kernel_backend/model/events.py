@@ -1,4 +1,4 @@
-"""Events of trials, attempts and experiments. `states.py` has the transitions."""
+"""Events of trials, attempts and experiments. The tables in `states.py` define the transitions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Event:
-    """Base of all events. Fields of an event are the guards of the table's choices."""
+    """Base of all events. Boolean fields of an event choose between two target states (`states.Choice`)."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Placed(Event):
 
 @dataclass(frozen=True)
 class Started(Event):
-    """The ranks are connected and train."""
+    """The ranks are connected and start training."""
 
 
 @dataclass(frozen=True)
@@ -27,31 +27,31 @@ class Finished(Event):
 
 @dataclass(frozen=True)
 class Lost(Event):
-    """The gang was lost through no fault of the user: node, launcher or engine."""
+    """The gang was lost without a fault of the user's code: node, launcher or engine failed."""
 
     held: bool = False
 
 
 @dataclass(frozen=True)
 class Errored(Event):
-    """A rank ended by its own error, signal or exit code."""
+    """A rank ended with an exception, a signal or a non-zero exit code."""
 
     retries_left: bool
 
 
 @dataclass(frozen=True)
 class Invalid(Event):
-    """The definition rejected these hyperparameters: they make no model."""
+    """The definition rejected these hyperparameters as invalid."""
 
 
 @dataclass(frozen=True)
 class Release(Event):
-    """The gang is to commit a checkpoint and release its slots."""
+    """The gang is asked to commit a checkpoint and release its slots."""
 
 
 @dataclass(frozen=True)
 class Released(Event):
-    """The gang has committed a checkpoint and ended."""
+    """The gang has committed a checkpoint and released its slots."""
 
     held: bool
 
@@ -68,7 +68,7 @@ class Lifted(Event):
 
 @dataclass(frozen=True)
 class Stop(Event):
-    """The trial or experiment is to be stopped for good."""
+    """A user asked to stop the trial or experiment for good."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Ended(Event):
 
 @dataclass(frozen=True)
 class Extended(Event):
-    """A completed trial or experiment is extended."""
+    """A completed trial or experiment is to train longer."""
 
 
 @dataclass(frozen=True)

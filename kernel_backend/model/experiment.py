@@ -1,4 +1,4 @@
-"""Experiments, their configuration, and the body of a submission."""
+"""Define experiments, their configuration, and the body of a submission."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from kernel_backend.model.values import check_value
 
 BackendChoice = Literal["auto", "horovod", "torch"]
 LogAction = Literal["cancel_retries", "exclude_node"]
-_DIGITS = 18  # of a whole number that is written out: it fits into 64 bits
+_DIGITS = 18  # most digits of an integer: it fits into 64 bits
 _CADENCE = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|epochs?|steps?)")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smh])?")
 _SLOT_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(?:gpu|slot)-?)?([smh])", re.IGNORECASE)
 MOST_PRIORITY = 1000
-LONGEST_NAME = 200  # characters of what an experiment is called
-FIRST = 1_000_000  # given by an admin: from here on a priority is ahead of guarantees, and of whatever else waits
+LONGEST_NAME = 200  # characters of an experiment's name
+FIRST = 1_000_000  # priorities from here on are set by admins and go ahead of everything, guarantees included
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -37,7 +37,7 @@ class Cadence(Record):
 
 
 def parse_cadence(text: str) -> Cadence:
-    """Read a cadence: `60s`, `10m`, `1epoch` or `500steps`; raises InvalidRequest with the text."""
+    """Parse `60s`, `10m`, `1epoch` or `500steps`; raises InvalidRequest with the text."""
     found = _CADENCE.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
         raise InvalidRequest(f"{text!r} is no interval: write 60s, 10m, 1epoch or 500steps")
@@ -50,7 +50,7 @@ def parse_cadence(text: str) -> Cadence:
 
 
 def parse_duration(text: str) -> float:
-    """Read seconds of `30s`, `10m` or `1h`; a bare number counts seconds. Raises InvalidRequest with the text."""
+    """Parse a duration into seconds: `30s`, `10m`, `1h` or a number of seconds; raises InvalidRequest with the text."""
     found = _DURATION.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
         raise InvalidRequest(f"{text!r} is no length of time: write 30s, 10m or 1h")
@@ -58,7 +58,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_slot_time(text: str) -> float:
-    """Read seconds of one slot from `20gpuh`, `2slot-h` or `30m`; raises InvalidRequest with the text."""
+    """Parse slot time into slot-seconds: `20gpuh`, `2slot-h` or `30m`; raises InvalidRequest with the text."""
     found = _SLOT_TIME.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
         raise InvalidRequest(f"{text!r} is no time of slots: write 20gpuh, 2slot-h or 30m")
@@ -66,7 +66,10 @@ def parse_slot_time(text: str) -> float:
 
 
 class Keep(Record):
-    """Retention rules of a trial's checkpoints: their union is retained. `best_overall` counts over all trials."""
+    """Retention rules for a trial's checkpoints; those that any rule selects are retained.
+
+    `best_overall` ranks the checkpoints of all trials of the experiment together.
+    """
 
     best: int = Field(1, ge=0)
     latest: int = Field(2, ge=0)
@@ -74,7 +77,7 @@ class Keep(Record):
 
 
 def parse_keep(text: str) -> Keep:
-    """Read `best:1,latest:2` or `best_overall:3`; a rule that is not named retains none.
+    """Parse `best:1,latest:2` or `best_overall:3`; a rule that is not named selects none.
 
     Raises InvalidRequest with the text.
     """
@@ -90,7 +93,7 @@ def parse_keep(text: str) -> Keep:
 
 
 class Metric(Record):
-    """The validation metric that ranks checkpoints."""
+    """Validation metric that ranks checkpoints and trials."""
 
     name: str = "loss"
     mode: Literal["min", "max"] = "min"
@@ -100,12 +103,12 @@ class Metric(Record):
         return -value if self.mode == "max" else value
 
     def better(self, value: float, than: float | None) -> bool:
-        """Return whether `value` beats the best so far (None: there is none yet); NaN and infinity never do."""
+        """Return whether `value` is finite and better than the best value so far (None: there is none)."""
         return math.isfinite(value) and (than is None or self.lower(value) < self.lower(than))
 
 
 def parse_metric(text: str) -> Metric:
-    """Read `loss`, `error:min` or `accuracy:max`; raises InvalidRequest with the text."""
+    """Parse `loss`, `error:min` or `accuracy:max`; raises InvalidRequest with the text."""
     name, colon, mode = text.strip().partition(":")
     if not name or (colon and mode not in ("min", "max")):
         raise InvalidRequest(f"{text!r} is no metric: write loss, error:min or accuracy:max")
@@ -113,7 +116,7 @@ def parse_metric(text: str) -> Metric:
 
 
 class LogPolicy(Record):
-    """Action for a failed attempt whose log has a line that matches `pattern` (a regular expression)."""
+    """Action for failed attempts whose log has a line that matches `pattern` (a regular expression)."""
 
     pattern: str
     action: LogAction
@@ -128,76 +131,76 @@ OnNan = Literal["fail", "go-on", "go_back"]
 
 
 class Config(Record):
-    """Configuration of a training that the platform owns: set by flags, never by the user's code."""
+    """Configuration of a training, set by flags and never by the user's code."""
 
-    # plain: a cell below %%dlrun; command: a program that is started as it is; functions: any other
+    # plain: a cell below %%dlrun; command: a program that is run unchanged; functions: any other
     form: Literal["functions", "plain", "command"] = "functions"
     slots: int = Field(1, ge=1)
-    pool: str | None = Field(None, min_length=1)  # None: the one there is, or that of the service's choice
-    one_node: bool = False  # the gang is kept to one node
-    group: str | None = Field(None, min_length=1)  # for which slots are asked; None: the owner's first
-    priority: int = Field(0, ge=-MOST_PRIORITY, le=MOST_PRIORITY)  # as far as quotas allow it
-    preemptible: bool = False  # it may pass those for whom slots are kept, and goes when these need its own
-    max_time: float | None = Field(None, gt=0)  # seconds from an attempt's start on; then it is paused. Of no search
+    pool: str | None = Field(None, min_length=1)  # None: the service's default pool
+    one_node: bool = False  # place the gang on a single node
+    group: str | None = Field(None, min_length=1)  # group that requests the slots; None: the owner's default group
+    priority: int = Field(0, ge=-MOST_PRIORITY, le=MOST_PRIORITY)  # as far as quotas allow
+    preemptible: bool = False  # may start ahead of reservations, and is preempted when they need its slots
+    max_time: float | None = Field(None, gt=0)  # seconds from an attempt's start until it is paused; not for searches
     backend: BackendChoice = "auto"
-    device: Literal["auto", "cpu"] = "auto"  # auto: whatever the slots are
-    threads: int | None = Field(None, ge=1)  # per slot; None until the service fixes it at submit
-    logical_workers: int | None = Field(None, ge=1)  # None: as many as slots, and sums by the backend's ring
+    device: Literal["auto", "cpu"] = "auto"  # auto: the kind of the slots
+    threads: int | None = Field(None, ge=1)  # per slot; None: chosen by the service at submission
+    logical_workers: int | None = Field(None, ge=1)  # None: one per slot, and sums in the backend's own order
     epochs: int = Field(1, ge=1)
-    steps: int | None = Field(None, ge=1)  # of the whole training, where given; `epochs` does not count then
-    batch_size: int = Field(32, ge=1)  # global: over all slots
+    steps: int | None = Field(None, ge=1)  # length of the training; if set, `epochs` is ignored
+    batch_size: int = Field(32, ge=1)  # global, over all slots
     schedule_per: Literal["step", "epoch"] = "step"
     amp: Literal["bf16", "fp16"] | None = None
-    ema: float | None = Field(None, gt=0, lt=1)  # decay of the averaged weights, a step
-    clip: float | None = Field(None, gt=0)  # the largest norm of the gradients
-    gather_loss: bool = False  # the loss is computed over the global batch, not share by share
-    strategy: Literal["ddp", "fsdp2"] | None = None  # how slots hold the model: all of it, or a part each; None: ddp
-    sync_bn: bool = False  # BatchNorm has the statistics of the global batch
-    accumulate: int | None = Field(None, ge=1)  # parts in which a slot computes its share of a batch; None: one
-    compile: bool = False  # the models are compiled by torch.compile
-    uneven: Literal["keep", "drop"] | None = None  # what becomes of a last batch with fewer samples; None: keep
-    per_slot_batch: bool = False  # `batch_size` is that of a slot, not of all together
-    validate_every: Cadence | None = None  # in epochs or steps; None: after each epoch
-    validate_first: bool = False  # validate before the first step, too
-    patience: int | None = Field(None, ge=1)  # end after so many validations in a row that are not the best
-    loader_workers: int | None = Field(None, ge=0)  # per slot; None: by the kind of data
+    ema: float | None = Field(None, gt=0, lt=1)  # decay per step of the averaged weights
+    clip: float | None = Field(None, gt=0)  # maximum norm of the gradients
+    gather_loss: bool = False  # compute the loss over the global batch, not per slot
+    strategy: Literal["ddp", "fsdp2"] | None = None  # replicate the model on each slot, or shard it; None: ddp
+    sync_bn: bool = False  # BatchNorm uses the statistics of the global batch
+    accumulate: int | None = Field(None, ge=1)  # micro-batches per step and slot; None: one
+    compile: bool = False  # compile the models by torch.compile
+    uneven: Literal["keep", "drop"] | None = None  # treatment of a smaller last batch; None: keep
+    per_slot_batch: bool = False  # `batch_size` is per slot, not global
+    validate_every: Cadence | None = None  # epochs or steps; None: after each epoch
+    validate_first: bool = False  # also validate before the first step
+    patience: int | None = Field(None, ge=1)  # stop after this many validations in a row without a new best
+    loader_workers: int | None = Field(None, ge=0)  # per slot; None: depends on the kind of data
     seed: int = Field(0, ge=0, lt=2**63)
     rng: Literal["derived", "stream"] = "derived"
     reproducible: Literal["off", "host", "portable"] = "host"
-    no_rehearsal: bool = False  # no restart of a program with a loop of its own is rehearsed
-    weights_from: str | None = Field(None, pattern=r"\d+(\.\d+)?")  # a trial, with whose best weights it begins
-    metric: Metric = Metric()  # what `best` means
-    metric_pattern: tuple[str, ...] = ()  # regular expressions whose named groups are metrics in a command's log
-    search: Search | None = None  # None: there is one trial
+    no_rehearsal: bool = False  # do not rehearse a restart of a program that has its own training loop
+    weights_from: str | None = Field(None, pattern=r"\d+(\.\d+)?")  # trial from whose best weights training starts
+    metric: Metric = Metric()  # defines which checkpoint is best
+    metric_pattern: tuple[str, ...] = ()  # regular expressions whose named groups extract metrics from a command's log
+    search: Search | None = None  # None: a single trial
     checkpoint_every: Cadence | None = None  # None: adaptive
     keep: Keep = Keep()
     max_restarts: int = Field(5, ge=0)
-    on_nan: OnNan = "fail"  # what losses do that are not finite; written stop, note and go_back
-    hang_timeout: float = Field(600.0, gt=0)  # seconds without any progress
+    on_nan: OnNan = "fail"  # reaction to a loss that is not finite; users write stop, note or go_back
+    hang_timeout: float = Field(600.0, gt=0)  # seconds without any progress of a rank
     on_log: tuple[LogPolicy, ...] = LOG_POLICIES
-    env: Literal["current", "locked"] = "current"  # whose packages: the interpreter's own, or those of the lock
-    until: int | None = Field(None, ge=1)  # end after this step, of a training that is meant to be longer
-    data_at: dict[str, str] = {}  # declared data, as it was named -> where it is read instead: an absolute path or URL
+    env: Literal["current", "locked"] = "current"  # Python packages: the interpreter's, or those of the lock
+    until: int | None = Field(None, ge=1)  # stop after this step of a longer training
+    data_at: dict[str, str] = {}  # declared data: name -> absolute path or URL to read instead
 
     @property
     def as_it_is(self) -> bool:
-        """Return whether code of the user's runs as it is, of whose length and epochs nothing is known."""
+        """Return whether the user's code is run unchanged, so that its length and epochs are unknown."""
         return self.form in ("plain", "command")
 
 
 class Submission(Record):
-    """Body of `POST /api/experiments`: a stored snapshot and its configuration."""
+    """Body of `POST /api/experiments`: the id of a stored snapshot, and the configuration."""
 
-    snapshot: str  # sha256 of the archive, uploaded before
+    snapshot: str  # sha256 of an archive that was uploaded before
     config: Config = Config()
-    params: GivenParams = {}  # as given on the line; defaults come from the definition
-    space: Space = Space()  # what is searched for, besides
+    params: GivenParams = {}  # values set on the magic line; others have the definition's defaults
+    space: Space = Space()  # hyperparameters to search
     name: str | None = Field(None, max_length=LONGEST_NAME)
-    python: str  # the interpreter that ranks run in (the kernel's own)
-    cwd: str  # where relative paths of the cell lead
+    python: str  # path of the interpreter of the ranks (the kernel's own)
+    cwd: str  # folder for relative paths in the cell
     notebook: str | None = None
-    rerun_of: int | None = None  # the experiment whose snapshot this is
-    again: bool = False  # make another one, though an equal one is active
+    rerun_of: int | None = None  # experiment that has the same snapshot
+    again: bool = False  # create a new experiment even if an equal one is active
 
     @field_validator("params")
     @classmethod
@@ -228,15 +231,15 @@ class ScheduledExperiment(Record):
     snapshot: str
     config: Config
     python: str
-    priority: int | None = None  # given by an admin: it counts instead of the configuration's, whatever quotas allow
+    priority: int | None = None  # set by an admin: replaces the configuration's priority, regardless of quotas
     created_at: FiniteFloat
 
 
 class Experiment(ScheduledExperiment):
-    """An experiment: the trials and configuration that one submission created."""
+    """Experiment: the trials and the configuration of one submission."""
 
     name: str
-    params: dict[str, Value]  # all but those of the space; of one that does not always count its default
+    params: dict[str, Value]  # values of parameters that are not searched; the default of a conditional one
     space: Space = Space()
     cwd: str
     notebook: str | None
@@ -245,5 +248,5 @@ class Experiment(ScheduledExperiment):
     note: str = ""  # free text of the owner
     tags: tuple[str, ...] = ()
     ended_at: FiniteFloat | None = None
-    deleted_at: FiniteFloat | None = None  # it can be brought back for a day
-    purged_at: FiniteFloat | None = None  # its files and reports are gone
+    deleted_at: FiniteFloat | None = None  # seconds since the epoch; it can be restored for a day
+    purged_at: FiniteFloat | None = None  # seconds since the epoch; its files and reports have been removed

@@ -1,4 +1,4 @@
-"""Facts: inputs of a result that can only be recorded during training, such as files read and sample digests."""
+"""Provenance records ("facts"): inputs of a result that are known only during training, such as the files read."""
 
 from __future__ import annotations
 
@@ -7,56 +7,56 @@ from typing import Any, Literal
 
 from kernel_backend.model.record import Record
 
-# runtime: what only a rank knows of its hardware and libraries, a flat table of texts. The others are records below.
+# runtime: a rank's hardware and libraries, a flat table of texts. The others are the records below.
 FactName = Literal["runtime", "delivered", "observed", "weights", "test"]
 
 
 class Delivered(Record):
-    """Samples that the loader delivered in the first epoch, whatever its source.
+    """Samples that the data loader delivered in the first epoch.
 
-    Augmented samples follow from seed and code: digests are compared only where these and the coverage agree.
+    Augmented samples depend on seed and code, so digests are compared only where these and the coverage are equal.
     """
 
     samples: int
-    digest: str  # the sum modulo 2**64 of each sample's xxh3-64, in hex: equal at any batch size and number of slots
+    digest: str  # sum modulo 2**64 of each sample's xxh3-64, in hex: independent of batch size and number of slots
     seed: int
-    code: str  # `kernel_backend.definition.code.code_id` of the snapshot
-    whole: bool  # the epoch was gone through to its end
-    uncovered: int = 0  # samples that could be neither looked into nor pickled: counted, and in no digest
+    code: str  # code id of the snapshot (`kernel_backend.definition.code.code_id`)
+    whole: bool  # the epoch was completed
+    uncovered: int = 0  # samples that could not be hashed or pickled, and are not part of the digest
 
 
 class ObservedFile(Record):
-    """A file that was opened for reading while the samples and the model were made."""
+    """File that was read while the samples and the model were created."""
 
     path: str  # absolute
     size: int
     mtime: float  # seconds since the epoch
-    digest: str | None = None  # xxh3-128; None for what is too large to be read once more
+    digest: str | None = None  # xxh3-128; None if the file is too large to be read again
 
 
 class Observed(Record):
-    """Files that Python opened for reading, in the rank and its loader workers; readers in C may escape it."""
+    """Files that Python opened for reading in the rank and its loader workers. C code may read more, unnoticed."""
 
     files: tuple[ObservedFile, ...]
-    more: int = 0  # how many are not listed
+    more: int = 0  # number of files that are not listed
 
 
 class Weights(Record):
     """Digests of the model's weights at step 0, before any training."""
 
-    digest: str  # of all of it
+    digest: str  # of all tensors
     tensors: dict[str, str]  # name -> xxh3-128 of kind, shape and bytes
 
 
 class TestResult(Record):
-    """Loss and metrics over `test_data`, after the training."""
+    """Loss and metrics on `test_data` after the training."""
 
     metrics: dict[str, float]
-    checkpoint: str  # whose weights were evaluated
+    checkpoint: str  # checkpoint that was evaluated
 
 
 class StoredFact(Record):
-    """A fact as stored: the attempt that reported it, its name, time and value."""
+    """Stored provenance record: the attempt that reported it, its name, time and value."""
 
     attempt: int
     name: FactName
@@ -65,7 +65,7 @@ class StoredFact(Record):
 
 
 def known(facts: Iterable[StoredFact]) -> dict[FactName, dict[str, Any]]:
-    """Return the facts of a trial: for each name, the value that the newest attempt has reported.
+    """Return the value of each provenance record of a trial, as reported by its newest attempt.
 
     If attempts ran on different machines, `runtime` has the values of each: `Xeon, then EPYC`.
     """

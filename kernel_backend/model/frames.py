@@ -1,4 +1,4 @@
-"""Find the user's own frames in a stack, and name them by cell or file."""
+"""Find the frames of a stack that belong to the user's code, and name them by cell or file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OURS = Path(kernel_backend.__file__).parent
 
 
 class Call(NamedTuple):
-    """A frame of a stack trace: file, line, function and source text."""
+    """Frame of a stack trace: file, line, function and source text."""
 
     file: str
     line: int
@@ -24,7 +24,7 @@ class Call(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """Locations of the user's code: `code` holds the definition; relative paths of the cell start at `cwd`."""
+    """Folders of the user's code: `code` has the unpacked definition; relative paths in the cell start at `cwd`."""
 
     code: Path
     cwd: Path
@@ -32,7 +32,7 @@ class Sources(NamedTuple):
 
 
 def users_frame(call: Call, sources: Sources) -> Frame | None:
-    """Return the frame with its cell or file as location; None if it is not in the user's own code."""
+    """Convert a frame of the user's code to a location by cell or file; None for a frame of other code."""
     if call.file.startswith("<"):  # <frozen importlib>, <string>
         return None
     path = Path(os.path.abspath(call.file))
@@ -50,7 +50,7 @@ def users_frame(call: Call, sources: Sources) -> Frame | None:
 
 
 def _name(path: Path, sources: Sources) -> str | None:
-    """Return the file's path relative to the project or working folder; None for installed and other files."""
+    """Return a file's path relative to the project or the working folder; None for installed and other files."""
     installed = "site-packages" in path.parts or path.is_relative_to(sys.prefix) or path.is_relative_to(OURS)
     for folder in (sources.code, sources.cwd):
         if path.is_relative_to(folder) and not installed:

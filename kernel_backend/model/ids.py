@@ -1,4 +1,4 @@
-"""Identifiers: experiment `12`, its trial `12.3`, that trial's second attempt `12.3-2`."""
+"""Define identifiers: experiment `12`, its trial `12.3`, that trial's second attempt `12.3-2`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _REFERENCE = re.compile(r"#?(\d{1,9})(?:\.(\d{1,9})(?:-(\d{1,9}))?)?")
 
 
 class AttemptId(NamedTuple):
-    """Identifier of an attempt; its text is the key of the gang for engines."""
+    """Identifier of an attempt; its text, such as `12.3-2`, is the engines' key of the gang."""
 
     experiment: int
     trial: int
@@ -22,7 +22,7 @@ class AttemptId(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """A typed reference to an experiment, optionally with a trial and an attempt."""
+    """Reference to an experiment as a user types it, optionally with a trial and an attempt."""
 
     experiment: int
     trial: int | None = None
@@ -30,7 +30,7 @@ class Reference(NamedTuple):
 
 
 def parse_reference(text: str) -> Reference:
-    """Read `12`, `#12`, `12.3` or `12.3-2`.
+    """Parse `12`, `#12`, `12.3` or `12.3-2`.
 
     Raises InvalidRequest with the text for anything else.
     """
@@ -42,7 +42,7 @@ def parse_reference(text: str) -> Reference:
 
 
 def parse_attempt(key: str) -> AttemptId:
-    """Read the attempt of a key such as `12.3-2`; raises InvalidRequest."""
+    """Parse the key of an attempt, such as `12.3-2`; raises InvalidRequest."""
     reference = parse_reference(key)
     if reference.trial is None or reference.attempt is None:
         raise InvalidRequest(f"{key!r} names no attempt: an attempt's key looks like 12.3-2")

@@ -1,4 +1,4 @@
-"""Labels of an experiment: name, note and tags. They may change at any time."""
+"""Define the labels of an experiment: name, note and tags. They can be changed at any time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kernel_backend.model.experiment import LONGEST_NAME, Experiment
 from kernel_backend.model.record import Record
 
 LONGEST_NOTE = 4000  # characters
-MOST_TAGS = 32  # of an experiment
+MOST_TAGS = 32  # per experiment
 _TAG = re.compile(r"\w[\w.:/+@=#-]{0,49}")
 
 
 class LabelEdit(Record):
     """Body of `POST /api/experiments/{number}/label`.
 
-    None and empty lists change nothing; an empty text clears.
+    None and empty lists change nothing; an empty text removes the name or note.
     """
 
     name: str | None = Field(None, max_length=LONGEST_NAME)
@@ -30,7 +30,7 @@ class LabelEdit(Record):
 
 
 def apply_edit(before: Experiment, edit: LabelEdit) -> dict[str, Any]:
-    """Return the fields that an edit changes; raises InvalidRequest for an invalid tag, or too many."""
+    """Return the fields that an edit changes; raises InvalidRequest for an invalid tag or too many tags."""
     tags = _edited_tags(before.tags, edit.add_tags, edit.remove_tags)
     after = {
         "name": before.name if edit.name is None else edit.name.strip(),
@@ -55,7 +55,7 @@ def edit_text(before: Experiment, changes: dict[str, Any]) -> str:
 
 
 def check_tag(text: str) -> str:
-    """Return a valid tag; raises InvalidRequest for an invalid one."""
+    """Return a tag if it is valid; raises InvalidRequest otherwise."""
     if not _TAG.fullmatch(text):
         raise InvalidRequest(
             f"{text[:60]!r} is no tag: up to 50 letters, digits and any of . : / + @ = # - _, a letter or digit first"
@@ -69,7 +69,7 @@ def split_tags(text: str) -> list[str]:
 
 
 def _edited_tags(before: Sequence[str], add: Iterable[str], remove: Iterable[str]) -> tuple[str, ...]:
-    """Return the tags in the order in which they were added, without duplicates regardless of case."""
+    """Return the edited tags in the order in which they were added; case is ignored when comparing them."""
     gone = {check_tag(tag).casefold() for tag in remove}
     found = {tag.casefold(): tag for tag in before if tag.casefold() not in gone}
     for tag in add:

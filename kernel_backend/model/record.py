@@ -1,4 +1,4 @@
-"""Base class of records: frozen, validated, and the same in Python, SQL and JSON."""
+"""Define the base class of records: immutable, validated, and equal in Python, SQL and JSON."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from kernel_backend.errors import InvalidRequest
 
 _Record = TypeVar("_Record", bound="Record")
 
-FLOAT = "float"  # the key of a number that JSON has no word for: {"float": "inf"}
+FLOAT = "float"  # key of a float that JSON cannot express: {"float": "inf"}
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def to_wire(value: Any) -> Any:
-    """Convert a value to JSON: infinity becomes `{"float": "inf"}`, which is never confused with a text."""
+    """Convert a value to JSON; infinity becomes `{"float": "inf"}`, so that no text is mistaken for it."""
     if isinstance(value, float) and not math.isfinite(value):
         return {FLOAT: str(value)}
     if isinstance(value, dict):
@@ -35,7 +35,7 @@ def to_wire(value: Any) -> Any:
 
 
 def from_wire(value: Any) -> Any:
-    """Convert the JSON that `to_wire` made back to the original value."""
+    """Convert JSON made by `to_wire` back to the original value."""
     if isinstance(value, dict):
         return not_finite(value) or {key: from_wire(item) for key, item in value.items()}
     return [from_wire(item) for item in value] if isinstance(value, list | tuple) else value
@@ -51,11 +51,11 @@ _Wire = PlainSerializer(to_wire, when_used="json")
 
 
 def _sent_as(**schema: Any) -> WithJsonSchema:
-    """Annotate a field with the JSON schema of its serialised form, which pydantic cannot infer from a serializer."""
+    """Annotate a field with the JSON schema of its serialised form, which pydantic cannot derive."""
     return WithJsonSchema(schema, mode="serialization")
 
 
-# A hyperparameter's value: what a person can write after `name=`.
+# A hyperparameter's value, as users can write it after `name=`.
 Value = (
     bool
     | int
@@ -68,7 +68,7 @@ Value = (
 
 
 def _as_spelled(value: Any, info: ValidationInfo) -> Any:
-    """Refuse a JSON number that overflows to infinity but is written otherwise, such as 1e309."""
+    """Refuse a JSON number that overflows to infinity, such as 1e309."""
     if info.mode == "json" and _holds_infinity(value):
         raise ValueError('a number is beyond 1.8e308; infinity is written {"float": "inf"}')
     return value
@@ -85,23 +85,23 @@ GivenParams = Annotated[dict[str, Value], BeforeValidator(_as_spelled)]
 
 
 class Record(BaseModel):
-    """Immutable record. Unknown fields are refused; NaN and infinity are JSON strings."""
+    """Immutable record. Unknown fields are refused; NaN and infinity become JSON strings."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         ser_json_inf_nan="strings",
-        json_schema_serialization_defaults_required=True,  # an answer has every field
+        json_schema_serialization_defaults_required=True,  # serialised records have every field
     )
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values, ready for `json.dumps`."""
+        """Return the record as plain JSON values, ready for `json.dumps`."""
         # Not `model_dump(mode="json")`: that leaves NaN and infinity as floats, which strict JSON refuses.
         return dict(json.loads(self.model_dump_json()))
 
 
 def checked(kind: type[_Record], **fields: Any) -> _Record:
-    """Return a record of these fields; raises InvalidRequest that names each invalid field and value."""
+    """Return a record with these fields; raises InvalidRequest that names each invalid field and value."""
     try:
         return kind(**fields)
     except ValidationError as error:
@@ -109,7 +109,7 @@ def checked(kind: type[_Record], **fields: Any) -> _Record:
 
 
 def problem_text(error: ValidationError) -> str:
-    """Describe the first five invalid fields of a request, as `config.slots: Input should be ... 1, not 0`."""
+    """Describe the first five invalid fields of a record: `config.slots: Input should be ... 1, not 0`."""
     parts = []
     for found in error.errors(include_url=False)[:5]:
         where = ".".join(str(part) for part in found["loc"]) or "body"

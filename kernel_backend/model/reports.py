@@ -1,7 +1,7 @@
-"""Records of rank 0: numbered, spooled, delivered in batches, each accepted once.
+"""Define the records that rank 0 spools and delivers in batches; each has a number and is stored once.
 
-Delivery key: (attempt, number). Meaning key of a report: (trial, kind, step). The first report of a key wins, so an
-attempt that trains the same steps again changes nothing.
+A record is identified by attempt and number. Of several reports of a trial for the same kind and step, the first one
+is stored, so that an attempt which repeats steps changes nothing.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from kernel_backend.model.record import Record
 from kernel_backend.model.trial import Failure
 
 Kind = Literal["training", "validation"]
-LARGEST = 2**63 - 1  # of a whole number that a database can hold
+LARGEST = 2**63 - 1  # largest integer that a database stores
 Count = Annotated[int, Field(ge=0, le=LARGEST)]
 
 
 class Started(Record):
-    """The ranks are connected and the first step is about to be taken."""
+    """The ranks are connected and are about to take the first step."""
 
     type: Literal["started"] = "started"
     number: Count = 0
     at: FiniteFloat = 0.0
     backend: str  # horovod | torch
-    reason: str  # why this one
+    reason: str  # why this backend was chosen
     world: Count
-    steps_per_epoch: Count | None  # None: of data without a length, before its first epoch is over
-    total_steps: Count | None  # None: not known yet, or beyond LARGEST
-    parameters: Count  # of the model
-    guarantee: str = ""  # under what changes the result keeps its bits, in a sentence
+    steps_per_epoch: Count | None  # None: unknown before the end of the first epoch, if the data has no length
+    total_steps: Count | None  # None: unknown, or beyond LARGEST
+    parameters: Count  # number of model parameters
+    guarantee: str = ""  # sentence that says under which changes the result stays bit-identical
     resumed_from: str | None = None
-    runtime: dict[str, str] = {}  # torch, device and thread facts that only a rank knows
+    runtime: dict[str, str] = {}  # versions of torch, device and threads, known only to a rank
 
 
 class Report(Record):
-    """Metrics at a step. `epoch` counts in fractions: 1.5 is the middle of the second."""
+    """Metrics at a step; `epoch` is a fraction: 1.5 is the middle of the second epoch."""
 
     type: Literal["report"] = "report"
     number: Count = 0
@@ -60,8 +60,8 @@ class Committed(Record):
     step: Count
     epoch: FiniteFloat
     bytes: Count
-    seconds: FiniteFloat  # that it took to be written
-    stall: FiniteFloat = 0.0  # seconds for which training stood still
+    seconds: FiniteFloat  # duration of the write
+    stall: FiniteFloat = 0.0  # seconds for which training was blocked
 
 
 class Note(Record):
@@ -75,7 +75,7 @@ class Note(Record):
 
 
 class Fact(Record):
-    """A fact that the result depends on: `value` is the record of that name in `model/facts.py`, as JSON."""
+    """Provenance record: `value` is the record of that name in `model/facts.py`, as JSON."""
 
     type: Literal["fact"] = "fact"
     number: Count = 0
@@ -85,7 +85,7 @@ class Fact(Record):
 
 
 class Guarantee(Record):
-    """Another reproducibility guarantee than the one of the start, such as after a rehearsal."""
+    """Reproducibility guarantee that replaces the one reported at the start, for instance after a rehearsal."""
 
     type: Literal["guarantee"] = "guarantee"
     number: Count = 0
@@ -94,7 +94,7 @@ class Guarantee(Record):
 
 
 class ArtifactSaved(Record):
-    """An artifact that has been stored; `step` is the current one. Fields as in `model/artifacts.py`."""
+    """An artifact was stored at a step. Fields as in `model/artifacts.py`."""
 
     type: Literal["kept"] = "kept"
     number: Count = 0
@@ -116,32 +116,32 @@ class SpoolPosition(Record):
     """Read position in a spool: byte offset, and the number of the last record before it."""
 
     offset: Count = 0  # in bytes
-    number: Count = 0  # the largest of a record before it
+    number: Count = 0  # largest number of a record before the offset
 
 
 class SpoolPage(Record):
-    """A page of a spool: its records by ascending number, and where the next page begins."""
+    """Page of a spool: its records in ascending order, and the position of the next page."""
 
     records: tuple[SpoolRecord, ...]
     end: SpoolPosition
-    last: bool  # nothing more was there to read
-    skipped: Count = 0  # lines that are no records, or repeat a number
-    problem: str = Field("", max_length=500)  # what is wrong with the first of these
+    last: bool  # this is the last page
+    skipped: Count = 0  # lines that are invalid, or repeat a number
+    problem: str = Field("", max_length=500)  # error of the first skipped line
 
 
 class Delivery(Record):
     """Body of `POST /api/attempts/KEY/records`; an empty list is a heartbeat."""
 
     records: tuple[SpoolRecord, ...] = ()
-    notes: tuple[Annotated[str, Field(max_length=2000)], ...] = Field((), max_length=10)  # the launcher's own warnings
+    notes: tuple[Annotated[str, Field(max_length=2000)], ...] = Field((), max_length=10)  # warnings of the launcher
 
 
 class Instruction(Record):
-    """Answer to a delivery: the number of the last accepted record, and whether the ranks continue, release or stop."""
+    """Answer to a delivery: the number of the last accepted record, and how the ranks proceed."""
 
     accepted: int
     instruct: Literal["continue", "release", "stop"] = "continue"
-    until: int | None = None  # continue to the end of this unit, and wait there for more; None: to the end
+    until: int | None = None  # train to the end of this unit, then ask again; None: train to the end
 
 
 class LogMatch(Record):
@@ -157,15 +157,15 @@ class AttemptResult(Record):
     """The launcher's record of an attempt's end (`outcome.json`). The engine may report an outcome too."""
 
     outcome: Literal["ok", "released", "failed", "lost"]
-    exit_codes: tuple[int | None, ...]  # a rank each; negative: the signal
+    exit_codes: tuple[int | None, ...]  # one per rank; negative: minus the signal's number
     failure: Failure | None = None
     matched: tuple[LogMatch, ...] = ()
-    preparing: bool = False  # whether it failed within `prepare`, which is of all trials and not of this one
+    preparing: bool = False  # failed in `prepare`, which concerns all trials
     ended_at: float
 
 
 class StoredReport(Record):
-    """A stored report, with the sequence number from which `after=` resumes."""
+    """Stored report with its sequence number, for `after=`."""
 
     seq: int
     trial: int

@@ -1,4 +1,4 @@
-"""Nodes, slots, and the gangs that are placed on them."""
+"""Define nodes, slots, and the placement of gangs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import Field
 
 from kernel_backend.model.record import Record
 
-LOCAL = "local"  # the pool of a service that was told of no other
+LOCAL = "local"  # default pool
 
 
 class Node(Record):
@@ -20,10 +20,10 @@ class Node(Record):
     address: str
     slots: int = Field(ge=0)
     cores: int = Field(1, ge=1)
-    devices: tuple[str, ...] = ()  # a name a slot, as people know it; empty for cpu
+    devices: tuple[str, ...] = ()  # device name per slot, as shown to users; empty for cpu
     healthy: bool = True
     pool: str = LOCAL
-    drained: bool = False  # what runs there goes on, nothing new is started
+    drained: bool = False  # running gangs continue, no new ones start
 
     @property
     def threads_per_slot(self) -> int:
@@ -44,6 +44,6 @@ Placement = tuple[Share, ...]
 
 
 def node_of(placement: Placement, rank: int) -> str:
-    """Return the node of a rank of a gang: ranks are counted node by node."""
+    """Return the node of a rank of a gang; ranks are numbered node by node."""
     owners = [share.node for share in placement for _ in share.slots]
     return owners[rank]

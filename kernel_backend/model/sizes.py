@@ -1,4 +1,4 @@
-"""Read and write numbers of bytes as users do."""
+"""Parse and format numbers of bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BYTES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4
 
 
 def parse_size(text: str) -> int:
-    """Read bytes of `200MB`, `1.5GB` or `500000`, in powers of 1000; raises InvalidRequest with the text."""
+    """Parse `200MB`, `1.5GB` or `500000` into bytes, in powers of 1000; raises InvalidRequest with the text."""
     found = _SIZE.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
         raise InvalidRequest(f"{text!r} is no size: write 200MB, 1GB or 2TB")
@@ -24,13 +24,13 @@ def parse_size(text: str) -> int:
 
 
 def size_word(count: int) -> str:
-    """Return a number of bytes in the form that `parse_size` reads: `10MB`."""
+    """Format a number of bytes exactly, so that `parse_size` reads it back: `10MB`."""
     unit = next((unit for unit in ("TB", "GB", "MB", "kB") if count and not count % parse_size(f"1{unit}")), "")
     return f"{count // parse_size(f'1{unit}')}{unit}" if unit else str(count)
 
 
 def size(count: int) -> str:
-    """Return `512 B`, `1.5 MB`: bytes in powers of 1000."""
+    """Format a number of bytes, rounded, in powers of 1000: `512 B`, `1.5 MB`."""
     amount = float(count)
     for unit in _UNITS:
         if amount < 1000 or unit == _UNITS[-1]:

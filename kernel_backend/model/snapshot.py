@@ -1,4 +1,4 @@
-"""Describe a snapshot: the contents of its archive besides the definition."""
+"""Define the description of a snapshot: the contents of its archive besides the definition."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from kernel_backend.model.record import Record
 # Members of the archive.
 DEFINITION, DESCRIPTION = "definition.py", "snapshot.json"
 PROJECT = "project"  # folder of local modules and included files
-CAPTURED = "captured"  # folder of values that travel with `--capture`
-DATA = "data"  # folder of the file lists of what `--data` declares
+CAPTURED = "captured"  # folder of values captured by `--capture`
+DATA = "data"  # folder of lists of the files declared by `--data`
 EDITABLE = "editable"  # folder of the sources of editable distributions, by name
 GIT_DIFF = "git.diff"
 
 
 class Piece(Record):
-    """Consecutive lines of `definition.py` from one cell (or file); all line numbers start at 1."""
+    """Consecutive lines of `definition.py` that come from one cell or file; line numbers start at 1."""
 
     cell: int | None  # execution count; None for a file
     file: str | None = None
-    line: int  # where the piece begins in definition.py
-    count: int  # how many lines it has
-    cell_line: int  # where it begins in its cell
+    line: int  # first line in definition.py
+    count: int  # number of lines
+    cell_line: int  # first line in the cell or file
 
 
 class Origin(NamedTuple):
@@ -35,7 +35,7 @@ class Origin(NamedTuple):
 
 
 class Environment(Record):
-    """Environment that the code ran with, recorded automatically."""
+    """Python environment that the code was submitted with, recorded automatically."""
 
     python: str  # 3.11.7
     implementation: str  # CPython
@@ -43,20 +43,20 @@ class Environment(Record):
     cpu: str
     cores: int
     distributions: dict[str, str]  # name -> version
-    urls: dict[str, str] = {}  # name -> where it came from, if not from an index: file, git+https with its commit
+    urls: dict[str, str] = {}  # name -> origin if not an index: file, or git+https with its commit
     editable: dict[str, str] = {}  # name -> digest of its source files
-    daylight: str | None = None  # digest of Daylight's own files, as a worker needs them: names our wheel
+    daylight: str | None = None  # digest of Daylight's own files, which identifies its wheel
     conda: dict[str, str] = {}  # name -> "version=build sha256:..."
-    horovod: dict[str, str] = {}  # its build flags
-    driver: str | None = None  # NVIDIA's
-    variables: dict[str, str] = {}  # those that change numerics: OMP MKL ONEDNN ATEN CUBLAS NCCL
+    horovod: dict[str, str] = {}  # build flags of Horovod
+    driver: str | None = None  # version of the NVIDIA driver
+    variables: dict[str, str] = {}  # environment variables that affect numerics: OMP MKL ONEDNN ATEN CUBLAS NCCL
     git_commit: str | None = None
     git_dirty: bool | None = None
 
     @property
     def id(self) -> str:
-        """Return a digest of a lock's inputs: Python, kind of system, all distributions and Daylight's own files."""
-        system, *_ = parts = self.platform.split("-")  # Linux-6.1.0-x86_64-with-glibc2.36: not the kernel's release
+        """Return a digest of everything that determines a lock: Python, system, distributions, Daylight's own files."""
+        system, *_ = parts = self.platform.split("-")  # Linux-6.1.0-x86_64-with-glibc2.36: without the kernel's release
         tables = [sorted(each.items()) for each in (self.distributions, self.origins, self.editable, self.conda)]
         facts = (self.python, self.implementation, system, parts[-3:], *tables, self.daylight)
         return hashlib.sha256(repr(facts).encode()).hexdigest()
@@ -68,71 +68,71 @@ class Environment(Record):
 
 
 class Project(Record):
-    """Layout of a snapshot's folder `project`, which has local modules and included files by paths below the root."""
+    """Layout of the snapshot's folder `project`: local modules and included files, by paths below the root."""
 
-    root: str  # where that was: the nearest folder with .git or pyproject.toml, else the notebook's
+    root: str  # original root: nearest folder with .git or pyproject.toml, else the notebook's folder
     cwd: str  # the notebook's folder, relative to the root
-    paths: tuple[str, ...]  # folders that lead the module path, relative to the root
+    paths: tuple[str, ...]  # first entries of sys.path, relative to the root
 
 
 class Captured(Record):
-    """A notebook value captured by `--capture`, in a file of its own."""
+    """Notebook value that was captured by `--capture`, in a file of its own."""
 
     name: str
-    file: str  # in the archive: captured/files.npy
+    file: str  # path in the archive: captured/files.npy
     format: Literal["npy", "safetensors", "parquet", "json", "pickle"]
     bytes: int
     digest: str  # xxh3-128 of the file
-    line: int  # of definition.py, which loads it
+    line: int  # line of definition.py that loads it
 
 
 class State(Record):
-    """Digest of a notebook value that the cell uses; the job compares its own value before the first step."""
+    """Digest of a notebook value that the cell uses; a job compares its own value before the first step."""
 
     digest: str  # xxh3-128 of kind and content
-    shown: str  # as a person reads it, shortened
+    shown: str  # shortened text for users
 
 
 class Process(Record):
-    """Settings of the notebook's process and its libraries, which the job compares before the first step."""
+    """Settings of the notebook's process and its libraries; a job compares its own before the first step."""
 
-    settings: dict[str, str] = {}  # by name; in a snapshot those that are not as they begin
-    variables: dict[str, str | None] = {}  # of the environment, those that cells have set and the code names
-    replaced: dict[str, str] = {}  # functions of libraries, by what stands in their place
-    random: dict[str, str] = {}  # by package: digest of the state that the submitted cell itself draws from
+    settings: dict[str, str] = {}  # by name; a snapshot has only those that differ from the default
+    variables: dict[str, str | None] = {}  # environment variables that cells have set and the code names
+    replaced: dict[str, str] = {}  # library functions that were replaced -> name of the replacement
+    random: dict[str, str] = {}  # package -> digest of the random state from which the submitted cell draws
 
 
 class Data(Record):
-    """Data declared with `--data`: a folder, a file or an object store's prefix, as it was at submit."""
+    """Data declared with `--data` as it was at submission: a folder, a file or a prefix of an object store."""
 
-    name: str  # as it was written
+    name: str  # as the user wrote it
     path: str  # absolute, or a URL
     files: int
     bytes: int
-    digest: str  # of the sorted list of names, sizes and digests
-    listed: str  # member of the archive with that list, a tab-separated line a file: name, size, digest
+    digest: str  # of the sorted list of file names, sizes and digests
+    listed: str  # archive member with that list, one tab-separated line per file: name, size, digest
 
 
 class Snapshot(Record):
-    """Description `snapshot.json` of a snapshot.
+    """Description of a snapshot, the file `snapshot.json`.
 
-    With `definition.py` it makes the archive, whose sha256 is the snapshot's id.
+    Together with `definition.py` and project files it forms the archive, whose sha256 is the snapshot's id.
     """
 
-    version: str  # Daylight's
+    version: str  # version of Daylight
     numerics: int  # kernel_backend.NUMERICS
     pieces: tuple[Piece, ...]
-    roles_from: int  # the line of definition.py where the submitted cell begins: above it are helpers
-    contract: int = 1  # by which the definition is read: kernel_backend.definition.contract.CONTRACT when it was made
+    roles_from: int  # first line of the submitted cell in definition.py; helpers come before it
+    contract: int = 1  # version of the rules for definitions (`kernel_backend.definition.contract.CONTRACT`)
     environment: Environment
     warnings: tuple[str, ...] = ()
-    requirements: tuple[str, ...] = ()  # of %pip, as name==version
+    requirements: tuple[str, ...] = ()  # from %pip, as name==version
     project: Project | None = None
     captured: tuple[Captured, ...] = ()
     state: dict[str, State] = {}
-    process: Process | None = None  # the notebook's; None where nothing is compared
+    process: Process | None = None  # of the notebook; None: nothing is compared
     data: tuple[Data, ...] = ()
-    commits: tuple[str, ...] = ()  # external versions of data, as the person named them: lakefs://repo@c0ffee
+    commits: tuple[str, ...] = ()  # external versions of data, as the user named them: lakefs://repo@c0ffee
 
     def locate(self, line: int) -> Origin | None:
         """Return the origin of line `line` of definition.py; None for a generated line."""

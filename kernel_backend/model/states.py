@@ -1,4 +1,4 @@
-"""Define the state machines, one table each. Transitions go through `advance`; the docs are generated from here."""
+"""Define the state machines, one transition table each; `advance` applies them, and the documentation is generated."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class AttemptState(StrEnum):
 
 
 class Hold(StrEnum):
-    """Owner of a hold on a trial; only the owner may lift it."""
+    """Party that holds a trial, so that it is not queued; only the same party may lift its hold."""
 
     USER = "user"
     SEARCH = "search"
@@ -54,7 +54,7 @@ class Hold(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Outcome of an attempt, from the engine's report and the launcher's record."""
+    """Outcome of an attempt, derived from the engine's report and the launcher's record."""
 
     OK = "ok"
     RELEASED = "released"
@@ -69,7 +69,7 @@ State = TypeVar("State", bound=StrEnum)
 
 
 class Choice(NamedTuple, Generic[State]):
-    """Choice between two states by the event's field `guard`."""
+    """Choice between two target states by the event's boolean field `guard`."""
 
     guard: str
     if_true: State
@@ -77,7 +77,7 @@ class Choice(NamedTuple, Generic[State]):
 
 
 class IllegalTransition(Conflict):
-    """Raised when an event cannot happen in a state."""
+    """Error: an event is not allowed in a state."""
 
     def __init__(self, state: StrEnum, event: e.Event) -> None:
         name = type(event).__name__.lower()
@@ -151,7 +151,7 @@ EXPERIMENT: Table[ExperimentState] = {
 
 
 def step(table: Table[State], state: State, event: e.Event) -> State:
-    """Return the state after `event` by a transition table; raises IllegalTransition (HTTP 409) if it has no row."""
+    """Return the state after `event` by a transition table; raises IllegalTransition (HTTP 409) if none is listed."""
     target = table.get((state, type(event)))
     if target is None:
         raise IllegalTransition(state, event)
@@ -161,7 +161,7 @@ def step(table: Table[State], state: State, event: e.Event) -> State:
 
 
 def advance(state: State, event: e.Event) -> State:
-    """Return the state after `event`, of a trial, an attempt or an experiment; raises IllegalTransition."""
+    """Return the state of a trial, attempt or experiment after `event`; raises IllegalTransition."""
     tables: dict[type[StrEnum], Table[State]] = {
         TrialState: TRIAL,  # type: ignore[dict-item]
         AttemptState: ATTEMPT,  # type: ignore[dict-item]

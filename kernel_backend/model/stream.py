@@ -1,4 +1,4 @@
-"""Define the stream of numbered messages to clients, resumed by `after=SEQ`."""
+"""Define the stream of numbered messages to clients, which clients resume by `after=SEQ`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MessageType = Literal["experiment", "trial", "attempt", "report", "note", "artif
 
 
 class StoredNote(Record):
-    """Describe a warning or a remark about an attempt, as a message carries it."""
+    """Warning or remark about an attempt, as a message carries it."""
 
     text: str
     level: Literal["info", "warning"] = "info"
     attempt: int
 
 
-# What the data of a message is, by its type: of an experiment, a trial and an attempt the whole record as it is now.
+# Record in a message, by its type: for an experiment, trial or attempt its complete current record.
 DATA: dict[MessageType, type[Record]] = {
     "experiment": Experiment,
     "trial": Trial,
@@ -32,14 +32,14 @@ DATA: dict[MessageType, type[Record]] = {
     "report": StoredReport,
     "note": StoredNote,
     "artifact": Artifact,
-    "search": LogEntry,  # of the search's log
+    "search": LogEntry,  # entry of the search's log
 }
 
 
 class Message(Record):
-    """A message of the stream.
+    """Message of the stream.
 
-    `seq` only grows: a client that has seen N requests `after=N` and misses nothing.
+    `seq` grows with each message: a client that has read message N and requests `after=N` misses none.
     """
 
     seq: int
@@ -47,4 +47,4 @@ class Message(Record):
     experiment: int
     trial: int | None = None
     type: MessageType
-    data: dict[str, Any]  # the record that DATA has for the type
+    data: dict[str, Any]  # fields of the record that DATA names for the type

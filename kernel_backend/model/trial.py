@@ -1,4 +1,4 @@
-"""Trials, their attempts, and failures of attempts."""
+"""Define trials, their attempts, and failures of attempts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kernel_backend.model.record import Record, Value
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.states import AttemptState, Hold, Outcome, TrialState
 
-HANG = "Hang"  # the type of a failure that no process told: the ranks made no progress
+HANG = "Hang"  # type of a failure that no process reported: the ranks made no progress
 
-BEFORE = 0  # the number of the attempt that a copy of another trial's checkpoint is told to be of: before the first
-WEIGHTS = ":weights"  # behind a checkpoint of which nothing else is taken, and with which training begins at step 0
+BEFORE = 0  # attempt number of a checkpoint that was copied from another trial
+WEIGHTS = ":weights"  # suffix of a checkpoint of which only the weights are used, so that training starts at step 0
 
 
 class Frame(Record):
-    """A line of the user's own code in a traceback, by cell if it came from one."""
+    """Frame of the user's own code in a traceback, by cell if it came from one."""
 
     file: str
     line: int
@@ -35,16 +35,16 @@ class Frame(Record):
 
 
 class Failure(Record):
-    """Cause of a rank's end. A consequence (a lost peer) is never shown if there is a cause."""
+    """Failure of a rank. A consequence (a lost peer) is never shown if its cause is known."""
 
     rank: int
-    type: str  # the exception's class, or the signal's name
+    type: str  # name of the exception's class, or of the signal
     message: str
-    step: int | None = None  # the step it happened in
+    step: int | None = None  # training step at which it happened
     frames: tuple[Frame, ...] = ()
     traceback: str = ""
     consequence: bool = False
-    invalid: bool = False  # an exception class named InvalidHyperparameters
+    invalid: bool = False  # the exception's class is named InvalidHyperparameters
     at: float = 0.0
 
     @property
@@ -59,7 +59,7 @@ class Failure(Record):
 
     @property
     def of_storage(self) -> bool:
-        """Return whether checkpoint storage failed, not the training: it cannot be written or reached."""
+        """Return whether the failure is of checkpoint storage (cannot be written or reached), not of the training."""
         return self.type in (CheckpointFailed.__name__, PlaceUnavailable.__name__)
 
     def same_as(self, other: Failure | None) -> bool:
@@ -77,33 +77,33 @@ class Best(Record):
 
 
 class ScheduledTrial(Record):
-    """Fields of a trial that the scheduler reads, for perhaps 100,000 queued trials."""
+    """Fields of a trial that the scheduler reads; kept small, as there may be 100,000 queued trials."""
 
     experiment: int
     index: int
     state: TrialState
     holds: frozenset[Hold] = frozenset()
     attempt: int = 0
-    failures: int = 0  # attempts in a row that ended by error and made no progress
-    queued_at: FiniteFloat  # kept through faults and preemption: the place in the queue
-    begins_from: str | None = None  # a checkpoint `12.3/<step>-<attempt>` of another trial, or `...:weights` of it
+    failures: int = 0  # consecutive attempts that ended with an error without progress
+    queued_at: FiniteFloat  # position in the queue; unchanged by faults and preemption
+    begins_from: str | None = None  # checkpoint `12.3/<step>-<attempt>`; with `:weights` only its weights
     checkpoint: str | None = None  # newest committed: "<step>-<attempt>"
-    excluded: frozenset[str] = frozenset()  # nodes that a log policy keeps it from
+    excluded: frozenset[str] = frozenset()  # nodes excluded by a log policy
 
 
 class Trial(ScheduledTrial):
-    """A trial: one training with fixed hyperparameters.
+    """Trial: one training with fixed hyperparameters.
 
-    `attempt` is its newest attempt's number, 0 before the first.
+    `attempt` is the number of its newest attempt, 0 before the first.
     """
 
     params: dict[str, Value]
-    step: int = 0  # newest reported
+    step: int = 0  # newest reported step
     epoch: FiniteFloat = 0.0
     total_steps: int | None = None
-    until: int | None = None  # the unit (epoch or step) at whose end it hears more; None: it trains to its end
+    until: int | None = None  # unit (epoch or step) after which its search decides; None: trains to the end
     metrics: dict[str, float] = {}  # newest validation values
-    best: Best | None = None  # None: it has not been validated, or never to a finite number
+    best: Best | None = None  # None: no validation with a finite value yet
     training: dict[str, float] = {}  # newest training values
     failure: Failure | None = None
     ended_at: FiniteFloat | None = None
@@ -115,7 +115,7 @@ class Trial(ScheduledTrial):
 
     @property
     def newest(self) -> tuple[str, dict[str, float]]:
-        """Return kind and metrics of the newest validation report, or without one of the newest training report."""
+        """Return kind and metrics of the newest validation, or of the newest training report if there is none."""
         return ("validation", self.metrics) if self.metrics else ("training", self.training)
 
 
@@ -127,28 +127,28 @@ class Attempt(Record):
     number: int
     state: AttemptState
     placement: Placement
-    resume_from: str | None = None  # "<step>-<attempt>", pinned when the attempt is made
+    resume_from: str | None = None  # "<step>-<attempt>", fixed when the attempt is created
     created_at: FiniteFloat
     ended_at: FiniteFloat | None = None
     outcome: Outcome | None = None
     failure: Failure | None = None
-    accepted: int = 0  # number of the newest spool record taken: the delivery key
-    backend: str | None = None  # what the ranks really use, and why
+    accepted: int = 0  # number of the last accepted spool record
+    backend: str | None = None  # backend that the ranks use
     backend_reason: str | None = None
-    guarantee: str | None = None  # under what changes the result keeps its bits
+    guarantee: str | None = None  # under which changes the result stays bit-identical
 
     @property
     def id(self) -> AttemptId:
-        """Return the attempt's key in engines and folders."""
+        """Return the attempt's identifier."""
         return AttemptId(self.experiment, self.trial, self.number)
 
 
 def checkpoint_step(checkpoint: str | None) -> int:
-    """Return the step of a checkpoint's name `<step>-<attempt>`; 0 if there is none."""
+    """Return the step of a checkpoint id `<step>-<attempt>`; 0 for None."""
     return checkpoint_order(checkpoint)[0] if checkpoint else 0
 
 
 def checkpoint_order(checkpoint: str) -> tuple[int, int]:
-    """Return the sort key (step, attempt) of a checkpoint's name `<step>-<attempt>`."""
+    """Return the sort key (step, attempt) of a checkpoint id `<step>-<attempt>`."""
     step, attempt = checkpoint.split("-")
     return int(step), int(attempt)

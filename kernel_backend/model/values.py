@@ -1,4 +1,4 @@
-"""Validate hyperparameters: plain literals in a signature, and values that match their annotation."""
+"""Validate hyperparameters: literals as defaults in a signature, and values that match their annotation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from kernel_backend.model.record import FLOAT, Value, not_finite
 from kernel_backend.model.syntax import expression_tree
 
-DEEPEST = 32  # lists within lists
+DEEPEST = 32  # nesting depth of lists and dictionaries
 
 _ARITHMETIC: dict[type[ast.operator], Any] = {
     ast.Add: operator.add,
@@ -23,7 +23,7 @@ _ARITHMETIC: dict[type[ast.operator], Any] = {
     ast.FloorDiv: operator.floordiv,
     ast.Pow: operator.pow,
 }
-# What is no text without quotes, in any case.
+# Words that are values, not text, in any case.
 WORDS: dict[str, Value] = {
     "true": True,
     "false": False,
@@ -57,13 +57,13 @@ _KINDS = {
 
 
 class TooLarge(ValueError):
-    """Raised for a number beyond the storable range."""
+    """Error: a number is beyond the range that can be stored."""
 
 
 def literal(node: ast.expr) -> Any:
-    """Return the value of a literal: number (also `4 * 128`), text, True, False, None, or a list or tuple.
+    """Return the value of a literal expression: number (also `4 * 128`), text, True, False, None, list or tuple.
 
-    A dictionary of them is a literal too, with text for keys. Raises ValueError for anything else.
+    A dictionary of literals with texts as keys is a literal, too. Raises ValueError for any other expression.
     """
     if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str | None):
         return _number(node.value) if type(node.value) is int else node.value
@@ -91,7 +91,7 @@ def _sequence(node: ast.List | ast.Tuple) -> type[list[Any]] | type[tuple[Any, .
 
 
 def _key(node: ast.expr | None) -> str:
-    # A record of the platform travels as JSON, where a key is text.
+    # Records are sent as JSON, in which keys are texts.
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     raise ValueError(f"{ast.unparse(node) if node else '**'} is no key: a plain dictionary has text for keys")
@@ -106,7 +106,7 @@ def _number(value: Any) -> Any:
 
 
 def check_value(value: Any, depth: int = 0) -> None:
-    """Raise ValueError, with the reason, for a value that is not portable JSON."""
+    """Raise ValueError, with the reason, for a value that JSON cannot carry."""
     if depth > DEEPEST:
         raise ValueError(f"lists and dictionaries within each other go {DEEPEST} deep at most")
     if type(value) is int and not -(2**63) <= value < 2**63:
@@ -129,14 +129,14 @@ def _is_text(value: str) -> bool:
 
 
 def as_value(value: Any) -> Value:
-    """Convert tuples to lists, as JSON has them."""
+    """Convert tuples to lists, recursively, as JSON has no tuples."""
     if isinstance(value, dict):
         return {key: as_value(item) for key, item in value.items()}
     return [as_value(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def written(value: Value) -> str:
-    """Return the value as written on a line: `0.1`, `true`, `relu`, `'a b'`, `[64, 32]`."""
+    """Format a value as users write it on a magic line: `0.1`, `true`, `relu`, `'a b'`, `[64, 32]`."""
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in WORDS:
@@ -166,7 +166,7 @@ def coerce(value: Value, annotation: str | None, default: Value = None) -> Value
 
 
 def _like(default: Value) -> list[Any]:
-    # `dropout=0` gladly takes 0.1: without an annotation a whole number is only a number.
+    # Without an annotation an integer default only means a number: `dropout=0` accepts 0.1.
     return [int, float] if type(default) is int else [type(default)]
 
 
@@ -215,7 +215,7 @@ def _wanted(kinds: list[Any], value: Value) -> str:
 
 
 def nearest(name: object, names: Iterable[object]) -> str:
-    """Return ` (did you mean width?)` with the closest of `names`, or an empty text if none is close."""
+    """Return ` (did you mean width?)` with the name closest to `name`, or "" if none is close."""
     small = {str(each).lower(): str(each) for each in names}
     found = difflib.get_close_matches(str(name).lower(), small, n=1)
     return f" (did you mean {small[found[0]]}?)" if found else ""

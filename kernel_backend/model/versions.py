@@ -1,7 +1,7 @@
-"""Read records of another version of Daylight, dropping fields that this version does not know.
+"""Read records that another version of Daylight has written, without fields that this version does not know.
 
-Of an answer any unknown field may be dropped. Of a request only a field that has no effect: it is empty, or has the
-writer's default value, as the writer declares next to the request (`at_defaults`).
+In an answer any unknown field may be dropped; in a request only one that has no effect: it is empty, or has the
+writer's default value, which the request names (`at_defaults`).
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 A = TypeVar("A")
-VERSION = "Daylight-Version"  # the header by which clients and services say which version they are
-DEFAULTS = "Daylight-Defaults"  # the header by which a client says which fields of its request are at their defaults
+VERSION = "Daylight-Version"  # header with the version of a client or service
+DEFAULTS = "Daylight-Defaults"  # header in which a client names the fields of its request that have default values
 
-MayGo = Callable[[Any, str], bool]  # of a field's value, and its place: `config.search.trials`
+MayGo = Callable[[Any, str], bool]  # predicate of a field's value and its path, such as `config.search.trials`
 
 
 def says_nothing(value: Any) -> bool:
-    """Return whether a field's value means that the field is unused: null, false, or empty."""
+    """Return whether a field's value means that it is unused: null, false, or empty."""
     return value is None or value is False or value in ("", [], {})
 
 
 def changes_nothing(defaults: Collection[str]) -> MayGo:
-    """Return a predicate: may a request's unknown field be dropped? Yes if unused or among the writer's `defaults`."""
+    """Return a predicate for unknown fields of a request that may be dropped: unused ones, and those in `defaults`."""
     return lambda value, place: says_nothing(value) or place in defaults
 
 
 def at_defaults(record: BaseModel, place: str = "") -> Iterator[str]:
-    """Yield the paths of a record's fields that have their default values: `config.seed`; none within lists."""
+    """Yield the paths of a record's fields that have default values, such as `config.seed`; none within lists."""
     for name, field in type(record).model_fields.items():
         value = getattr(record, name)
         if not field.is_required() and value == field.get_default(call_default_factory=True):
@@ -41,9 +41,9 @@ def at_defaults(record: BaseModel, place: str = "") -> Iterator[str]:
 
 
 def read(kind: type[A] | TypeAdapter[A], data: bytes | Any, may_go: MayGo = lambda value, place: True) -> A:
-    """Read a record from JSON data, as text or as Python's values, without its unknown fields.
+    """Parse a record from JSON bytes or Python values, and drop its unknown fields.
 
-    Raises ValidationError for any other error, and for an unknown field that `may_go` does not allow to drop.
+    Raises ValidationError for any other error, and for an unknown field for which `may_go` returns False.
     """
     adapter: TypeAdapter[A] = kind if isinstance(kind, TypeAdapter) else _adapter(cast("Hashable", kind))
     try:
@@ -75,7 +75,7 @@ def _without(value: Any, keys: Sequence[str | int]) -> Any:
 
 
 def _keys(value: Any, place: Sequence[str | int]) -> list[str | int]:
-    """Return the elements of a pydantic error path that are keys of the data, without the tags of unions."""
+    """Return the elements of a pydantic error path that are keys in the data, without the tags of unions."""
     found: list[str | int] = []
     for key in place:
         if (isinstance(value, dict) and key in value) or (isinstance(value, list | tuple) and isinstance(key, int)):

@@ -1,4 +1,4 @@
-"""Records of a shared cluster for display: accounts, quotas and usage, queues, and the audit log."""
+"""Define the cluster's records for display: accounts, slot use over time, queues, pools and the audit log."""
 
 from __future__ import annotations
 
@@ -16,57 +16,57 @@ AccountKind = Literal["user", "group"]
 
 
 class Account(Record):
-    """A user or a group, with quota and usage."""
+    """User or group, with its quota and slot use."""
 
     kind: AccountKind
     name: str
-    quota: Quota  # in force
-    given: Quota | None = None  # by the hub; None where it says nothing. What is set here wins, number by number
-    changed: dict[str, Any] = {}  # the numbers that are set here, by field of Quota
+    quota: Quota  # the quota in force
+    given: Quota | None = None  # by the hub, None if it sets none; fields of `changed` take precedence
+    changed: dict[str, Any] = {}  # the fields of Quota that admins have set in this service
     use: Use
-    members: tuple[str, ...] = ()  # of a group; of a user the groups, the first of which they ask in
-    warnings: tuple[str, ...] = ()  # what of these numbers cannot be had, or is not as the hub says it
+    members: tuple[str, ...] = ()  # users of a group; or groups of a user, the default group first
+    warnings: tuple[str, ...] = ()  # quota fields that are invalid or conflict with others
 
 
 class Self(Record):
     """The calling user, with their accounts and notebook servers."""
 
     person: Person
-    accounts: tuple[Account, ...]  # their own, then those of their groups
-    servers: tuple[Server, ...] = ()  # their notebook servers that hold slots
+    accounts: tuple[Account, ...]  # the user's own account, then those of their groups
+    servers: tuple[Server, ...] = ()  # the user's notebook servers that hold slots
 
 
 class UseOverTime(Record):
-    """Usage over time: an account held `held[i]` slots on average from `at[i]` to `at[i + 1]`."""
+    """Slot use over time: the account held `held[i]` slots on average from `at[i]` to `at[i + 1]`."""
 
-    at: tuple[FiniteFloat, ...]  # seconds since the epoch; one more than `held`
+    at: tuple[FiniteFloat, ...]  # seconds since the epoch; one more element than `held`
     held: tuple[FiniteFloat, ...]
     quota: Quota
 
 
 class Waiting(Record):
-    """A queued request. One that the user may not see has no number and no name."""
+    """Queued request for slots, without number and name if the user may not see its experiment."""
 
     pool: str
-    place: int  # from 1, in its pool
+    place: int  # position in the queue of its pool, from 1
     slots: int
     queued_at: FiniteFloat
     priority: int
     owner: str
     group: str
     experiment: int | None = None
-    trial: int | None = None  # None of a search that has not said which
+    trial: int | None = None  # None: a search that has not chosen the trial yet
     name: str | None = None
     wait: Wait | None = None
-    by_admin: bool = False  # its priority, or that it is first, is an admin's
+    by_admin: bool = False  # an admin has set the priority
 
 
 class Pool(Record):
-    """Nodes with a queue of their own. One engine runs all gangs of a pool."""
+    """Group of nodes with a queue of its own; one engine runs all of its gangs."""
 
     name: str
     engine: str  # local, slurm, kubernetes
-    kinds: tuple[str, ...]  # of devices
+    kinds: tuple[str, ...]  # kinds of devices
     slots: int
     used: int
     waiting: int
@@ -75,15 +75,15 @@ class Pool(Record):
 class Priority(Record):
     """Body of `POST /api/queue/N/priority`."""
 
-    priority: int | None  # None: as its owner asked, without what an admin has given
+    priority: int | None  # None: remove the priority set by an admin, so that the owner's applies
 
 
 class AuditEntry(Record):
-    """An audit entry: an action on another user's experiment, a quota, the queue or a node."""
+    """Audit entry: an action on another user's experiment, or on a quota, the queue or a node."""
 
-    seq: int = 0  # the store gives it
+    seq: int = 0  # assigned by the store
     at: FiniteFloat
     who: str
     act: str  # `quota`, `drain`, `undrain`, `priority`, `stop`, ...
     on: str  # `user ada`, `group vision`, `node n1`, `#12`
-    detail: str = ""  # before and after, in words
+    detail: str = ""  # values before and after, as text

@@ -1,4 +1,4 @@
-"""Read users, groups and group quotas of a hub: `{"daylight": {"limit": 16}}` in a group's properties."""
+"""Read a hub's users and groups, with quotas from group properties: `{"daylight": {"limit": 16}}`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.record import Record
 
-KEY = "daylight"  # of a group's properties
+KEY = "daylight"  # key of the quota in a group's properties
 
 
 class Directory(Record):
-    """A hub's users with their groups, in the hub's order, and its groups with quotas and invalid quota values."""
+    """Users of a hub with their groups (in the hub's order), groups with quotas, and messages about invalid quotas."""
 
-    members: dict[str, tuple[str, ...]]  # by user
-    groups: dict[str, Quota | None]  # None of a group of which the hub says nothing
-    complaints: dict[str, tuple[str, ...]] = {}  # by group
+    members: dict[str, tuple[str, ...]]  # user -> groups
+    groups: dict[str, Quota | None]  # group -> quota; None if the hub has none
+    complaints: dict[str, tuple[str, ...]] = {}  # group -> messages about invalid values
 
 
 def directory(users: Iterable[Mapping[str, Any]], groups: Iterable[Mapping[str, Any]]) -> Directory:
@@ -33,9 +33,9 @@ def directory(users: Iterable[Mapping[str, Any]], groups: Iterable[Mapping[str, 
 
 
 def read_quota(properties: object) -> tuple[Quota | None, tuple[str, ...]]:
-    """Return the quota in a group's properties, None if there is none, and a sentence for each invalid value.
+    """Return the quota in a group's properties, None if there is none, and a message for each invalid value.
 
-    An invalid value is left out, and the others hold.
+    An invalid value is left out; the others apply.
     """
     given = properties.get(KEY) if isinstance(properties, Mapping) else None
     if given is None:
@@ -48,7 +48,7 @@ def read_quota(properties: object) -> tuple[Quota | None, tuple[str, ...]]:
             complaints.append(f"{name}={_short(value)}: {complaint}")
         else:
             good[name] = value
-    if complaint := _complaint(good):  # each is well by itself: a guarantee above the limit
+    if complaint := _complaint(good):  # valid values that conflict: a guarantee above the limit
         complaints.append(f"guarantee={_short(good.pop('guarantee', None))}: {complaint}")
     return Quota.model_validate(good), tuple(complaints)
 

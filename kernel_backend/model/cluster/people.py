@@ -6,20 +6,20 @@ from kernel_backend.model.record import Record
 
 
 class Person(Record):
-    """A user whom an identity has authenticated."""
+    """Authenticated user."""
 
     name: str
     groups: tuple[
         str, ...
-    ] = ()  # whose experiments they see; they ask for slots in the first, unless they name another
-    admin: bool = False  # sees and changes everything; what they do to others' is written down
-    submits: bool = True  # may have things trained
+    ] = ()  # the user sees experiments of these groups; the first one is the default for slot requests
+    admin: bool = False  # sees and may change everything; actions on others' experiments are logged
+    submits: bool = True  # may submit trainings
 
     @property
     def group(self) -> str:
-        """Return the default group of the user's slot requests: their first group, else one of their own name."""
+        """Return the user's default group for slot requests: their first group, else one of their own name."""
         return self.groups[0] if self.groups else self.name
 
     def sees(self, owner: str, group: str) -> bool:
-        """Return whether the user may see an experiment of this owner and group: own, of their groups, or as admin."""
+        """Return whether the user may see an experiment: as its owner, as a member of its group, or as an admin."""
         return self.admin or self.name == owner or group in self.groups

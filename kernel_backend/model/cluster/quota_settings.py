@@ -1,4 +1,4 @@
-"""Read, check and format quota numbers that an admin sets for a user or a group."""
+"""Parse, validate and format the quota fields that an admin sets for a user or a group."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kernel_backend.model.cluster.quotas import Quota, SlotHours, parse_slot_hou
 from kernel_backend.model.sizes import LARGEST, parse_size, size_word
 from kernel_backend.model.values import nearest
 
-MOST = 1_000_000  # of any of the numbers
-NONE = "none"  # no limit, whatever the hub says; `null` is back to the hub's number
+MOST = 1_000_000  # largest number allowed in a field
+NONE = "none"  # removes a limit; JSON null restores the hub's value
 
 _WHOLE = ("guarantee", "limit", "max_slots_per_trial", "priority")
-_LIMITS = ("limit", "slot_hours", "max_slots_per_trial", "storage")  # those that need not be
+_LIMITS = ("limit", "slot_hours", "max_slots_per_trial", "storage")  # fields that may be unlimited
 
 
 def read_changes(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse a quota change from JSON by field; raises InvalidRequest with the invalid value.
+    """Parse a quota change from JSON into values by field; raises InvalidRequest that names an invalid value.
 
-    The text `none` removes a limit; null restores the hub's value of the field.
+    The text `none` removes a limit; null restores the hub's value.
     """
     unknown = [name for name in body if name not in Quota.model_fields]
     if unknown:
@@ -32,13 +32,13 @@ def read_changes(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed_by(changed: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply the change `given`, from `read_changes`, to the admin-set numbers `changed`, and return these."""
+    """Return the admin-set fields after a change: `changed` are those before it, `given` is from `read_changes`."""
     after = {**changed, **{name: None if value == NONE else value for name, value in given.items()}}
     return {name: value for name, value in after.items() if not (name in given and given[name] is None)}
 
 
 def in_force(given: Quota | None, changed: Mapping[str, Any]) -> Quota:
-    """Return the hub's quota with the admin-set numbers in place of its own; raises InvalidRequest if they conflict."""
+    """Return the hub's quota with admin-set fields replaced; raises InvalidRequest if fields conflict."""
     try:
         return Quota.model_validate({**(given or Quota()).model_dump(), **changed})
     except ValidationError as error:
@@ -46,7 +46,7 @@ def in_force(given: Quota | None, changed: Mapping[str, Any]) -> Quota:
 
 
 def spelled(name: str, quota: Quota) -> str:
-    """Format a number of a quota as users read and write it: `8`, `500/7d`, `500GB`, `none`."""
+    """Format a field of a quota as users write it: `8`, `500/7d`, `500GB`, `none`."""
     value = getattr(quota, name)
     if value is None:
         return NONE

@@ -1,4 +1,4 @@
-"""Quotas and usage of users and groups: weights, guarantees and limits, and slots held."""
+"""Define quotas of users and groups (weight, guarantee, limits), and their slot use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
 class SlotHours(Record):
-    """A budget of slot-hours in any window of `window` seconds."""
+    """Budget of slot-hours in any window of `window` seconds."""
 
     hours: float = Field(gt=0, allow_inf_nan=False)
     window: float = Field(gt=0, allow_inf_nan=False)
@@ -33,7 +33,7 @@ class SlotHours(Record):
 
 
 def parse_slot_hours(text: str) -> SlotHours:
-    """Read `500/7d`, `40/12h` or `2000/4w`; raises InvalidRequest with the text."""
+    """Parse a budget of slot-hours: `500/7d`, `40/12h` or `2000/4w`; raises InvalidRequest with the text."""
     found = _SLOT_HOURS.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0 or float(found[2]) <= 0:
         raise InvalidRequest(f"{text!r} is no number of slot-hours in a window: write 500/7d, 40/12h or 2000/4w")
@@ -67,17 +67,17 @@ class Quota(Record):
     500.0
     """
 
-    weight: float = Field(1.0, gt=0)  # of two that both want more, one of weight 2 gets twice as much
-    guarantee: int = Field(0, ge=0)  # slots that are theirs on demand; borrowed by others while they want none
-    limit: int | None = Field(None, ge=0)  # the most slots they may hold
+    weight: float = Field(1.0, gt=0)  # if two accounts want more slots, one of weight 2 gets twice as many
+    guarantee: int = Field(0, ge=0)  # slots available on demand; others may borrow idle ones
+    limit: int | None = Field(None, ge=0)  # maximum number of slots held at a time
     slot_hours: SlotHours | None = None
     max_slots_per_trial: int | None = Field(None, ge=1)
-    priority: int = 0  # the highest that they may request
-    storage: int | None = Field(None, gt=0, lt=2**63)  # the most bytes that their experiments may have on disk
+    priority: int = 0  # highest priority that the user may request
+    storage: int | None = Field(None, gt=0, lt=2**63)  # maximum bytes on disk of all experiments
 
     @property
     def most(self) -> int | None:
-        """Return the most slots that one trial may hold; None for no limit."""
+        """Return the maximum number of slots of one trial; None for no limit."""
         return min((most for most in (self.limit, self.max_slots_per_trial) if most is not None), default=None)
 
     @field_validator("slot_hours", mode="before")
@@ -98,8 +98,8 @@ class Quota(Record):
 
 
 class Use(Record):
-    """Current slots of a user or a group, and their decayed usage."""
+    """Slots that a user or a group holds now, and their past use."""
 
-    held: int  # slots, now
-    decayed: FiniteFloat  # slot-seconds; those of a half-life ago count half
-    window: FiniteFloat | None = None  # slot-seconds within the window of its quota; None where that has none
+    held: int  # slots held now
+    decayed: FiniteFloat  # slot-seconds, exponentially decayed: use one half-life ago counts half
+    window: FiniteFloat | None = None  # slot-seconds in the slot-hours window; None without such a quota

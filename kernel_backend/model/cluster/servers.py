@@ -1,4 +1,4 @@
-"""Notebook servers that hold slots next to the jobs: the user's request, and the hub's record."""
+"""Describe notebook servers that hold slots: the user's request, and the server as the hub reports it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Record
 from kernel_backend.model.resources import LOCAL
 
-PROFILE = re.compile(r"daylight-(\d{1,6})(?:-(.+))?")  # the slug of a profile: so many slots, of that pool
+PROFILE = re.compile(r"daylight-(\d{1,6})(?:-(.+))?")  # slug of a profile: number of slots and pool
 
 
 class ServerRequest(NamedTuple):
@@ -24,33 +24,33 @@ class ServerRequest(NamedTuple):
 
 
 class Server(Record):
-    """A notebook server and the slots that it holds."""
+    """Notebook server with the slots that it holds."""
 
     owner: str
     group: str
-    name: str = ""  # empty: the one that a user has without a name
+    name: str = ""  # empty: the user's default server
     pool: str = LOCAL
-    node: str | None = None  # None where the hub does not say
+    node: str | None = None  # None if the hub does not report it
     slots: int = Field(gt=0)
     since: FiniteFloat
     last_activity: FiniteFloat
 
     @property
     def full_name(self) -> str:
-        """Return the hub's name of the server: `dave/` and `dave/second`."""
+        """Return the server's full name in the hub: `dave/`, or `dave/second` for a named server."""
         return f"{self.owner}/{self.name}"
 
 
 def profile(slots: int, pool: str | None = None) -> str:
-    """Return the slug of a GPU profile, from which `server_request` reads slots and pool."""
+    """Return the slug of a GPU profile, which `server_request` parses."""
     return f"daylight-{slots}" if pool is None else f"daylight-{slots}-{pool}"
 
 
 def server_request(options: object) -> ServerRequest:
-    """Read the slots that a server requests from its `user_options`, any JSON value; raises InvalidRequest.
+    """Read the slots that a server requests from its `user_options` (any JSON value); raises InvalidRequest.
 
-    If `profile` is a slug of `profile`, it alone determines slots and pool. Otherwise `slots` and `pool` do; without
-    them the server requests no slots.
+    If the option `profile` is a slug of `profile()`, it determines slots and pool. Otherwise the options `slots` and
+    `pool` do; the default is no slots.
     """
     if not isinstance(options, Mapping):
         return ServerRequest(0)
@@ -58,7 +58,7 @@ def server_request(options: object) -> ServerRequest:
     if found is not None:
         return ServerRequest(int(found[1]), found[2] or LOCAL)
     slots, pool = options.get("slots", 0), options.get("pool", LOCAL)
-    if isinstance(slots, list) and len(slots) == 1:  # as a form says it
+    if isinstance(slots, list) and len(slots) == 1:  # a form sends lists
         slots = slots[0]
     if isinstance(slots, bool) or not re.fullmatch(r"\d{1,6}", str(slots)):
         raise InvalidRequest(f"slots={slots!r} of a notebook server: a whole number is wanted, 0 for none")
@@ -68,11 +68,10 @@ def server_request(options: object) -> ServerRequest:
 
 
 def servers_of(users: Iterable[Mapping[str, Any]]) -> tuple[Server, ...]:
-    """Return the servers that hold slots, by name, of users as the hub's API describes them.
+    """Return the servers that hold slots, of users as the hub's API describes them.
 
-    A server whose options are invalid holds none: what a user writes there must not keep the others from being counted.
-    Nor does one that is yet to be started and may be refused: requesting more than a group has left must not preempt
-    that group's trainings.
+    Servers with invalid options are skipped, so that one user's options cannot hide other servers. Servers that are
+    not started yet are skipped, too: a request that may be refused must not preempt trainings.
     """
     found = []
     for user in users:
@@ -101,5 +100,5 @@ def _server(user: Mapping[str, Any], server: Mapping[str, Any], what: ServerRequ
 
 
 def _seconds(written: str) -> float:
-    """Return seconds since the epoch; the hub writes `2026-11-22T14:00:00.000000Z`."""
+    """Parse a time of the hub, `2026-11-22T14:00:00.000000Z`, into seconds since the epoch."""
     return datetime.fromisoformat(written).timestamp()

@@ -1,4 +1,4 @@
-"""Usage intervals and reservations: the history that the scheduler needs after a restart."""
+"""Define usage intervals and stored reservations, from which a restarted scheduler continues."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.model.states import Outcome
 
 
 class UsageInterval(NamedTuple):
-    """An interval in which an attempt holds slots, from `begun` to `ended`; None while it still does."""
+    """Interval in which an attempt held slots: `begun` to `ended` in seconds since the epoch, None if it still does."""
 
     attempt: AttemptId
     owner: str
@@ -22,19 +22,19 @@ class UsageInterval(NamedTuple):
 
 
 class ReservationRecord(Record):
-    """Reservation of a request or its gang, stored so that a request keeps its position when the service restarts."""
+    """Stored reservation and queue position of a request or its gang, which survive a restart of the service."""
 
     experiment: int
     trial: int
     nth: int = 0
-    head_since: float | None = None  # when it came to be the first of its line
-    kind: str | None = None  # of the devices that are reserved for it
-    node: str | None = None  # the one that is reserved for it, if it is only one
-    kept_since: float | None = None  # None: nothing is reserved for it
-    kept_priority: int | None = None  # by which that was got, where it is known
-    passed: bool = False  # its gang was started ahead of one for whom slots were kept
-    committed: float | None = None  # when its gang was seen to have a first checkpoint
-    leaving: float | None = None  # when its gang was asked to go
+    head_since: float | None = None  # when it became the first of its user queue
+    kind: str | None = None  # kind of the devices that are reserved
+    node: str | None = None  # the node, if the reservation is for a single one
+    kept_since: float | None = None  # since when it has a reservation; None: it has none
+    kept_priority: int | None = None  # priority with which it got the reservation; None if unknown
+    passed: bool = False  # its gang was started ahead of a request that has a reservation
+    committed: float | None = None  # when its gang committed its first checkpoint
+    leaving: float | None = None  # when its gang was asked to exit
 
     @property
     def key(self) -> tuple[int, int, int]:

@@ -1,1 +1,1 @@
-"""Records that a launcher and its ranks share: the launch specification, progress ticks and environment variables."""
+"""Define records that a launcher and its ranks share: launch specification, progress ticks, environment variables."""

@@ -1,4 +1,4 @@
-"""Environment variables that make equal inputs give equal bits: part of every experiment."""
+"""Define the environment variables that make results bit-identical for equal inputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 Scope = Literal["off", "host", "portable"]
 
-# The instruction sets that every x86-64 of the last decade has: code paths chosen by the CPU differ in their sums.
+# Instruction sets of every x86-64 CPU of the last decade: code paths that depend on the CPU give other sums.
 _PORTABLE = {
     "ATEN_CPU_CAPABILITY": "default",
     "DNNL_MAX_CPU_ISA": "SSE41",
@@ -18,9 +18,9 @@ _HOST = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
 
 def numerics_env(scope: Scope, threads: int) -> Mapping[str, str]:
-    """Return a rank's variables: hash seed and threads always, others with `--reproducible`.
+    """Return the environment variables of a rank: hash seed and threads always, others with `--reproducible`.
 
-    They are read when torch is imported, so the parent process must set them, not the process itself.
+    The parent process must set them, because torch reads them when it is imported.
     """
     threaded = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     if scope == "off":

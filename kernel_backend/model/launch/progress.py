@@ -1,4 +1,4 @@
-"""Report a rank's progress to its launcher: a few bytes in the attempt's folder, and its stacks."""
+"""Define how a rank reports progress to its launcher: a tick in a file of a few bytes, and a file of stacks."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Literal, NamedTuple, get_args
 Phase = Literal["starting", "first step", "step", "validation", "checkpoint", "finishing", "waiting", "preparing"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
-SHOW_STACKS = signal.SIGQUIT  # to a rank: write where all threads stand; as a Java program does
-SLOW_S = 120.0  # the least that a slow phase gets, however short the time-out is
+SHOW_STACKS = signal.SIGQUIT  # asks a rank to write the stacks of all threads, as with the JVM
+SLOW_S = 120.0  # minimum limit of a slow phase
 # Imports, data, compilers, disks, downloads.
 _SLOW = ("starting", "first step", "checkpoint", "finishing", "waiting", "preparing")
-_SLOWER = 3  # they get this many times what a step does
-_BEYOND_S = 300.0  # what a backend waits for a peer on top of all that
+_SLOWER = 3  # factor by which their limit exceeds that of a step
+_BEYOND_S = 300.0  # that a backend waits longer for a peer than any limit
 
-_LAYOUT = struct.Struct("<QQB")  # ticks so far, step, number of the phase
+_LAYOUT = struct.Struct("<QQB")  # tick number, step, index of the phase
 SIZE = _LAYOUT.size
 
 
 class Tick(NamedTuple):
-    """A progress tick: `number` grows with each; `step` is the current one, or the last."""
+    """Progress tick of a rank: `number` grows with each tick; `step` is the current step, else the last one."""
 
     number: int
     phase: Phase
@@ -29,7 +29,7 @@ class Tick(NamedTuple):
 
     @property
     def about(self) -> int | None:
-        """Return the step that a failure at this tick belongs to; None before the training began."""
+        """Return the step to which a failure at this tick is attributed; None before the first step."""
         if self.phase in ("starting", "preparing"):
             return None
         return self.step if self.phase in ("first step", "step") else self.step + 1
@@ -39,12 +39,12 @@ BEGINNING = Tick(0, "starting", 0)
 
 
 def write_tick(buffer: memoryview, tick: Tick) -> None:
-    """Write a tick into the mapped bytes of the progress file."""
+    """Write a tick into the memory-mapped progress file."""
     _LAYOUT.pack_into(buffer, 0, tick.number, tick.step, PHASES.index(tick.phase))
 
 
 def read_tick(data: bytes) -> Tick | None:
-    """Return the tick in a progress file's bytes; None if a full disk left the file too short.
+    """Return the tick in a progress file; None if the file is too short, as on a full disk.
 
     A rank without ticks is not watched for hangs.
     """
@@ -55,12 +55,12 @@ def read_tick(data: bytes) -> Tick | None:
 
 
 def progress_file(rank: int) -> str:
-    """Return the path of a rank's newest tick, within the attempt's folder."""
+    """Return the name of a rank's progress file in the attempt's folder."""
     return f"progress-{rank}"
 
 
 def stacks_file(rank: int) -> str:
-    """Return the path of a rank's stacks, whose first line names its main thread."""
+    """Return the name of a rank's file of stacks in the attempt's folder; its first line names the main thread."""
     return f"stacks-{rank}.log"
 
 
@@ -74,6 +74,6 @@ def limit(phase: Phase, hang_timeout: float) -> float:
 def stall_limit(hang_timeout: float) -> float:
     """Return how many seconds a backend waits for a peer.
 
-    It is longer than any limit, so that a hang is reported by its cause.
+    It is longer than any limit, so that the launcher reports a hang and its cause first.
     """
     return limit("starting", hang_timeout) + _BEYOND_S

@@ -1,1 +1,1 @@
-"""Records of a hyperparameter search: its space, its events and decisions, and their effects on trials."""
+"""Define the records of a hyperparameter search: space, events, decisions, and their effects on trials."""

@@ -10,7 +10,7 @@ from pydantic import Field, WithJsonSchema, model_validator
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.values import written
 
-_End = Annotated[float, WithJsonSchema({"type": "number"})]  # `Range` refuses what is not finite
+_End = Annotated[float, WithJsonSchema({"type": "number"})]  # `Range` refuses infinity and NaN
 
 
 class Range(Record):
@@ -45,7 +45,7 @@ class Range(Record):
     high: _End
     whole: bool = False
     scale: Literal["linear", "log", "log2"] = "linear"  # log2: powers of two
-    count: int | None = Field(None, ge=2)  # values of it that a grid has
+    count: int | None = Field(None, ge=2)  # number of values in a grid
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
@@ -73,7 +73,7 @@ class Range(Record):
             return f"{self.low:.0f}", f"{self.high:.0f}"
         shown = (f"{self.low:.15g}", f"{self.high:.15g}")
         exact = (float(shown[0]), float(shown[1])) == (self.low, self.high)
-        # Of two ends without a fraction whole numbers would be read.
+        # Two ends without a fraction would be read as integers.
         return (
             shown
             if exact and not all(each.lstrip("-").isdigit() for each in shown)
@@ -85,8 +85,8 @@ class Range(Record):
 
     @property
     def exponents(self) -> tuple[int, int]:
-        """Return the exponents of the lowest and the highest power of two inside."""
-        part, exponent = math.frexp(self.low)  # low is part * 2**exponent, and part is 0.5 or more
+        """Return the exponents of the smallest and the largest power of two in the range."""
+        part, exponent = math.frexp(self.low)  # low == part * 2**exponent, 0.5 <= part < 1
         return exponent - (part == 0.5), math.frexp(self.high)[1] - 1
 
     def holds(self, value: Value) -> bool:
@@ -109,7 +109,7 @@ class Range(Record):
         return not self.whole or float(value).is_integer()
 
     def __str__(self) -> str:
-        """Return the range as it is written: `0.0001..0.1:log:5`."""
+        """Format the range as users write it: `0.0001..0.1:log:5`."""
         scale = "" if self.scale == "linear" else f":{self.scale}"
         return "..".join(self._ends) + scale + ("" if self.count is None else f":{self.count}")
 
@@ -132,7 +132,7 @@ class Choices(Record):
     """
 
     type: Literal["choices"] = "choices"
-    values: tuple[Value, ...] = Field(min_length=1)  # one: it is given, and others hang on it
+    values: tuple[Value, ...] = Field(min_length=1)  # a single value fixes a parameter on which others depend
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
@@ -159,7 +159,7 @@ class Choices(Record):
         return value in self.values
 
     def __str__(self) -> str:
-        """Return the choices as they are written: `conv,res`."""
+        """Format the choices as users write them: `conv,res`."""
         return ",".join(map(written, self.values))
 
 

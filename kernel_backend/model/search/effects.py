@@ -1,4 +1,4 @@
-"""Effects of search decisions on trials, stored atomically with their entry of the search log."""
+"""Define effects of search decisions on trials, stored in one transaction with their entry in the search log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernel_backend.model.record import Value
 
 @dataclass(frozen=True)
 class Added:
-    """A new trial, queued."""
+    """Effect: a new trial is created and queued."""
 
     index: int
     params: Mapping[str, Value]
@@ -22,7 +22,7 @@ class Added:
 
 @dataclass(frozen=True)
 class Moved:
-    """Transition of a trial by `event` (None: its state stays), with `changes` to its other fields."""
+    """Effect: a trial changes state by `event` (None: it keeps its state), with `changes` to other fields."""
 
     index: int
     event: Event | None = None

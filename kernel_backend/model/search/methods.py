@@ -11,7 +11,7 @@ from kernel_backend.model.record import Record, Value
 Sampler = Literal["kde", "random", "sobol", "tpe", "gp", "cmaes"]
 
 NAME = r"^[a-z][a-z0-9_-]{0,63}$"
-COMMON = ("trials", "parallel", "budget", "max_time", "warm")  # fields of `Search` that every search may have
+COMMON = ("trials", "parallel", "budget", "max_time", "warm")  # fields of `Search` that apply to every search
 
 
 class MethodOption(Record):
@@ -137,21 +137,21 @@ class SearchMethod(Record):
     name: str = Field(pattern=NAME)
     summary: str
     factory: str = Field(pattern=r"^[\w.]+:\w+$")
-    uses: tuple[str, ...] = ()  # fields of `Search` that mean something to it, besides COMMON
-    options: tuple[MethodOption, ...] = ()  # its own
-    trials: int | None = None  # where neither trials nor a budget or time are given; None: as the factory has it
-    sampler: Sampler = "random"  # what gives new trials their values, unless it uses `sampler` and another is given
-    learns: bool = False  # whether earlier results make a difference to its new trials, whatever the sampler
-    space: Literal["none", "any", "ranges", "counted"] = "ranges"  # what must be searched; counted: a finite number
-    # When it decides about a trial. `rungs`: the searcher has ladders of them (`brackets`), which the views draw.
+    uses: tuple[str, ...] = ()  # fields of `Search` that apply to it, besides COMMON
+    options: tuple[MethodOption, ...] = ()  # options of this method only
+    trials: int | None = None  # default number of trials without budget or time limit; None: computed by the factory
+    sampler: Sampler = "random"  # default sampler of new trials
+    learns: bool = False  # earlier results change its proposals, whatever the sampler
+    space: Literal["none", "any", "ranges", "counted"] = "ranges"  # required kind of space; counted: finite
+    # When it decides about a trial. `rungs`: the searcher has `brackets` of rungs, which the views draw.
     judged: Literal["end", "midway", "rungs"] = "end"
-    own_class: bool = False  # it is a class of the user's, `--search NAME:CLASS`, in a process of its own
-    plan: str = Field("", pattern=r"^([\w.]+:\w+)?$")  # `(settings, space) -> Plan`, for a dry run
-    package: str = ""  # the distribution that adds it; empty: it is built in
+    own_class: bool = False  # it is a user's class, `--search NAME:CLASS`, in a separate process
+    plan: str = Field("", pattern=r"^([\w.]+:\w+)?$")  # `module:function` of `(settings, space) -> Plan`, for a dry run
+    package: str = ""  # distribution that provides it; empty: built in
 
     @property
     def slow(self) -> bool:
-        """Return whether the service runs its searcher in a separate thread: third-party code may be slow, or fail."""
+        """Return whether the service runs the searcher in a separate thread, as other packages may be slow or fail."""
         return self.own_class or bool(self.package)
 
     def may_use(self, field: str) -> bool:
@@ -186,7 +186,7 @@ class SearchMethod(Record):
 
 
 class SearchMethods(Record):
-    """The service's usable search methods, and the problems of packages whose methods are unusable."""
+    """Search methods that the service can use, and the problems of packages whose methods it cannot use."""
 
     methods: tuple[SearchMethod, ...]
     problems: tuple[str, ...] = ()
@@ -195,7 +195,7 @@ class SearchMethods(Record):
 _RUNGS = ("sampler", "stopping", "eta", "first_rung")
 _PLAIN = "kernel_backend.search.asha:plain_searcher"
 
-# In the order of help and documentation. A method of another package is a record like these, see CONTRIBUTING.md.
+# In the order of help and documentation. CONTRIBUTING.md says how packages add methods.
 BUILT_IN: tuple[SearchMethod, ...] = (
     SearchMethod(
         name="single",

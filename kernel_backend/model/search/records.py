@@ -1,6 +1,6 @@
-"""Define a search: its options, its settings, its events and its decisions.
+"""Define a search: its options and settings, and the events and decisions in its log.
 
-Events and decisions form one log, `LogEntry` by `LogEntry`; a search's state is the fold of it.
+The state of a search is computed by applying its `LogEntry` records in order.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from kernel_backend.model.search.methods import Sampler
 
 
 def _with_known_methods(schema: dict[str, Any]) -> None:
-    """List the available methods in the schema. Any text is accepted, since a package may have been removed."""
+    """List the available methods as examples in the JSON schema; any text is valid, since packages come and go."""
     schema["examples"] = list(registry.names())
 
 
 class Search(Record):
-    """Options of a search. Those that do not apply to the method are refused if given."""
+    """Options of a search. Options that do not apply to its method are refused."""
 
-    method: str = Field("single", max_length=64, json_schema_extra=_with_known_methods)  # see `search_registry`
-    trials: int | None = Field(None, ge=1)  # at most so many; None: as the method or the budget has it
-    sampler: Sampler | None = None  # what gives a new trial its values; None: as the method has it
-    stopping: bool = False  # trials are stopped at rungs, and never resumed
-    eta: int = Field(4, ge=2)  # one of so many goes on to the next rung
+    method: str = Field("single", max_length=64, json_schema_extra=_with_known_methods)  # see `registry`
+    trials: int | None = Field(None, ge=1)  # maximum; None: by the method, the budget or the time
+    sampler: Sampler | None = None  # proposes new trials; None: the method's default
+    stopping: bool = False  # trials that stop at a rung are never resumed
+    eta: int = Field(4, ge=2)  # one of `eta` trials is promoted to the next rung
     first_rung: int | None = Field(None, ge=1)  # in units; None: R/256, at least 1
     brackets: Literal["aggressive", "standard", "conservative"] = "aggressive"
-    population: int | None = Field(None, ge=2)  # of pbt
-    interval: int | None = Field(None, ge=1)  # of pbt: units between its rounds
-    parallel: int | None = Field(None, ge=1)  # trials that train at once, at most
-    budget: float | None = Field(None, gt=0)  # slot seconds in all
-    max_time: float | None = Field(None, gt=0)  # seconds from the submission on
-    source: str | None = None  # of custom: the name of the class in the cell
-    options: dict[str, Value] = {}  # the method's own, by name
-    warm: tuple[str, ...] = ()  # experiments `12` whose results it knows, or a checkpoint `12.7` that trials begin from
+    population: int | None = Field(None, ge=2)  # size of the population of pbt
+    interval: int | None = Field(None, ge=1)  # pbt: units between its rounds
+    parallel: int | None = Field(None, ge=1)  # maximum number of trials that train at once
+    budget: float | None = Field(None, gt=0)  # slot-seconds of all trials
+    max_time: float | None = Field(None, gt=0)  # seconds since the submission
+    source: str | None = None  # custom: name of the search class in the cell
+    options: dict[str, Value] = {}  # options of the method only, by name
+    warm: tuple[str, ...] = ()  # `12`: experiment with prior results; `12.7`: trial from whose checkpoint trials start
 
     @property
     def limit(self) -> int | None:
-        """Return the maximum number of trials; None: as many as the budget, the time or the method allows."""
+        """Return the maximum number of trials; None if the budget, the time or the method determines it."""
         return self.trials if self.ends_by_use else self.trials or self.default_trials
 
     @property
     def default_trials(self) -> int | None:
-        """Return the method's default number of trials; None if it computes its own number, or is unknown."""
+        """Return the method's default number of trials; None if the method computes it or is unknown."""
         found = registry.find(self.method)
         return found.trials if found is not None else None
 
@@ -117,12 +117,12 @@ class Settings(Search):
     (64, 'kde')
     """
 
-    units: int = Field(ge=1)  # R: the epochs, or steps, of one whole training
-    mode: Literal["min", "max"] = "min"  # of the metric
+    units: int = Field(ge=1)  # R: epochs, or steps, of one complete training
+    mode: Literal["min", "max"] = "min"  # mode of the metric
     seed: int = 0
 
 
-# What is decided
+# Decisions
 
 
 class Create(Record):
@@ -152,7 +152,7 @@ class Create(Record):
     trial: int
     params: dict[str, Value]
     until: int
-    parent: int | None = None  # the trial whose newest checkpoint it begins from, and goes on
+    parent: int | None = None  # trial whose newest checkpoint it continues from
 
 
 class Resume(Record):
@@ -259,30 +259,30 @@ Verdict = Continue | Pause | Prune | Complete
 Decision = Annotated[Granted | Verdict, Field(discriminator="type")]
 
 
-# What happens
+# Events
 
 
 class Vacancy(Record):
-    """The scheduler granted a gang to the search, whose decision may assign it to a trial."""
+    """Event: the scheduler granted a gang to the search, whose decision may assign it to a trial."""
 
     type: Literal["vacancy"] = "vacancy"
 
 
 class Reported(Record):
-    """The metric's value at the end of a unit, as reported (`metric:max` is not negated)."""
+    """Event: a trial reported the metric at the end of a unit. For `metric:max`, too, the value is not negated."""
 
     type: Literal["reported"] = "reported"
     trial: int
     unit: int
     value: float
-    seq: int = 0  # of the report: later ones have not been processed yet
+    seq: int = 0  # number of the report; those after it have not been processed yet
 
 
 Reason = Literal["failed", "invalid", "pruned", "stopped"]
 
 
 class Exited(Record):
-    """A trial ended early: by error, by invalid hyperparameters, or by a user."""
+    """Event: a trial ended early, by an error, invalid hyperparameters or a user."""
 
     type: Literal["exited"] = "exited"
     trial: int
@@ -290,7 +290,7 @@ class Exited(Record):
 
 
 class ParamsAssigned(Record):
-    """The actual hyperparameters of a trial. A trial of another search has a number below 1."""
+    """Event: the actual hyperparameters of a trial became known. Trials of earlier searches have numbers below 1."""
 
     type: Literal["told"] = "told"
     trial: int
@@ -298,14 +298,14 @@ class ParamsAssigned(Record):
 
 
 class Promoted(Record):
-    """A user promotes this trial to its next rung, whatever its rank."""
+    """Event: a user promotes a trial to its next rung, whatever its rank."""
 
     type: Literal["promoted"] = "promoted"
     trial: int
 
 
 class Extended(Record):
-    """A user extends the search to `trials` in all (None: as the new budget allows). A closed search reopens."""
+    """Event: a user extends the search to `trials` in total (None: limited by the budget), and reopens a closed one."""
 
     type: Literal["extended"] = "extended"
     trials: int | None
@@ -315,14 +315,14 @@ Limit = Literal["budget", "max_time"]
 
 
 class Closed(Record):
-    """The search has used up a limit (trials, budget or time) and creates no more trials."""
+    """Event: a limit (trials, budget or time) is used up, so that the search creates no more trials."""
 
     type: Literal["closed"] = "closed"
     limit: Limit
 
 
 class Failed(Record):
-    """`prepare` failed, or the class of a custom search raised, timed out, or returned an invalid answer."""
+    """Event: `prepare` failed, or a custom search class raised, timed out, or returned an invalid answer."""
 
     type: Literal["failed"] = "failed"
     message: str
@@ -334,7 +334,7 @@ Happening = Annotated[
 
 
 class LogEntry(Record):
-    """An entry of a search's log; the first has number 1."""
+    """Entry of a search's log: an event and the decision that it led to. Entries are numbered from 1."""
 
     number: int
     at: FiniteFloat
@@ -343,6 +343,6 @@ class LogEntry(Record):
 
     @property
     def trial(self) -> int | None:
-        """Return the trial of the entry; None for an unassigned vacancy, and for all trials."""
+        """Return the trial that the entry is about; None for an unassigned gang or an event about all trials."""
         about = self.decision if isinstance(self.decision, Create | Resume) else self.event
         return getattr(about, "trial", None)

@@ -1,8 +1,8 @@
-"""Register search methods: built-in ones, and those of other packages by entry points.
+"""Register search methods: built-in ones, and those that other packages add by entry points.
 
-An entry point of the group `daylight.search_methods` has the method's name and leads to a `SearchMethod`. The names
-come from the packages' metadata; a package is imported only once its method is requested. So a broken one can harm no
-search but its own. A built-in method cannot be replaced, and of two packages with the same name neither is used.
+An entry point in the group `daylight.search_methods` has the method's name and refers to a `SearchMethod`. Names are
+read from package metadata; a package is imported only when its method is used, so that a broken one harms no other
+search. A built-in method cannot be replaced, and if two packages use the same name, neither is used.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _found: dict[str, list[EntryPoint]] | None = None
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all methods, the built-in ones first. Methods of packages are listed unimported."""
+    """Return the names of all methods, built-in ones first. Packages are not imported."""
     return (*_BUILT_IN, *sorted(name for name in _entries() if name not in _BUILT_IN))
 
 
 def find(name: str) -> SearchMethod | None:
-    """Return the method of this name; None if there is none, or its package is broken."""
+    """Return the method of a name; None if there is none, or if its package is broken."""
     try:
         return method_of(name, refresh=False)
     except InvalidRequest:
@@ -39,10 +39,10 @@ def find(name: str) -> SearchMethod | None:
 
 
 def method_of(name: str, *, refresh: bool = True) -> SearchMethod:
-    """Return the method of this name.
+    """Return the method of a name.
 
-    An unknown name rescans the packages (`refresh`), as one may have been installed since. Raises InvalidRequest that
-    names the package if it is broken, else the available methods.
+    For an unknown name, `refresh` rescans the installed packages. Raises InvalidRequest that names a broken package,
+    or else lists the available methods.
     """
     with _lock:
         if (found := _BUILT_IN.get(name) or _loaded.get(name)) is not None:
@@ -59,7 +59,7 @@ def method_of(name: str, *, refresh: bool = True) -> SearchMethod:
 
 
 def shadowing() -> list[str]:
-    """Return a warning for each method of a package that a built-in method of the same name overrides."""
+    """Return a warning for each method of a package that is ignored because a built-in method has its name."""
     return [
         f"the search method {name} of package {_package(entry)} is not used: a built-in method has this name"
         for name, entries in sorted(_entries(True).items())
@@ -69,7 +69,7 @@ def shadowing() -> list[str]:
 
 
 def problems() -> list[str]:
-    """Import all packages' methods and return the errors that make some unusable, including duplicate names."""
+    """Import all packages' methods, and return the errors of unusable ones, including duplicate names."""
     said = shadowing()
     for name in names()[len(_BUILT_IN) :]:
         try:
@@ -80,12 +80,12 @@ def problems() -> list[str]:
 
 
 def methods() -> tuple[SearchMethod, ...]:
-    """Return all methods that can be used."""
+    """Return all usable methods."""
     return tuple(method for name in names() if (method := find(name)) is not None)
 
 
 def function_of(method: SearchMethod, path: str) -> Callable[..., Any]:
-    """Return the function of a method's `module:function`; raises InvalidRequest if it cannot be imported."""
+    """Import and return a method's `module:function`; raises InvalidRequest if a package's cannot be imported."""
     module, _, name = path.partition(":")
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)
@@ -129,7 +129,7 @@ def _load(entries: list[EntryPoint]) -> SearchMethod:
     return found.model_copy(update={"package": package})
 
 
-# The fields of `Search` that a method may use: those of the built-in ones.
+# Fields of `Search` that a method may use: those of the built-in methods.
 _FIELDS = frozenset(field for method in BUILT_IN for field in method.uses) - {"source"}
 
 

@@ -1,4 +1,4 @@
-"""Define a search space: hyperparameters with ranges and choices, conditions, and blocks."""
+"""Define a search space: hyperparameters with ranges or choices, conditions, and blocks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kernel_backend.model.record import Record, Value
 from kernel_backend.model.search.domains import Choices, Domain, Range
 from kernel_backend.model.values import nearest, written
 
-MOST_POINTS = 100_000  # of a grid
-MOST_BLOCKS = 64  # in one list: each has coordinates of its own
+MOST_POINTS = 100_000  # in a grid
+MOST_BLOCKS = 64  # in one list: each block has its own coordinates in the search space
 
 
 class When(Record):
@@ -23,7 +23,7 @@ class When(Record):
     values: tuple[Value, ...] = Field(min_length=1)
 
     def __str__(self) -> str:
-        """Return the condition as it is written: `opt=sgd,adam`."""
+        """Format the condition as users write it: `opt=sgd,adam`."""
         return f"{self.name}={','.join(map(written, self.values))}"
 
 
@@ -51,18 +51,18 @@ class Parameter(Record):
     'lr=0.0001..0.1:log'
     """
 
-    name: str  # `lr`; of a block: `kind`
+    name: str  # such as `lr`; within a block `kind`
     domain: Annotated[Domain, Field(discriminator="type")]
     when: When | None = None
     each: str | None = None
 
     @property
     def label(self) -> str:
-        """Return the parameter's name as written on the line of `%%dlsubmit`: `lr`, `block.kind`."""
+        """Return the parameter's name as written on the `%%dlsubmit` line: `lr`, `block.kind`."""
         return f"{self.each.removesuffix('s')}.{self.name}" if self.each else self.name
 
     def __str__(self) -> str:
-        """Return the parameter as it is written: `block.kernel=3,5@each@kind=conv`."""
+        """Format the parameter as users write it: `block.kernel=3,5@each@kind=conv`."""
         each, when = "@each" if self.each else "", "" if self.when is None else f"@{self.when}"
         return f"{self.label}={self.domain}{each}{when}"
 
@@ -135,8 +135,8 @@ class Space(Record):
     def given(self, values: Mapping[str, Value]) -> Space:
         """Return the space that remains to be searched if some hyperparameters are given.
 
-        A given parameter that others depend on remains, with a single choice. Parameters whose conditions can no longer
-        hold are dropped, and so are the blocks of a list that is given as a whole.
+        A given parameter that others depend on remains, with a single choice. Parameters whose conditions can no
+        longer hold are dropped, and so are the blocks of a list that is given as a whole.
 
         Parameters
         ----------
@@ -155,20 +155,20 @@ class Space(Record):
 
 
 def _needed(parameters: Sequence[Parameter], values: Mapping[str, Value]) -> list[Parameter]:
-    """Drop parameters whose value is given, unless other parameters depend on them."""
+    """Drop parameters with a given value, unless other parameters depend on them."""
     hung = {each.each or (each.when.name if each.when else None) for each in parameters}
     return [each for each in parameters if each.each is not None or each.name not in values or each.name in hung]
 
 
 def _told(parameter: Parameter, values: Mapping[str, Value]) -> Parameter:
-    """Restrict the parameter to its given value, as an unconditional single choice, if it has one."""
+    """Restrict a parameter with a given value to that single, unconditional choice."""
     if parameter.each is not None or parameter.name not in values:
         return parameter
     return parameter.model_copy(update={"domain": Choices(values=(values[parameter.name],)), "when": None})
 
 
 def _that_count(parameters: list[Parameter]) -> list[Parameter]:
-    """Drop parameters whose condition cannot hold, or whose list of blocks is gone; narrow the other conditions."""
+    """Drop parameters whose condition can never hold, or whose list of blocks is gone; narrow other conditions."""
     domains = {(each.each, each.name): each.domain for each in parameters}
     kept = [fitting for each in parameters if (fitting := _fitting(each, domains)) is not None]
     return kept if kept == parameters else _that_count(kept)
@@ -185,7 +185,7 @@ def _fitting(parameter: Parameter, domains: Mapping[tuple[str | None, str], Doma
 
 
 def in_order(parameters: Iterable[Parameter]) -> list[Parameter]:
-    """Return parameters in written order, but each after the one that its condition refers to."""
+    """Return parameters in written order, but with each after the one that its condition names."""
     named = {each.name: each for each in parameters}
     found: dict[str, Parameter] = {}
     for parameter in named.values():
@@ -197,7 +197,7 @@ def in_order(parameters: Iterable[Parameter]) -> list[Parameter]:
 
 
 class Problem(NamedTuple):
-    """A reason why a set of parameters is no valid space, and the parameter that it concerns."""
+    """Reason why parameters do not form a valid space, and the parameter that is wrong."""
 
     parameter: Parameter
     text: str
@@ -263,4 +263,4 @@ def _circles(parameters: tuple[Parameter, ...]) -> Iterator[Problem]:
             yield Problem(own[circle[0]], f"these conditions wait for each other: {' -> '.join(reversed(circle))}")
 
 
-UNSEARCHED = Space()  # everything is given
+UNSEARCHED = Space()  # nothing is searched

@@ -1,1 +1,1 @@
-"""Records for display: overviews, curves, search status, and the selection of displayed trials."""
+"""Define records for display: overviews, curves, search status, and the trials that are displayed."""

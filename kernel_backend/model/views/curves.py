@@ -1,4 +1,4 @@
-"""Downsample curves for display: means with their minimum and maximum."""
+"""Downsample curves for display, as means with minimum and maximum."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pydantic import FiniteFloat
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import Kind
 
-LARGEST = 1e150  # what is not below is taken like infinity: no axis can hold it, and sums of it would overflow
+LARGEST = 1e150  # larger values are treated as infinity: no axis shows them, and their sums would overflow
 
 
 class Curve(Record):
-    """One metric of a trial. A point stands for `size` consecutive reports; all columns have one length.
+    """One metric of a trial. Each point summarises `size` consecutive reports; all columns have equal length.
 
-    `step`, `epoch` and `at` are those of the last report of a point; `mean`, `low` and `high` are over its finite
-    values (of a size below `LARGEST`), None if it has none; `broken` are the indices of the points that hold another
-    value: a NaN, an infinity, or what no axis can hold.
+    `step`, `epoch` and `at` are those of a point's last report; `mean`, `low` and `high` are over its finite values
+    below `LARGEST`, None if there are none; `broken` has the indices of points with any other value: NaN, infinity,
+    or at least `LARGEST`.
     """
 
     kind: Kind
@@ -35,7 +35,7 @@ class Curve(Record):
     low: tuple[FiniteFloat | None, ...]
     high: tuple[FiniteFloat | None, ...]
     broken: tuple[int, ...] = ()
-    last: float | None = None  # the newest value itself; it may be NaN
+    last: float | None = None  # the newest value, unchanged; it may be NaN
 
 
 class Curves(Record):
@@ -43,11 +43,11 @@ class Curves(Record):
 
     trial: int
     curves: tuple[Curve, ...] = ()
-    seq: int = 0  # of the newest report that these include: watch from here
+    seq: int = 0  # sequence number of the newest report: a client watches from here
 
 
 class Column(NamedTuple):
-    """All values of one metric by step, with epochs and report times, as four arrays of equal length."""
+    """All values of one metric, ordered by step, with epochs and report times: four arrays of equal length."""
 
     step: array[int]
     epoch: array[float]
@@ -62,20 +62,20 @@ class ReportedValues(NamedTuple):
     """
 
     columns: Mapping[tuple[Kind, str], Column] = {}
-    seq: int = 0  # of the newest report
+    seq: int = 0  # sequence number of the newest report
 
     @property
     def values(self) -> int:
-        """Return the number of values of all metrics together."""
+        """Return the total number of values of all metrics."""
         return sum(len(column.value) for column in self.columns.values())
 
 
-Heard = tuple[Kind, int, float, float, Mapping[str, float]]  # of a report: kind, step, epoch, at, metrics
+Heard = tuple[Kind, int, float, float, Mapping[str, float]]  # kind, step, epoch, time and metrics of a report
 
 
 def gather(reports: Iterable[Heard], seq: int) -> ReportedValues:
-    """Collect the values of reports in any order; `seq` is the newest report's."""
-    alike: dict[tuple[Kind, tuple[str, ...]], list[Heard]] = {}  # those that tell the same metrics
+    """Collect the values of reports in any order; `seq` is the sequence number of the newest report."""
+    alike: dict[tuple[Kind, tuple[str, ...]], list[Heard]] = {}  # reports with the same metrics
     for report in reports:
         alike.setdefault((report[0], tuple(report[4])), []).append(report)
     told = [ReportedValues(seq=seq)]
@@ -89,7 +89,7 @@ def gather(reports: Iterable[Heard], seq: int) -> ReportedValues:
 
 
 def join(parts: Sequence[ReportedValues]) -> ReportedValues:
-    """Merge reported values by step; late reports, such as those of an older attempt, are sorted in."""
+    """Merge reported values by step; late ones, such as an older attempt's, are inserted in order."""
     found: dict[tuple[Kind, str], list[Column]] = {}
     for part in parts:
         for key, column in part.columns.items():
@@ -145,4 +145,4 @@ def _mean(values: list[float]) -> float | None:
     if not values:
         return None
     mean = math.fsum(values) / len(values)
-    return min(max(mean, min(values)), max(values))  # the last bit of a division must not lead out of the band
+    return min(max(mean, min(values)), max(values))  # rounding must not move the mean out of the band

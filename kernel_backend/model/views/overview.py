@@ -1,4 +1,4 @@
-"""Overview of an experiment: the record, its trials, its newest numbers, and why it waits."""
+"""Define the overview of an experiment: its record, trials and newest values, and why it waits."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from kernel_backend.model.views.shown_trials import MOST, TrialActivity, shown_t
 
 _T = TypeVar("_T")
 
-ATTEMPTS = 10  # of a trial: the newest ones, in an overview of its experiment
+ATTEMPTS = 10  # newest attempts per trial in an overview
 
-DELETED = "deleted"  # of an experiment that can be brought back, whatever its own state
+DELETED = "deleted"  # displayed state of a deleted experiment, whatever its own state
 
-# What an active experiment is doing, from the liveliest of its trials.
+# Displayed state of an active experiment: the first of these that any trial has.
 LIVELIEST = [
     TrialState.RUNNING,
     TrialState.STARTING,
@@ -37,9 +37,9 @@ LIVELIEST = [
 
 
 class Wait(Record):
-    """Reason why a request is queued: place 1 is the queue's head; the estimate (seconds) may be unknown.
+    """Reason why a request waits, its position in the queue (from 1), and the estimated wait in seconds if known.
 
-    About half of all waits end between the earliest and the latest.
+    About half of all waits end between `earliest` and `latest`.
     """
 
     reason: str
@@ -50,21 +50,21 @@ class Wait(Record):
 
 
 class Overview(Record):
-    """Overview of an experiment: the answer of `show` and `list`."""
+    """Overview of an experiment, as `show` and `list` return it."""
 
     experiment: Experiment
-    trials: tuple[Trial, ...]  # by index; of very many those that are looked at
-    trial_counts: dict[TrialState, int] = {}  # how many there are in each state, where `trials` are not all
-    attempts: tuple[Attempt, ...] = ()  # of these trials, oldest first; the newest ten of each
+    trials: tuple[Trial, ...]  # by index; if there are very many, only those to display
+    trial_counts: dict[TrialState, int] = {}  # number of trials per state, if `trials` are not all of them
+    attempts: tuple[Attempt, ...] = ()  # of these trials, oldest first; at most the newest ten of each
     wait: Wait | None = None
-    warnings: tuple[str, ...] = ()  # of the snapshot, and notes of the attempts
-    default_trials: int | None = None  # of a search whose options give no number and whose method has none
-    artifacts_seq: int = 0  # of the message about its newest artifact; 0: it has none
-    seq: int = 0  # of the newest message that this overview includes: watch from here
+    warnings: tuple[str, ...] = ()  # of the snapshot, and notes of attempts
+    default_trials: int | None = None  # number of trials of a search, if neither its options nor its method set it
+    artifacts_seq: int = 0  # number of the message about the newest artifact; 0: none
+    seq: int = 0  # number of the newest message included: a client watches from here
 
     @property
     def state(self) -> str:
-        """Return the state to display; of an active experiment, the first of its trials' states in `LIVELIEST`."""
+        """Return the state to display: of an active experiment, the first state in `LIVELIEST` that a trial has."""
         if self.experiment.deleted_at is not None:
             return DELETED
         if self.experiment.state is not ExperimentState.ACTIVE:
@@ -73,12 +73,12 @@ class Overview(Record):
 
     @property
     def counts(self) -> dict[TrialState, int]:
-        """Return the number of trials per state, without empty states."""
+        """Return the number of trials per state, without states of no trial."""
         return self.trial_counts or dict(Counter(trial.state for trial in self.trials))
 
     @property
     def trial_limit(self) -> int | None:
-        """Return the maximum number of trials; None: as many as the budget, the time or the method allows."""
+        """Return the maximum number of trials; None if the budget, the time or the method determines it."""
         search = self.experiment.config.search
         if search is None:
             return None
@@ -88,7 +88,7 @@ class Overview(Record):
 
     @property
     def front(self) -> Trial | None:
-        """Return the best trial by the metric; before any validation the first trial, or None if there is none."""
+        """Return the best trial by the metric; before any validation the first trial; None without trials."""
         by_index = {trial.index: trial for trial in self.trials}
         best = best_first(((trial.index, trial.best) for trial in self.trials), self.experiment.config.metric)
         return by_index[best[0]] if best else next(iter(self.trials), None)
@@ -100,18 +100,18 @@ class Overview(Record):
 
     @property
     def at_rest(self) -> bool:
-        """Return whether the experiment has ended, or is paused by a failure that only a user can fix."""
+        """Return whether the experiment has ended, or is paused by a failure that a user must fix."""
         return self.ended or self.stuck is not None
 
     @property
     def stuck(self) -> Failure | None:
-        """Return the storage failure that paused the experiment until a user fixes it; None if there is none."""
+        """Return the storage failure that paused the experiment and that a user must fix, else None."""
         if self.experiment.state is not ExperimentState.PAUSED:
             return None
         return next((trial.failure for trial in self.trials if trial.failure and trial.failure.of_storage), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON as the API and `--json` print it: `id`, `state` and `name` first, then all fields."""
+        """Return the JSON of the API and of `--json`: `id`, `state` and `name` first, then all fields."""
         return {
             "id": self.experiment.number,
             "state": self.state,
@@ -121,7 +121,7 @@ class Overview(Record):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Return the JSON schema, for serialisation with the fields that `to_json` adds."""
+        """Return the JSON schema; for serialisation it includes the fields that `to_json` adds."""
         found = handler(core_schema)
         if handler.mode == "serialization":
             own = handler.resolve_ref_schema(found)
@@ -131,7 +131,7 @@ class Overview(Record):
         return found
 
     def after(self, message: Message) -> Overview:
-        """Return this overview updated by a message of the stream; a message that it already includes is ignored."""
+        """Return this overview updated by a message of the stream; messages that it already includes are ignored."""
         if message.seq <= self.seq or message.experiment != self.experiment.number:
             return self
         changed: dict[str, Any] = {"seq": message.seq}
@@ -155,9 +155,9 @@ class Overview(Record):
         return self.model_copy(update=changed)
 
     def _with(self, trial: Trial) -> dict[str, Any]:
-        """Return the changed fields of the overview after a change of a trial.
+        """Return the fields of the overview that change with a trial.
 
-        If there are very many trials, only those to display are included, and the counts cover all.
+        If there are very many trials, only those to display are listed; the counts cover all.
         """
         metric = self.experiment.config.metric
         trials = _replaced(self.trials, trial, lambda each: each.index)
@@ -166,7 +166,7 @@ class Overview(Record):
         counts = Counter(self.counts)
         before = next((each.state for each in self.trials if each.index == trial.index), None)
         if before is None and trial.index <= counts.total():
-            before = TrialState.PAUSED  # a trial that is not displayed is paused, or has ended and does not change
+            before = TrialState.PAUSED  # a trial that is not displayed is paused; ended ones do not change
         counts[trial.state] += 1
         if before is not None:
             counts[before] -= 1
@@ -186,7 +186,7 @@ def _moved_on(trial: Trial, report: StoredReport, metric: Metric) -> Trial:
         changed |= {"step": report.step, "epoch": report.epoch}
         changed["metrics" if report.kind == "validation" else "training"] = report.metrics
     if report.kind == "validation":
-        changed["best"] = better(trial.best, report, metric)  # an older attempt's may come late
+        changed["best"] = better(trial.best, report, metric)  # the report of an older attempt may arrive late
     return trial.model_copy(update=changed)
 
 
@@ -201,9 +201,9 @@ def _newest(attempts: tuple[Attempt, ...], trial: int) -> tuple[Attempt, ...]:
 
 
 class NodeRun(Record):
-    """A gang or server on a node's slots.
+    """Gang or notebook server that holds slots of a node.
 
-    If the user may not see it, only its group is shown, which is empty for a group of a single user.
+    If the user may not see it, only its group is shown, and no group if it is a single user's.
     """
 
     slots: int
@@ -212,12 +212,12 @@ class NodeRun(Record):
     experiment: int | None = None
     trial: int | None = None
     server: str | None = None  # of a notebook server its full name: `dave/`
-    last_activity: FiniteFloat | None = None  # when something was last done in it
-    take_back_at: FiniteFloat | None = None  # from then on it may be stopped for its slots, unless it is used
+    last_activity: FiniteFloat | None = None  # time of its last activity
+    take_back_at: FiniteFloat | None = None  # when it may be stopped to reclaim its slots, unless it is used until then
 
 
 class NodeUse(Record):
-    """A node and how much of it is in use."""
+    """Node with the gangs and servers that hold its slots."""
 
     name: str
     kind: str
@@ -227,19 +227,19 @@ class NodeUse(Record):
     healthy: bool = True
     pool: str = LOCAL
     address: str = ""
-    drained: bool = False  # what runs there goes on, nothing new is started
+    drained: bool = False  # running gangs continue, no new ones start
     runs: tuple[NodeRun, ...] = ()
 
 
 class LogChunk(Record):
-    """Bytes of a rank's log from an offset, as text; request the next chunk from `offset`."""
+    """Part of a rank's log from an offset on, as text; the next part starts at `offset`."""
 
     attempt: int
     rank: int
     text: str
     offset: int
     size: int
-    ended: bool  # the attempt has ended: nothing will be appended
+    ended: bool  # the attempt has ended, so that the log grows no more
 
 
 class CheckpointInfo(Record):
@@ -251,10 +251,10 @@ class CheckpointInfo(Record):
     epoch: FiniteFloat
     bytes: int
     at: FiniteFloat
-    metrics: dict[str, float] = {}  # the validation at its step; empty where there was none
+    metrics: dict[str, float] = {}  # validation at its step; empty without one
     verified: Literal["yes", "damaged", "not read"] = "not read"
-    problem: str = ""  # what is damaged
-    kept: tuple[str, ...] = ()  # why it stays; empty: the rules let it go
+    problem: str = ""  # description of the damage
+    kept: tuple[str, ...] = ()  # reasons to retain it; empty: the rules may delete it
     pinned: bool = False
 
     @property

@@ -1,4 +1,4 @@
-"""Status of a search: its trials, its brackets of rungs, and its incumbent over time."""
+"""Define the status of a search: its trials, its brackets of rungs, and its incumbent over time."""
 
 from __future__ import annotations
 
@@ -23,50 +23,50 @@ class TrialSummary:
     index: int
     state: TrialState
     attempt: int
-    failure: str | None  # the exception's class, of one that has failed
+    failure: str | None  # class of the exception, if it has failed
     best: Best | None
 
 
 class TrialRow(Record):
-    """A trial as a row of the search's table. `value` and `best` are values of the metric as reported."""
+    """Row of a trial in the table of a search. `value` and `best` are not negated for `metric:max`."""
 
     trial: int
     state: TrialState
-    params: dict[str, Value]  # those that are searched, each block's by a name of its own: `blocks[0].kind`
-    unit: int = 0  # the newest whose end was reported
-    value: float | None = None  # at its end
-    best: FiniteFloat | None = None  # of all validations; None: none yet, or none that is finite
-    best_unit: int | None = None  # the one that it was in, or that ended with it
-    until: int | None = None  # the unit at whose end it hears more
-    parent: int | None = None  # the trial whose checkpoint it began from
+    params: dict[str, Value]  # searched parameters; those of blocks as `blocks[0].kind`
+    unit: int = 0  # newest unit with a report at its end
+    value: float | None = None  # at the end of `unit`
+    best: FiniteFloat | None = None  # of all validations; None: no finite value yet
+    best_unit: int | None = None  # unit of the best validation
+    until: int | None = None  # unit after which the search decides how it continues
+    parent: int | None = None  # trial from whose checkpoint it started
     attempts: int = 0
-    seconds: FiniteFloat = 0.0  # of slots that it has held
-    diverged: bool = False  # its newest value is not finite
-    failure: str | None = None  # the exception's class
+    seconds: FiniteFloat = 0.0  # slot-seconds used
+    diverged: bool = False  # the newest value is not finite
+    failure: str | None = None  # class of the exception
 
 
 class RungStatus(Record):
-    """Results of the trials at one rung of a bracket, that is at the end of one unit."""
+    """Results at one rung of a bracket, that is at the end of one unit."""
 
     unit: int
     results: int
-    went_on: int  # trials that have trained beyond it, or do
+    went_on: int  # number of trials that trained beyond this rung
     best: FiniteFloat | None = None
-    cut: FiniteFloat | None = None  # the value of the last that may go on by its rank; None: no trial may yet
-    entries: tuple[tuple[int, FiniteFloat], ...] = ()  # (trial, value), best first; of many the best, and some others
+    cut: FiniteFloat | None = None  # worst value that is promoted by rank; None: no trial may be promoted yet
+    entries: tuple[tuple[int, FiniteFloat], ...] = ()  # (trial, value), best first; of many a selection
 
 
 class BracketStatus(Record):
-    """A bracket, its lowest rung first."""
+    """Bracket of rungs, the lowest first."""
 
     rungs: tuple[RungStatus, ...]
 
 
 class IncumbentPoint(Record):
-    """A time from which on a trial had the best value of the search."""
+    """Time at which a trial became the incumbent: it had the best value of the search so far."""
 
     at: FiniteFloat  # seconds since the submission
-    units: int  # that all trials together had trained by then
+    units: int  # units trained by all trials together until then
     trial: int
     unit: int
     value: FiniteFloat
@@ -79,20 +79,20 @@ class SearchStatus(Record):
     search: Search
     method: str
     unit: Unit
-    units: int  # R, of one whole training
+    units: int  # R: length of one complete training
     metric: Metric
-    params: tuple[str, ...]  # the columns of `TrialRow.params`
-    limit: int | None  # trials there may be; None: as many as the budget or the method has
-    counts: dict[str, int]  # trials by state
+    params: tuple[str, ...]  # columns of `TrialRow.params`
+    limit: int | None  # maximum number of trials; None: determined by the budget or the method
+    counts: dict[str, int]  # number of trials by state
     diverged: int
-    trained: int  # units of all trials together
-    spent: FiniteFloat  # seconds of slots
-    elapsed: FiniteFloat  # seconds since the submission, to the end where there is one
-    closed: Limit | None  # what is used up, so that nothing more is wanted
+    trained: int  # units trained by all trials together
+    spent: FiniteFloat  # slot-seconds used
+    elapsed: FiniteFloat  # seconds from the submission to the end, or until now
+    closed: Limit | None  # the limit that is used up, so that no more trials start
     over: bool
-    best: TrialRow | None  # the trial with the best value ever reported
-    incumbent: tuple[IncumbentPoint, ...]  # at ends of units
-    brackets: tuple[BracketStatus, ...]  # none if the method decides about no trial before its end
+    best: TrialRow | None  # trial with the best value of all reports
+    incumbent: tuple[IncumbentPoint, ...]  # by values at the ends of units
+    brackets: tuple[BracketStatus, ...]  # empty if the method decides nothing before a trial's end
     trials: tuple[TrialRow, ...]
 
     @property
@@ -102,7 +102,7 @@ class SearchStatus(Record):
 
 
 class TrialCurve(Record):
-    """Metric of one trial over its units; None where it was not finite."""
+    """Metric of one trial by unit; None where the value is not finite."""
 
     trial: int
     state: TrialState
@@ -111,7 +111,7 @@ class TrialCurve(Record):
 
 
 class SearchCurves(Record):
-    """Learning curves of many trials, the best first; `of` is the number of trials that have one."""
+    """Learning curves of trials, best first; `of` is the number of trials that have a curve."""
 
     unit: Unit
     metric: Metric
@@ -120,10 +120,10 @@ class SearchCurves(Record):
 
 
 class Importance(Record):
-    """Importance of hyperparameters: each one's share of the difference between good and poor trials.
+    """Importance of hyperparameters: the share of each in the difference between good and poor trials.
 
-    The shares add up to 1. They use the values at the end of `unit`, of `trials` trials. If they cannot be computed,
-    `missing` says why.
+    The shares add up to 1, and are computed from the values of `trials` trials at the end of `unit`. If they cannot
+    be computed, `missing` says why.
     """
 
     unit: int | None = None
@@ -133,8 +133,8 @@ class Importance(Record):
 
 
 class Extension(Record):
-    """New totals of a search, counted from the submission; at least one must be given."""
+    """New limits of a search, in total since the submission; at least one must be set."""
 
     trials: int | None = Field(None, ge=1)
-    budget: float | None = Field(None, gt=0)  # slot seconds
+    budget: float | None = Field(None, gt=0)  # slot-seconds
     max_time: float | None = Field(None, gt=0)  # seconds

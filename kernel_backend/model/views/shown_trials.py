@@ -1,4 +1,4 @@
-"""Select the trials of a search to display: thousands would be too many to send, and to read."""
+"""Select the trials of a search to display, as there may be thousands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.model.experiment import Metric
 from kernel_backend.model.states import LIVE, Hold, TrialState
 from kernel_backend.model.trial import Best, Trial
 
-MOST = 50  # of one experiment are all looked at; of more, the following
+MOST = 50  # up to this number of trials, all are displayed
 BEST, TROUBLED = 20, 5
 
 
@@ -21,7 +21,7 @@ class TrialActivity:
     index: int
     state: TrialState
     best: Best | None
-    troubled: bool  # an attempt of it has failed, or no node can have it
+    troubled: bool  # an attempt of it has failed, or no node can hold its gang
 
     @classmethod
     def at(cls, trial: Trial) -> TrialActivity:

@@ -2983,7 +2983,7 @@ export interface components {
     schemas: {
         /**
          * Account
-         * @description A user or a group, with quota and usage.
+         * @description User or group, with its quota and slot use.
          */
         Account: {
             /** @enum {string} */
@@ -3004,7 +3004,7 @@ export interface components {
         };
         /**
          * Artifact
-         * @description A file that a trial has stored under a name; a later artifact of the same name replaces it.
+         * @description File that a trial has stored under a name; a later artifact of the same name replaces it.
          */
         Artifact: {
             trial: number;
@@ -3053,7 +3053,7 @@ export interface components {
         AttemptState: "pending" | "placed" | "running" | "ending" | "ended";
         /**
          * AuditEntry
-         * @description An audit entry: an action on another user's experiment, a quota, the queue or a node.
+         * @description Audit entry: an action on another user's experiment, or on a quota, the queue or a node.
          */
         AuditEntry: {
             /** @default 0 */
@@ -3076,7 +3076,7 @@ export interface components {
         };
         /**
          * BracketStatus
-         * @description A bracket, its lowest rung first.
+         * @description Bracket of rungs, the lowest first.
          */
         BracketStatus: {
             rungs: components["schemas"]["RungStatus"][];
@@ -3095,7 +3095,7 @@ export interface components {
         };
         /**
          * CheckpointDecision
-         * @description Decision of the retention rules about a checkpoint of trial `experiment.trial`.
+         * @description Decision to retain or delete a checkpoint of trial `experiment.trial`, with its reasons.
          */
         CheckpointDecision: {
             experiment: number;
@@ -3147,7 +3147,7 @@ export interface components {
         };
         /**
          * Closed
-         * @description The search has used up a limit (trials, budget or time) and creates no more trials.
+         * @description Event: a limit (trials, budget or time) is used up, so that the search creates no more trials.
          */
         Closed: {
             /**
@@ -3171,7 +3171,7 @@ export interface components {
         };
         /**
          * Config
-         * @description Configuration of a training that the platform owns: set by flags, never by the user's code.
+         * @description Configuration of a training, set by flags and never by the user's code.
          */
         Config: {
             /**
@@ -3351,11 +3351,11 @@ export interface components {
         };
         /**
          * Curve
-         * @description One metric of a trial. A point stands for `size` consecutive reports; all columns have one length.
+         * @description One metric of a trial. Each point summarises `size` consecutive reports; all columns have equal length.
          *
-         *     `step`, `epoch` and `at` are those of the last report of a point; `mean`, `low` and `high` are over its finite
-         *     values (of a size below `LARGEST`), None if it has none; `broken` are the indices of the points that hold another
-         *     value: a NaN, an infinity, or what no axis can hold.
+         *     `step`, `epoch` and `at` are those of a point's last report; `mean`, `low` and `high` are over its finite values
+         *     below `LARGEST`, None if there are none; `broken` has the indices of points with any other value: NaN, infinity,
+         *     or at least `LARGEST`.
          */
         Curve: {
             /** @enum {string} */
@@ -3398,7 +3398,7 @@ export interface components {
         };
         /**
          * Difference
-         * @description A difference: a sentence with the first experiment's value before the second's.
+         * @description Difference between two experiments; `text` names the first experiment's value before the second's.
          */
         Difference: {
             /** @enum {string} */
@@ -3445,7 +3445,7 @@ export interface components {
         };
         /**
          * Environment
-         * @description Environment that the code ran with, recorded automatically.
+         * @description Python environment that the code was submitted with, recorded automatically.
          */
         Environment: {
             python: string;
@@ -3501,7 +3501,7 @@ export interface components {
         };
         /**
          * Exited
-         * @description A trial ended early: by error, by invalid hyperparameters, or by a user.
+         * @description Event: a trial ended early, by an error, invalid hyperparameters or a user.
          */
         Exited: {
             /**
@@ -3515,7 +3515,7 @@ export interface components {
         };
         /**
          * Experiment
-         * @description An experiment: the trials and configuration that one submission created.
+         * @description Experiment: the trials and the configuration of one submission.
          */
         Experiment: {
             number: number;
@@ -3565,7 +3565,7 @@ export interface components {
         ExperimentState: "active" | "paused" | "stopping" | "stopped" | "completed" | "failed";
         /**
          * Extended
-         * @description A user extends the search to `trials` in all (None: as the new budget allows). A closed search reopens.
+         * @description Event: a user extends the search to `trials` in total (None: limited by the budget), and reopens a closed one.
          */
         Extended: {
             /**
@@ -3577,7 +3577,7 @@ export interface components {
         };
         /**
          * Failed
-         * @description `prepare` failed, or the class of a custom search raised, timed out, or returned an invalid answer.
+         * @description Event: `prepare` failed, or a custom search class raised, timed out, or returned an invalid answer.
          */
         Failed: {
             /**
@@ -3589,7 +3589,7 @@ export interface components {
         };
         /**
          * Failure
-         * @description Cause of a rank's end. A consequence (a lost peer) is never shown if there is a cause.
+         * @description Failure of a rank. A consequence (a lost peer) is never shown if its cause is known.
          */
         Failure: {
             rank: number;
@@ -3610,7 +3610,7 @@ export interface components {
         };
         /**
          * Frame
-         * @description A line of the user's own code in a traceback, by cell if it came from one.
+         * @description Frame of the user's own code in a traceback, by cell if it came from one.
          */
         Frame: {
             file: string;
@@ -3640,7 +3640,7 @@ export interface components {
         };
         /**
          * HistoryEntry
-         * @description An experiment, with its differences from the one it reruns, else the previous one of its notebook or name.
+         * @description Experiment, with its differences from the one it reruns, else from the previous one of its notebook or name.
          */
         HistoryEntry: {
             number: number;
@@ -3655,16 +3655,16 @@ export interface components {
         };
         /**
          * Hold
-         * @description Owner of a hold on a trial; only the owner may lift it.
+         * @description Party that holds a trial, so that it is not queued; only the same party may lift its hold.
          * @enum {string}
          */
         Hold: "user" | "search" | "engine";
         /**
          * Importance
-         * @description Importance of hyperparameters: each one's share of the difference between good and poor trials.
+         * @description Importance of hyperparameters: the share of each in the difference between good and poor trials.
          *
-         *     The shares add up to 1. They use the values at the end of `unit`, of `trials` trials. If they cannot be computed,
-         *     `missing` says why.
+         *     The shares add up to 1, and are computed from the values of `trials` trials at the end of `unit`. If they cannot
+         *     be computed, `missing` says why.
          */
         Importance: {
             /** @default null */
@@ -3680,7 +3680,7 @@ export interface components {
         };
         /**
          * IncumbentPoint
-         * @description A time from which on a trial had the best value of the search.
+         * @description Time at which a trial became the incumbent: it had the best value of the search so far.
          */
         IncumbentPoint: {
             at: number;
@@ -3691,7 +3691,7 @@ export interface components {
         };
         /**
          * Instruction
-         * @description Answer to a delivery: the number of the last accepted record, and whether the ranks continue, release or stop.
+         * @description Answer to a delivery: the number of the last accepted record, and how the ranks proceed.
          */
         Instruction: {
             accepted: number;
@@ -3705,7 +3705,9 @@ export interface components {
         };
         /**
          * Keep
-         * @description Retention rules of a trial's checkpoints: their union is retained. `best_overall` counts over all trials.
+         * @description Retention rules for a trial's checkpoints; those that any rule selects are retained.
+         *
+         *     `best_overall` ranks the checkpoints of all trials of the experiment together.
          */
         Keep: {
             /** @default 1 */
@@ -3717,7 +3719,7 @@ export interface components {
         };
         /**
          * LogChunk
-         * @description Bytes of a rank's log from an offset, as text; request the next chunk from `offset`.
+         * @description Part of a rank's log from an offset on, as text; the next part starts at `offset`.
          */
         LogChunk: {
             attempt: number;
@@ -3729,7 +3731,7 @@ export interface components {
         };
         /**
          * LogEntry
-         * @description An entry of a search's log; the first has number 1.
+         * @description Entry of a search's log: an event and the decision that it led to. Entries are numbered from 1.
          */
         LogEntry: {
             number: number;
@@ -3740,7 +3742,7 @@ export interface components {
         };
         /**
          * LogPolicy
-         * @description Action for a failed attempt whose log has a line that matches `pattern` (a regular expression).
+         * @description Action for failed attempts whose log has a line that matches `pattern` (a regular expression).
          */
         LogPolicy: {
             pattern: string;
@@ -3749,7 +3751,7 @@ export interface components {
         };
         /**
          * LogsDecision
-         * @description Decision to remove an ended experiment's logs, with the unpacked code beside them.
+         * @description Decision to remove the logs and the unpacked code of an ended experiment.
          */
         LogsDecision: {
             experiment: number;
@@ -3781,7 +3783,7 @@ export interface components {
         };
         /**
          * Metric
-         * @description The validation metric that ranks checkpoints.
+         * @description Validation metric that ranks checkpoints and trials.
          */
         Metric: {
             /** @default loss */
@@ -3794,9 +3796,9 @@ export interface components {
         };
         /**
          * NodeRun
-         * @description A gang or server on a node's slots.
+         * @description Gang or notebook server that holds slots of a node.
          *
-         *     If the user may not see it, only its group is shown, which is empty for a group of a single user.
+         *     If the user may not see it, only its group is shown, and no group if it is a single user's.
          */
         NodeRun: {
             slots: number;
@@ -3816,7 +3818,7 @@ export interface components {
         };
         /**
          * NodeUse
-         * @description A node and how much of it is in use.
+         * @description Node with the gangs and servers that hold its slots.
          */
         NodeUse: {
             name: string;
@@ -3838,13 +3840,13 @@ export interface components {
         };
         /**
          * Outcome
-         * @description Outcome of an attempt, from the engine's report and the launcher's record.
+         * @description Outcome of an attempt, derived from the engine's report and the launcher's record.
          * @enum {string}
          */
         Outcome: "ok" | "released" | "failed" | "lost" | "killed" | "timeout" | "infeasible";
         /**
          * Overview
-         * @description Overview of an experiment: the answer of `show` and `list`.
+         * @description Overview of an experiment, as `show` and `list` return it.
          */
         Overview: {
             id: number;
@@ -3886,7 +3888,7 @@ export interface components {
         };
         /**
          * ParamsAssigned
-         * @description The actual hyperparameters of a trial. A trial of another search has a number below 1.
+         * @description Event: the actual hyperparameters of a trial became known. Trials of earlier searches have numbers below 1.
          */
         ParamsAssigned: {
             /**
@@ -3914,7 +3916,7 @@ export interface components {
         };
         /**
          * Person
-         * @description A user whom an identity has authenticated.
+         * @description Authenticated user.
          */
         Person: {
             name: string;
@@ -3927,7 +3929,7 @@ export interface components {
         };
         /**
          * Pool
-         * @description Nodes with a queue of their own. One engine runs all gangs of a pool.
+         * @description Group of nodes with a queue of its own; one engine runs all of its gangs.
          */
         Pool: {
             name: string;
@@ -3939,7 +3941,7 @@ export interface components {
         };
         /**
          * Promoted
-         * @description A user promotes this trial to its next rung, whatever its rank.
+         * @description Event: a user promotes a trial to its next rung, whatever its rank.
          */
         Promoted: {
             /**
@@ -4004,7 +4006,7 @@ export interface components {
         };
         /**
          * Reported
-         * @description The metric's value at the end of a unit, as reported (`metric:max` is not negated).
+         * @description Event: a trial reported the metric at the end of a unit. For `metric:max`, too, the value is not negated.
          */
         Reported: {
             /**
@@ -4052,7 +4054,7 @@ export interface components {
         };
         /**
          * RungStatus
-         * @description Results of the trials at one rung of a bracket, that is at the end of one unit.
+         * @description Results at one rung of a bracket, that is at the end of one unit.
          */
         RungStatus: {
             unit: number;
@@ -4070,7 +4072,7 @@ export interface components {
         };
         /**
          * Search
-         * @description Options of a search. Those that do not apply to the method are refused if given.
+         * @description Options of a search. Options that do not apply to its method are refused.
          */
         Search: {
             /**
@@ -4126,7 +4128,7 @@ export interface components {
         };
         /**
          * SearchCurves
-         * @description Learning curves of many trials, the best first; `of` is the number of trials that have one.
+         * @description Learning curves of trials, best first; `of` is the number of trials that have a curve.
          */
         SearchCurves: {
             /** @enum {string} */
@@ -4178,7 +4180,7 @@ export interface components {
         };
         /**
          * SearchMethods
-         * @description The service's usable search methods, and the problems of packages whose methods are unusable.
+         * @description Search methods that the service can use, and the problems of packages whose methods it cannot use.
          */
         SearchMethods: {
             methods: components["schemas"]["SearchMethod"][];
@@ -4225,7 +4227,7 @@ export interface components {
         };
         /**
          * Server
-         * @description A notebook server and the slots that it holds.
+         * @description Notebook server with the slots that it holds.
          */
         Server: {
             owner: string;
@@ -4252,7 +4254,7 @@ export interface components {
         };
         /**
          * SlotHours
-         * @description A budget of slot-hours in any window of `window` seconds.
+         * @description Budget of slot-hours in any window of `window` seconds.
          */
         SlotHours: {
             hours: number;
@@ -4270,7 +4272,7 @@ export interface components {
         };
         /**
          * StoredFact
-         * @description A fact as stored: the attempt that reported it, its name, time and value.
+         * @description Stored provenance record: the attempt that reported it, its name, time and value.
          */
         StoredFact: {
             attempt: number;
@@ -4283,7 +4285,7 @@ export interface components {
         };
         /**
          * StoredNote
-         * @description Describe a warning or a remark about an attempt, as a message carries it.
+         * @description Warning or remark about an attempt, as a message carries it.
          */
         StoredNote: {
             text: string;
@@ -4296,7 +4298,7 @@ export interface components {
         };
         /**
          * StoredReport
-         * @description A stored report, with the sequence number from which `after=` resumes.
+         * @description Stored report with its sequence number, for `after=`.
          */
         StoredReport: {
             seq: number;
@@ -4313,9 +4315,9 @@ export interface components {
         };
         /**
          * Trial
-         * @description A trial: one training with fixed hyperparameters.
+         * @description Trial: one training with fixed hyperparameters.
          *
-         *     `attempt` is its newest attempt's number, 0 before the first.
+         *     `attempt` is the number of its newest attempt, 0 before the first.
          */
         Trial: {
             experiment: number;
@@ -4364,7 +4366,7 @@ export interface components {
         };
         /**
          * TrialCurve
-         * @description Metric of one trial over its units; None where it was not finite.
+         * @description Metric of one trial by unit; None where the value is not finite.
          */
         TrialCurve: {
             trial: number;
@@ -4374,7 +4376,7 @@ export interface components {
         };
         /**
          * TrialRow
-         * @description A trial as a row of the search's table. `value` and `best` are values of the metric as reported.
+         * @description Row of a trial in the table of a search. `value` and `best` are not negated for `metric:max`.
          */
         TrialRow: {
             trial: number;
@@ -4413,7 +4415,7 @@ export interface components {
         TrialState: "queued" | "starting" | "running" | "releasing" | "paused" | "stopping" | "completed" | "stopped" | "pruned" | "failed";
         /**
          * Use
-         * @description Current slots of a user or a group, and their decayed usage.
+         * @description Slots that a user or a group holds now, and their past use.
          */
         Use: {
             held: number;
@@ -4423,7 +4425,7 @@ export interface components {
         };
         /**
          * UseOverTime
-         * @description Usage over time: an account held `held[i]` slots on average from `at[i]` to `at[i + 1]`.
+         * @description Slot use over time: the account held `held[i]` slots on average from `at[i]` to `at[i + 1]`.
          */
         UseOverTime: {
             at: number[];
@@ -4442,7 +4444,7 @@ export interface components {
         };
         /**
          * Vacancy
-         * @description The scheduler granted a gang to the search, whose decision may assign it to a trial.
+         * @description Event: the scheduler granted a gang to the search, whose decision may assign it to a trial.
          */
         Vacancy: {
             /**
@@ -4453,9 +4455,9 @@ export interface components {
         };
         /**
          * Wait
-         * @description Reason why a request is queued: place 1 is the queue's head; the estimate (seconds) may be unknown.
+         * @description Reason why a request waits, its position in the queue (from 1), and the estimated wait in seconds if known.
          *
-         *     About half of all waits end between the earliest and the latest.
+         *     About half of all waits end between `earliest` and `latest`.
          */
         Wait: {
             reason: string;
@@ -4469,7 +4471,7 @@ export interface components {
         };
         /**
          * Waiting
-         * @description A queued request. One that the user may not see has no number and no name.
+         * @description Queued request for slots, without number and name if the user may not see its experiment.
          */
         Waiting: {
             pool: string;
@@ -4502,7 +4504,7 @@ export interface components {
         };
         /**
          * ArtifactSaved
-         * @description An artifact that has been stored; `step` is the current one. Fields as in `model/artifacts.py`.
+         * @description An artifact was stored at a step. Fields as in `model/artifacts.py`.
          */
         ArtifactSavedInput: {
             /**
@@ -4571,7 +4573,7 @@ export interface components {
         };
         /**
          * Config
-         * @description Configuration of a training that the platform owns: set by flags, never by the user's code.
+         * @description Configuration of a training, set by flags and never by the user's code.
          */
         ConfigInput: {
             /**
@@ -4729,7 +4731,7 @@ export interface components {
         };
         /**
          * Extension
-         * @description New totals of a search, counted from the submission; at least one must be given.
+         * @description New limits of a search, in total since the submission; at least one must be set.
          */
         ExtensionInput: {
             /** @default null */
@@ -4741,7 +4743,7 @@ export interface components {
         };
         /**
          * Fact
-         * @description A fact that the result depends on: `value` is the record of that name in `model/facts.py`, as JSON.
+         * @description Provenance record: `value` is the record of that name in `model/facts.py`, as JSON.
          */
         FactInput: {
             /**
@@ -4761,7 +4763,7 @@ export interface components {
         };
         /**
          * GarbageRequest
-         * @description Body of `POST /api/gc`: the experiment (None: all), and whether it is a dry run.
+         * @description Body of `POST /api/gc`: the experiment (None: all of the user's), and whether it is a dry run.
          */
         GarbageRequestInput: {
             /** @default null */
@@ -4771,7 +4773,7 @@ export interface components {
         };
         /**
          * Guarantee
-         * @description Another reproducibility guarantee than the one of the start, such as after a rehearsal.
+         * @description Reproducibility guarantee that replaces the one reported at the start, for instance after a rehearsal.
          */
         GuaranteeInput: {
             /**
@@ -4787,7 +4789,9 @@ export interface components {
         };
         /**
          * Keep
-         * @description Retention rules of a trial's checkpoints: their union is retained. `best_overall` counts over all trials.
+         * @description Retention rules for a trial's checkpoints; those that any rule selects are retained.
+         *
+         *     `best_overall` ranks the checkpoints of all trials of the experiment together.
          */
         KeepInput: {
             /** @default 1 */
@@ -4801,7 +4805,7 @@ export interface components {
          * LabelEdit
          * @description Body of `POST /api/experiments/{number}/label`.
          *
-         *     None and empty lists change nothing; an empty text clears.
+         *     None and empty lists change nothing; an empty text removes the name or note.
          */
         LabelEditInput: {
             /** @default null */
@@ -4815,7 +4819,7 @@ export interface components {
         };
         /**
          * LogPolicy
-         * @description Action for a failed attempt whose log has a line that matches `pattern` (a regular expression).
+         * @description Action for failed attempts whose log has a line that matches `pattern` (a regular expression).
          */
         LogPolicyInput: {
             pattern: string;
@@ -4824,7 +4828,7 @@ export interface components {
         };
         /**
          * Metric
-         * @description The validation metric that ranks checkpoints.
+         * @description Validation metric that ranks checkpoints and trials.
          */
         MetricInput: {
             /** @default loss */
@@ -4902,7 +4906,7 @@ export interface components {
         };
         /**
          * Report
-         * @description Metrics at a step. `epoch` counts in fractions: 1.5 is the middle of the second.
+         * @description Metrics at a step; `epoch` is a fraction: 1.5 is the middle of the second epoch.
          */
         ReportInput: {
             /**
@@ -4972,7 +4976,7 @@ export interface components {
         };
         /**
          * Search
-         * @description Options of a search. Those that do not apply to the method are refused if given.
+         * @description Options of a search. Options that do not apply to its method are refused.
          */
         SearchInput: {
             /**
@@ -5038,7 +5042,7 @@ export interface components {
         };
         /**
          * Started
-         * @description The ranks are connected and the first step is about to be taken.
+         * @description The ranks are connected and are about to take the first step.
          */
         StartedInput: {
             /**
@@ -5067,7 +5071,7 @@ export interface components {
         };
         /**
          * Submission
-         * @description Body of `POST /api/experiments`: a stored snapshot and its configuration.
+         * @description Body of `POST /api/experiments`: the id of a stored snapshot, and the configuration.
          */
         SubmissionInput: {
             snapshot: string;
@@ -5174,9 +5178,9 @@ export interface components {
         };
         /**
          * ExperimentMessage
-         * @description A message of the stream.
+         * @description Message of the stream.
          *
-         *     `seq` only grows: a client that has seen N requests `after=N` and misses nothing.
+         *     `seq` grows with each message: a client that has read message N and requests `after=N` misses none.
          */
         ExperimentMessage: {
             seq: number;
@@ -5190,9 +5194,9 @@ export interface components {
         };
         /**
          * TrialMessage
-         * @description A message of the stream.
+         * @description Message of the stream.
          *
-         *     `seq` only grows: a client that has seen N requests `after=N` and misses nothing.
+         *     `seq` grows with each message: a client that has read message N and requests `after=N` misses none.
          */
         TrialMessage: {
             seq: number;
@@ -5206,9 +5210,9 @@ export interface components {
         };
         /**
          * AttemptMessage
-         * @description A message of the stream.
+         * @description Message of the stream.
          *
-         *     `seq` only grows: a client that has seen N requests `after=N` and misses nothing.
+         *     `seq` grows with each message: a client that has read message N and requests `after=N` misses none.
          */
         AttemptMessage: {
             seq: number;
@@ -5222,9 +5226,9 @@ export interface components {
         };
         /**
          * ReportMessage
-         * @description A message of the stream.
+         * @description Message of the stream.
          *
-         *     `seq` only grows: a client that has seen N requests `after=N` and misses nothing.
+         *     `seq` grows with each message: a client that has read message N and requests `after=N` misses none.
          */
         ReportMessage: {
             seq: number;
@@ -5238,9 +5242,9 @@ export interface components {
         };
         /**
          * NoteMessage
-         * @description A message of the stream.
+         * @description Message of the stream.
          *
-         *     `seq` only grows: a client that has seen N requests `after=N` and misses nothing.
+         *     `seq` grows with each message: a client that has read message N and requests `after=N` misses none.
          */
         NoteMessage: {
             seq: number;
@@ -5254,9 +5258,9 @@ export interface components {
         };
         /**
          * ArtifactMessage
-         * @description A message of the stream.
+         * @description Message of the stream.
          *
-         *     `seq` only grows: a client that has seen N requests `after=N` and misses nothing.
+         *     `seq` grows with each message: a client that has read message N and requests `after=N` misses none.
          */
         ArtifactMessage: {
             seq: number;
@@ -5270,9 +5274,9 @@ export interface components {
         };
         /**
          * SearchMessage
-         * @description A message of the stream.
+         * @description Message of the stream.
          *
-         *     `seq` only grows: a client that has seen N requests `after=N` and misses nothing.
+         *     `seq` grows with each message: a client that has read message N and requests `after=N` misses none.
          */
         SearchMessage: {
             seq: number;
