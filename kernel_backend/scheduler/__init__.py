@@ -1,1 +1,1 @@
-"""Decide which requests get slots, and why the others wait: plain functions of a cluster state."""
+"""Decide which requests get slots, and explain why others wait: pure functions of the cluster state."""

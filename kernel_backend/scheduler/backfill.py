@@ -1,4 +1,4 @@
-"""Find free slots for a request next to reservations: backfill passes them only where it delays none of them."""
+"""Find free slots for a request, including reserved ones where using them delays no reservation (backfill)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from kernel_backend.scheduler.reservations import Plan
 
 
 class Fit(NamedTuple):
-    """Slots of one kind that fit a request; if `passed`, an earlier request that reserved some may reclaim them."""
+    """Slots of one kind of device that fit a request.
+
+    If `passed`, a reservation covers some of them, and the request that holds it may reclaim them.
+    """
 
     kind: str
     allocation: SlotsByNode
@@ -29,11 +32,11 @@ def fit(
     at: float,
     chance: Callable[[Plan], float] = _certain,
 ) -> Fit | None:
-    """Return free slots for a request now; None where it does not fit.
+    """Return free slots for a request now; None if it does not fit.
 
-    Slots that no reservation covers come first, then those of reservations that the request does not delay. `chance`
-    returns the probability that it delays another plan; that is subtracted from the plan's risk budget if its slots are
-    used, and must not exceed it.
+    Slots that no reservation covers are preferred, then reserved slots whose use delays no reservation. `chance`
+    returns the probability that the request delays a plan. If its slots are used, that is subtracted from the plan's
+    risk budget, which it must not exceed.
     """
     found = _beside(request, capacities, plans)
     if found is not None:

@@ -1,4 +1,4 @@
-"""Estimate the risk of backfill: how likely a gang that passes a reservation delays it, from past run lengths."""
+"""Estimate from past run lengths how likely a backfilled gang delays a reservation."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from itertools import pairwise
 from kernel_backend.scheduler.requests import Allocation
 from kernel_backend.scheduler.run_lengths import PastLengths
 
-STEPS = (0.0, *(60.0 * 1.5**nth for nth in range(24)))  # seconds ahead that are considered: up to a week
+STEPS = (0.0, *(60.0 * 1.5**nth for nth in range(24)))  # times ahead that are considered, up to a week
 
-MOST_WAITING = 256  # runs that a forecast considers: what waits for more is taken to be due at once
+MOST_WAITING = 256  # gangs that a forecast considers; with more, the reservation counts as due at once
 
-_MOST_EXACT = 4096  # updates of one probability for which the distribution is computed: some milliseconds
-_RUN_OVERHEAD = 20  # what a run costs besides an update a slot, in updates: 2 to 3 us against 0.1 us each
+_MOST_EXACT = 4096  # above this many updates the distribution is not computed exactly; it takes some milliseconds
+_RUN_OVERHEAD = 20  # cost per gang besides one update per slot, in updates: 2 to 3 us against 0.1 us each
 
-Due = list[tuple[float, float]]  # (seconds, how likely the reservation is due from then until the next step)
+Due = list[tuple[float, float]]  # (seconds, probability that the reservation is due between then and the next step)
 
 
 def due(missing: int, held: Sequence[tuple[int, Allocation]], since: float, lengths: PastLengths, at: float) -> Due:
-    """Return when a reservation that waits for `missing` slots is due: the probability of each time; early if in doubt.
+    """Return when a reservation that waits for `missing` slots is due, as a probability for each time.
 
-    `held` has the running gangs in its region with the slots that each holds there. Three kinds are taken to end at any
-    time: gangs of unknown length, gangs that are leaving, and gangs that started after the reservation was made
-    (`since`). So gangs that passed a reservation never postpone it.
+    `held` has the running gangs on the reserved nodes, with their slots there. Three kinds of gangs are assumed to
+    end at any time: those of unknown length, those that are leaving, and those that started after the reservation was
+    made (`since`). In doubt the result is early, so that backfilled gangs never postpone the reservation.
     """
     waiting = [(slots, run) for slots, run in held if not _may_end_now(run, since)]
     missing -= sum(slots for slots, run in held if _may_end_now(run, since))
@@ -53,8 +53,8 @@ def due(missing: int, held: Sequence[tuple[int, Allocation]], since: float, leng
 def chance_of_enough(missing: int, released: Sequence[tuple[int, float]]) -> float:
     """Return the probability that at least `missing` slots are released, given (slots, probability) pairs.
 
-    Exact where there are few (the distribution of their sum, built up one by one); otherwise Cantelli's inequality
-    bounds it from above by mean and variance.
+    For few pairs it is exact, computed from the distribution of the sum; for many it is an upper bound by Cantelli's
+    inequality.
     """
     if missing <= 0:
         return 1.0
@@ -63,7 +63,7 @@ def chance_of_enough(missing: int, released: Sequence[tuple[int, float]]) -> flo
         variance = sum(slots * slots * p * (1.0 - p) for slots, p in released)
         still = missing - mean
         return variance / (variance + still * still) if still > 0 else 1.0
-    fewer, enough = [1.0] + [0.0] * (missing - 1), 0.0  # how likely so many are released, of those so far
+    fewer, enough = [1.0] + [0.0] * (missing - 1), 0.0  # probability of each total below `missing`, so far
     for slots, p in released:
         enough += p * sum(fewer[max(0, missing - slots) :])
         shifted = [0.0] * min(slots, missing) + fewer[: missing - min(slots, missing)]
@@ -80,7 +80,7 @@ def late(due: Due, chance_to_last: Callable[[float], float]) -> float:
 
 
 def risk_of(runs: Iterable[Allocation], since: float, lengths: PastLengths, at: float, due: Due) -> float:
-    """Return an upper bound of the probability that gangs started after a reservation (`since`) delay it."""
+    """Return an upper bound of the probability that gangs started since a reservation was made (`since`) delay it."""
 
     def lasts(run: Allocation, seconds: float) -> float:
         if run.ends is not None and run.ends <= at + seconds:

@@ -1,7 +1,7 @@
 """Decide which requests start now and which gangs are preempted.
 
-Pure computation: nothing is started, stored or awaited here. The order: requests that an admin has put first, then
-those within a guarantee, then those with a reservation, then by priority and by share. See
+This is pure computation: nothing is started, stored or awaited. Requests that an admin has put first are served
+first, then those within a guarantee, then those with a reservation, then the others by priority and fair share. See
 docs/explanation/scheduling.md, whose examples are tests.
 """
 
@@ -26,17 +26,17 @@ from kernel_backend.scheduler.requests import Allocation, RequestKey, Reservatio
 from kernel_backend.scheduler.reservations import Plan, SlotRelease, plan, releases
 from kernel_backend.scheduler.state import ClusterState, Name
 
-MOST_KEPT = 32  # requests of a pool that have a reservation at once
+MOST_KEPT = 32  # maximum number of requests per pool with a reservation
 
 
 def decide(cluster: ClusterState) -> Decisions:
-    """Return the requests that start, the gangs to preempt, and the reservations."""
+    """Return the requests that start, the gangs to preempt, and the new reservations."""
     ledger = Ledger(cluster)
     passes = [_Pass(cluster, pool, ledger) for pool in sorted(cluster.pools)]
     preempts = {each.run.key: each for each in _beyond_limits(cluster, ledger)}
     for each in passes:
         each.preempts = preempts
-    # Limits and guarantees span pools: so each class is served in all of them before the next.
+    # Limits and guarantees span pools, so each class of requests is served in all pools before the next class.
     for each in passes:
         each.serve_first()
     for each in passes:
@@ -53,7 +53,7 @@ def decide(cluster: ClusterState) -> Decisions:
 
 
 def _beyond_limits(cluster: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
-    """Yield preemptions for accounts that hold more than a limit that was lowered."""
+    """Yield preemptions for accounts that hold more slots than their limit, because it was lowered."""
     gone: Counter[tuple[str, Name]] = Counter()
     runs = cluster.runs.values()
     for kind, name, excess in ledger.excess():
@@ -73,16 +73,16 @@ class _Pass:
         self._capacities = _capacities(cluster, self._nodes)
         self._plans: list[Plan] = []
         self._reserved = {each.key: each for each, request in cluster.reserved() if request.pool == pool}
-        self._headed = False  # the first request in order has a reservation
-        self._served: set[RequestKey] = set()  # requests that have been served
-        self._begun: Counter[tuple[QueueKey, Shape]] = Counter()  # how many of these are served, from the first on
-        self._full: set[Shape] = set()  # shapes that fit nowhere any more
+        self._headed = False  # whether the first request in order has a reservation
+        self._served: set[RequestKey] = set()  # requests that have been decided
+        self._begun: Counter[tuple[QueueKey, Shape]] = Counter()  # index of the first undecided request of each shape
+        self._full: set[Shape] = set()  # shapes that fit nowhere
         self._taken: Counter[str] = Counter()
-        self._dues: dict[RequestKey, Due] = {}  # when each plan is due, where that was needed
+        self._dues: dict[RequestKey, Due] = {}  # cached results of `_due`
         self.preempts: dict[RequestKey, Preempt] = {}
         self.starts: list[Start] = []
 
-    # The four classes
+    # The four classes of requests
 
     def serve_first(self) -> None:
         """Serve the requests that an admin has put ahead of everything."""
@@ -127,7 +127,7 @@ class _Pass:
             fair_order.over(again=self._serve(line, guaranteed))
 
     def _over(self, guaranteed: bool) -> bool:
-        """Return whether nothing is left to do: no reservation to make and, outside of guarantees, no free slots."""
+        """Return whether this pass is over: no reservation is needed and, outside of guarantees, no slot is free."""
         if guaranteed:
             return len(self._plans) >= MOST_KEPT
         return self._headed and not any(capacity.total for capacity in self._capacities.values())
@@ -135,8 +135,8 @@ class _Pass:
     def _serve(self, line: UserQueue, guaranteed: bool) -> bool:
         """Start the first request of a user queue that can start; return False if none can.
 
-        A request within a guarantee may preempt gangs with borrowed slots. Else the first request that does not fit
-        gets a reservation.
+        A request within a guarantee may preempt gangs that hold borrowed slots. Otherwise the first request that does
+        not fit gets a reservation.
         """
         for request in self._next_of_each_shape(line):
             if guaranteed and not self._ledger.guaranteed(request):
@@ -155,7 +155,7 @@ class _Pass:
         return False
 
     def _next_of_each_shape(self, line: UserQueue) -> list[SlotRequest]:
-        """Return the first unserved request of each shape in a user queue, in order."""
+        """Return the first undecided request of each shape in a user queue, in order."""
         firsts = []
         for shape, requests in line.shapes.items():
             nth = self._begun[line.key, shape]
@@ -170,17 +170,17 @@ class _Pass:
             if not self._start(request):
                 self._keep(request, firm, at_risk)
         elif firm and not self._ledger.never(request) and self._feasible(request):
-            # Others of its owner and group must not use up for ever what it waits for.
+            # Others of the same owner and group must not keep using up the limit that it waits for.
             self._served.add(request.key)
             self._ledger.hold_back(request)
 
-    # What serving a request leads to
+    # Starting requests and making reservations
 
     def _start(self, request: SlotRequest) -> bool:
         return self._take(request, fit(request, self._capacities, self._plans, self._at))
 
     def _start_at_risk(self, request: SlotRequest) -> bool:
-        """Start a request that probably ends before the reservations that it passes are due; True if it started."""
+        """Start a request that will probably end before the reservations of its slots are due; False if it did not."""
         most = max((each.risk for each in self._plans), default=0.0)
         if most <= 0 or (
             request.max_time is None and self._cluster.lengths.chance_to_last(*request.size, 0.0, STEPS[-1]) > most
@@ -191,7 +191,7 @@ class _Pass:
         )
 
     def _chance(self, request: SlotRequest, plan: Plan) -> float:
-        """Return the probability that a request, if started now, still runs when a reservation's plan is due."""
+        """Return the probability that a request started now is still running when a reservation is due."""
         if plan.risk <= 0:
             return 1.0
         lengths, begun_at = self._cluster.lengths, self._begun_at.get(request.size, ())
@@ -205,7 +205,7 @@ class _Pass:
         return late(self._due(plan), lasts)
 
     def _due(self, plan: Plan) -> Due:
-        """Return when a plan's reservation is due; the gangs that passed it already lower its risk budget."""
+        """Return when a plan's reservation is due; gangs that already use its slots lower its risk budget."""
         known = self._dues.get(plan.request.key)
         if known is None:
             runs = [*self._runs, *(start.run(self._at) for start in self.starts)]
@@ -234,7 +234,7 @@ class _Pass:
         return tuple(shares)
 
     def _keep(self, request: SlotRequest, firm: bool, at_risk: bool) -> None:
-        """Reserve slots for a request; gangs that passed its reservation are preempted where it needs their slots."""
+        """Reserve slots for a request, and preempt gangs that use its reserved slots if it needs them now."""
         before = self._reserved.get(request.key)
         risk = self._cluster.rules.risk if at_risk and request.priority < FIRST else 0.0
         made = self._take_back(request, borrowed=False, sticky=before, firm=firm, risk=risk)
@@ -245,7 +245,7 @@ class _Pass:
 
     @property
     def kept(self) -> tuple[Reservation, ...]:
-        """Return the reservations after this pass; requests that were not eligible keep theirs."""
+        """Return the reservations after this pass, including those of requests that were not eligible."""
         return tuple(self._reserved.values())
 
     def _take_back(
@@ -256,10 +256,10 @@ class _Pass:
         firm: bool = False,
         risk: float = 0.0,
     ) -> Plan | None:
-        """Plan a reservation for a request that does not fit, and preempt gangs to make it fit.
+        """Plan a reservation for a request that does not fit, and preempt gangs whose slots it needs.
 
-        Candidates are gangs with borrowed slots if `borrowed`, else gangs that passed a reservation. Returns the plan;
-        None if there is none.
+        With `borrowed`, gangs that hold borrowed slots may be preempted, otherwise gangs that use reserved slots.
+        Returns None if the request fits nowhere.
         """
         if not self._feasible(request):
             return None
@@ -293,7 +293,7 @@ class _Pass:
     def _feasible(self, request: SlotRequest) -> bool:
         return feasible(self._nodes, request.slots, request.excluded, request.one_node)
 
-    # Computed once, where it is needed at all
+    # Computed once, on first use
 
     @cached_property
     def _runs(self) -> list[Allocation]:
@@ -312,9 +312,9 @@ class _Pass:
         return borrowed_slots(self._cluster)
 
     def _coming(self, taken_back: set[RequestKey]) -> tuple[SlotRelease, ...]:
-        """Return the slot releases of gangs whose end is known, first to last, including gangs that start now.
+        """Return the slot releases of gangs whose end is known, in order of time, including gangs that start now.
 
-        Those in `taken_back` or preempted by this pass are taken to leave as soon as the rules allow.
+        Gangs in `taken_back`, and those that this decision preempts, are assumed to exit as soon as the rules allow.
         """
         asked = taken_back | self.preempts.keys()
         runs = [*self._runs, *(start.run(self._at) for start in self.starts)]

@@ -10,12 +10,12 @@ from kernel_backend.scheduler.requests import Allocation, Reservation, SlotReque
 
 @dataclass(frozen=True)
 class Start:
-    """Grant these slots to a request now."""
+    """Start of a request now, on these slots."""
 
     request: SlotRequest
     placement: Placement
-    passed: bool = False  # ahead of a reservation, which may reclaim the slots
-    reservation: Reservation | None = None  # by which it starts; it gets it again should it come back
+    passed: bool = False  # it uses reserved slots, which may be reclaimed
+    reservation: Reservation | None = None  # reservation of the request, which it gets back if its trial is requeued
 
     def run(self, at: float) -> Allocation:
         """Return the allocation of the started gang, granted at `at`."""
@@ -36,7 +36,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Preempt:
-    """Preempt a gang: request it to commit a checkpoint and release its slots."""
+    """Preemption of a gang: it is asked to commit a checkpoint and release its slots."""
 
     run: Allocation
     reason: str
@@ -44,7 +44,7 @@ class Preempt:
 
 @dataclass(frozen=True)
 class Decisions:
-    """Result of scheduling one cluster state: starts and preemptions in order, and the reservations from now on."""
+    """Decisions about one cluster state: starts and preemptions in order, and all reservations from now on."""
 
     starts: tuple[Start, ...]
     preempts: tuple[Preempt, ...]

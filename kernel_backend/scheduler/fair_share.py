@@ -1,7 +1,7 @@
-"""Compute the fair-share order: the group with the least charged use by weight, then its user with the least.
+"""Order requests by fair share: the group with the least usage relative to its weight first, then its users likewise.
 
-Use decays (see `usage.Meter`), and a holder of slots is charged with the next hour of them at once. So no account takes
-all slots in one decision, and several jobs of one user share that user's part.
+Usage decays (see `usage.Meter`). An account is charged for the next hour of its slots in advance, so that no account
+gets all free slots in one decision. Several jobs of one user share that user's part.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FairOrder:
         return self._groups[self._heap[0][2]][0][2] if self._heap else None
 
     def over(self, again: bool) -> None:
-        """Move on from the current user queue: with `again` it is sorted in anew by its share, else removed."""
+        """Finish with the current user queue: with `again`, reinsert it by its new share, else remove it."""
         group = self._heap[0][2]
         members = self._groups[group]
         if again:

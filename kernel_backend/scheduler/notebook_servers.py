@@ -1,4 +1,4 @@
-"""Account for notebook servers in the cluster state: they hold slots like gangs, and a rule may reclaim these."""
+"""Represent notebook servers in the cluster state: they hold slots like gangs, and idle ones may be preempted."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from kernel_backend.model.resources import Share
 from kernel_backend.scheduler.requests import Allocation, RequestKey
 from kernel_backend.scheduler.state import ClusterState
 
-ELSEWHERE = ""  # the node of slots that are on none of the cluster state's: they are charged, and otherwise ignored
+ELSEWHERE = ""  # pseudo-node for slots on no known node: they count for quotas only
 
 
 def key(server: Server, nth: int = 0) -> RequestKey:
     """Return the key of a server's allocation.
 
-    A server has up to two: `nth` 0 on its node, and `nth` 1 for the slots that were not free there.
+    A server has up to two allocations: `nth` 0 on its node, and `nth` 1 for the slots that were not free there.
     """
     return RequestKey(0, 0, nth, server.full_name)
 
 
 def take_in(cluster: ClusterState, servers: Iterable[Server]) -> None:
-    """Update the cluster state so that these notebook servers, and no others, hold their slots.
+    """Update the cluster state so that exactly these notebook servers hold slots.
 
-    A server that is already recorded keeps its slots. One that holds more slots than were free gets the rest as they
-    become free.
+    A server that is already recorded keeps its slots. If too few slots were free for a server, it gets more when
+    others become free.
     """
     present = {server.full_name: server for server in servers}
-    leaving: dict[str, float] = {}  # asked to stop, and still there
+    leaving: dict[str, float] = {}  # when servers that still run were asked to stop
     for run in [run for run in cluster.runs.values() if run.key.server]:
         server = present.get(run.key.server)
         if server is None or not _stands(cluster, server):
@@ -50,13 +50,13 @@ def take_in(cluster: ClusterState, servers: Iterable[Server]) -> None:
 
 
 def take_back_at(cluster: ClusterState, server: Server) -> float | None:
-    """Return when an idle server's slots may be reclaimed; None if no rule reclaims idle servers."""
+    """Return when an idle server's slots may be reclaimed (seconds since the epoch); None if no rule reclaims them."""
     idle = cluster.rules.idle_servers
     return None if idle is None else server.last_activity + idle
 
 
 def _stands(cluster: ClusterState, server: Server) -> bool:
-    """Return whether the recorded allocation still matches the server, on nodes that still exist."""
+    """Return whether the recorded allocations of a server are still correct, on nodes that exist."""
     held = [cluster.runs[each] for each in (key(server), key(server, 1)) if each in cluster.runs]
     theirs = (server.owner, server.group, server.pool, server.since)
     if any((run.owner, run.group, run.pool, run.since) != theirs for run in held):
@@ -67,9 +67,9 @@ def _stands(cluster: ClusterState, server: Server) -> bool:
 
 
 def _runs(cluster: ClusterState, server: Server, name: str | None) -> Iterator[Allocation]:
-    """Yield a server's allocation on node `name`, and one outside of all nodes for slots beyond those free there."""
+    """Yield a server's allocation on node `name`, and one without a node for slots that are not free there."""
     free = cluster.free[name] if name is not None else []
-    slots = tuple(free[max(0, len(free) - server.slots) :])  # gangs take the first ones
+    slots = tuple(free[max(0, len(free) - server.slots) :])  # gangs get the first slots of a node
     beyond = tuple(range(server.slots - len(slots)))
     if name is not None and slots:
         node = cluster.nodes[name]
@@ -79,7 +79,7 @@ def _runs(cluster: ClusterState, server: Server, name: str | None) -> Iterator[A
 
 
 def _node(cluster: ClusterState, server: Server) -> str | None:
-    """Return a server's node as reported by the hub; else the tightest fit, or the node with most free slots.
+    """Return the node that the hub reports for a server; else the tightest fit, or the node with most free slots.
 
     None if the reported node is not in the cluster state.
     """

@@ -1,4 +1,4 @@
-"""Iterate lazily over requests in scheduling order: only as many as the caller reads are computed."""
+"""Iterate over requests in scheduling order, lazily: only those that the caller reads are computed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kernel_backend.scheduler.quotas import Ledger
 from kernel_backend.scheduler.requests import RequestKey, Shape, SlotRequest
 from kernel_backend.scheduler.state import ClusterState
 
-MOST_AHEAD = 32  # requests of a user queue that are considered ahead of one with a reservation
+MOST_AHEAD = 32  # requests of a user queue that may come before one with a reservation
 
 
 def in_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
     """Yield the eligible requests of a pool in scheduling order, as if each got its slots.
 
-    Infeasible requests are left out: they block no others.
+    Requests that can never start are left out: they block no others.
     """
     ledger = Ledger(cluster)
     for request in _fair_order(cluster, pool):
@@ -33,11 +33,11 @@ def _fair_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
     lines = cluster.queue.lines.get(pool, {})
     waiting: dict[QueueKey, Iterator[SlotRequest]] = {}
     heads: dict[QueueKey, SlotRequest | None] = {}
-    begun: Counter[tuple[QueueKey, Shape]] = Counter()  # how many of these are served, from the first on
+    begun: Counter[tuple[QueueKey, Shape]] = Counter()  # index of the first undecided request of each shape
     served: set[RequestKey] = set()
 
     def next_of(line: UserQueue) -> SlotRequest | None:
-        """Return the first unserved request of a user queue, reading no farther than that."""
+        """Return the first request of a user queue that was not yielded yet; later ones are not read."""
         requests = waiting.setdefault(line.key, iter(line.requests))
         head = heads.get(line.key) or next(requests, None)
         while head is not None and head.key in served:
@@ -46,7 +46,7 @@ def _fair_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
         return head
 
     def guaranteed_of(line: UserQueue) -> SlotRequest | None:
-        """Return the first request of a user queue within a guarantee; only the first of each shape is checked."""
+        """Return a user queue's first request within a guarantee; only the first of each shape is checked."""
         firsts = []
         for shape, requests in line.shapes.items():
             nth = begun[line.key, shape]
@@ -83,10 +83,9 @@ def _fair_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
 
 
 def reserved_for(cluster: ClusterState, pool: str) -> list[SlotRequest]:
-    """Return the requests with a reservation, then the heads of starving user queues, the longest starving first.
+    """Return the requests with a reservation, then the heads of starving user queues, longest starving first.
 
-    A reservation lets no request pass its own user's queue: requests that have returned to positions ahead of it go
-    first.
+    Requests that are ahead of a reserved one in its user queue (they were requeued there) come before it.
     """
     queue = cluster.queue
     found: dict[RequestKey, SlotRequest] = {}

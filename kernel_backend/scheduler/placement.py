@@ -1,4 +1,4 @@
-"""Place a gang: fewest nodes first, then the tightest fit, all or nothing."""
+"""Place a gang, all or nothing: on as few nodes as possible, then with the tightest fit."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from kernel_backend.model.resources import Node
 
-SlotsByNode = tuple[tuple[str, int], ...]  # (node, how many slots of it), in the order of ranks
+SlotsByNode = tuple[tuple[str, int], ...]  # (node, number of slots), in the order of ranks
 NONE: Mapping[str, int] = {}
 
 
 def largest_gang(nodes: Iterable[Node], one_node: bool = False) -> int:
-    """Return the most slots that one gang can ever have here: all slots of one kind, or of one node."""
+    """Return the size of the largest gang that these nodes can hold: all slots of one kind, or of one node."""
     return largest(((node.kind, node.slots) for node in nodes), one_node)
 
 
 def largest(counts: Iterable[tuple[str, int]], one_node: bool = False) -> int:
-    """Return the size of the largest gang for nodes as (kind, slots)."""
+    """Return the size of the largest gang, given (kind, slots) of each node."""
     totals: dict[str, int] = {}
     for kind, slots in counts:
         of_kind = totals.get(kind, 0)
@@ -27,12 +27,12 @@ def largest(counts: Iterable[tuple[str, int]], one_node: bool = False) -> int:
 
 
 def feasible(nodes: Iterable[Node], slots: int, excluded: Collection[str], one_node: bool = False) -> bool:
-    """Return whether a gang of `slots` can ever be placed on the nodes that are not excluded."""
+    """Return whether nodes that are not excluded could hold a gang of `slots`, if all were free."""
     return slots <= largest_gang([node for node in nodes if node.name not in excluded], one_node)
 
 
 class Capacity:
-    """Count the free slots on the nodes of one kind, with the nodes indexed by their number of free slots."""
+    """Free slots on the nodes of one kind, indexed by their number per node."""
 
     def __init__(self, free: Iterable[tuple[str, int]]) -> None:
         self.free: dict[str, int] = {name: count for name, count in free if count}
@@ -42,7 +42,7 @@ class Capacity:
             self._nodes[self.free[name]].append(name)
 
     def beside(self, excluded: Iterable[str], spare: Mapping[str, int]) -> int:
-        """Return the number of free slots without the excluded nodes, counting at most `spare[node]` of some nodes."""
+        """Return the number of free slots outside `excluded` nodes; on a node in `spare`, at most that many count."""
         beyond = sum(max(0, self.free.get(name, 0) - most) for name, most in spare.items() if name not in excluded)
         return self.total - beyond - sum(self.free.get(name, 0) for name in excluded)
 
@@ -51,7 +51,7 @@ class Capacity:
     ) -> SlotsByNode | None:
         """Return an allocation of `slots` free slots, or None.
 
-        Excluded nodes are not used, and at most `spare[node]` slots of some nodes.
+        Nodes in `excluded` are not used; of nodes in `spare` at most that many slots.
         """
         if self.beside(excluded, spare) < slots:
             return None
@@ -86,14 +86,14 @@ class Capacity:
                 del self.free[name]
 
     def _tightest(self, slots: int, odd: Mapping[str, int], beside: Collection[str] = ()) -> str | None:
-        """Return the node with the fewest free slots that are enough, ties by name; `odd` overrides free counts."""
+        """Return the node with the fewest free slots that suffice, ties by name; `odd` overrides free counts."""
         even = ((count, name) for count in range(slots, len(self._nodes)) for name in self._nodes[count])
         best = next((each for each in even if each[1] not in odd and each[1] not in beside), None)
         others = [(count, name) for name, count in odd.items() if count >= slots and name not in beside]
         return min([*others, *([best] if best else [])])[1] if others or best else None
 
     def _roomiest(self, odd: Mapping[str, int]) -> Iterator[tuple[int, str]]:
-        """Yield the nodes with the most free slots first."""
+        """Yield (free slots, node), the nodes with most free slots first."""
         even = (
             (count, name)
             for count in range(len(self._nodes) - 1, 0, -1)

@@ -1,4 +1,4 @@
-"""Choose preemption victims: the youngest first, no more than needed, and only where it frees enough slots."""
+"""Choose gangs to preempt: the youngest first, no more than needed, and none if they free too few slots."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kernel_backend.scheduler.rules import Rules
 
 
 def preemptible_now(runs: Iterable[Allocation], rules: Rules, at: float) -> list[Allocation]:
-    """Return the gangs that may be preempted now: idle notebook servers first, then the youngest.
+    """Return the gangs that may be preempted now: idle notebook servers first, then the youngest gangs.
 
-    Of equally old ones those that hold the fewest slots come first. A preempted gang commits a checkpoint and so loses
-    only the time to resume, which is the same for all.
+    Of equally old gangs, those with the fewest slots come first. A preempted gang commits a checkpoint, so that it
+    loses only the time to resume, which does not depend on its age.
     """
 
     def may(run: Allocation) -> bool:
@@ -39,8 +39,8 @@ def victims(
 ) -> list[Allocation]:
     """Return the `candidates`, in order, whose preemption frees enough slots for a request.
 
-    Free slots, and those of gangs that are `leaving`, are counted too. Empty if there is enough capacity anyway, or if
-    all candidates together are not enough. `before` are the plans of requests that are served first.
+    Free slots and those of gangs in `leaving` are counted, too. Empty if no preemption is needed, or if all
+    candidates together free too few slots. `before` are the plans of requests that are served earlier.
     """
     usable = [node for node in nodes if node.name not in request.excluded]
     choices: list[list[Allocation] | None] = []
@@ -64,7 +64,7 @@ def victims(
 def _least(
     candidates: Sequence[Allocation], leaving: Sequence[Allocation], held: Mapping[RequestKey, int], missing: int
 ) -> list[Allocation] | None:
-    """Return candidates that free the missing slots, none of them needlessly; None if all together free too few."""
+    """Return the candidates that free the missing slots, without superfluous ones; None if all free too few."""
     missing -= sum(held[run.key] for run in leaving)
     chosen: list[Allocation] = []
     for run in candidates:
@@ -83,7 +83,7 @@ def _least(
 
 
 def beyond(candidates: Sequence[Allocation], excess: int) -> list[Allocation]:
-    """Return the first candidates that together release at least `excess` slots."""
+    """Return the first candidates that together hold at least `excess` slots."""
     chosen: list[Allocation] = []
     for run in candidates:
         if excess <= 0:

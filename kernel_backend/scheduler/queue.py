@@ -1,4 +1,4 @@
-"""Keep the queue: sub-queues per user, group and priority, in order as requests come and go."""
+"""Maintain the queue: one sub-queue per pool, priority, group and user, in order of queueing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _order = attrgetter("order")
 
 
 class QueueKey(NamedTuple):
-    """Key of a user queue."""
+    """Key of a user queue: priority, group and owner."""
 
     priority: int
     group: str
@@ -27,15 +27,15 @@ def _line_key(request: SlotRequest) -> QueueKey:
 
 
 class UserQueue:
-    """Requests of one user in one group with one priority, in order of queueing; also by shape."""
+    """Requests of one user in one group with one priority, in order of queueing, also grouped by shape."""
 
     def __init__(self, key: QueueKey, requests: list[SlotRequest]) -> None:
-        """Create a queue of these requests, at least one, which must be in order."""
+        """Create a queue of these requests, which must be in order; at least one."""
         self.key, self.requests = key, requests
         self.shapes: dict[Shape, list[SlotRequest]] = {}
         for request in requests:
             self.shapes.setdefault(request.shape, []).append(request)
-        self.since = max(self.first.queued_at, self.first.failed_at)  # when its first request became the first
+        self.since = max(self.first.queued_at, self.first.failed_at)  # when its head became the head
 
     def __len__(self) -> int:
         return len(self.requests)
@@ -57,7 +57,7 @@ class UserQueue:
             self.since = max(request.queued_at, request.failed_at)
 
     def remove(self, request: SlotRequest, at: float) -> bool:
-        """Remove a request; return whether the queue has any left. A new head counts as such from `at` on."""
+        """Remove a request; return whether any is left. The next one becomes the head at time `at`."""
         was_first = request.key == self.first.key
         of_shape = self.shapes[request.shape]
         for requests in (self.requests, of_shape):
@@ -76,7 +76,7 @@ class UserQueue:
 class Queue:
     """Requests by pool and user queue.
 
-    Requests in backoff or preparation are recorded but in no user queue, so that they block no others.
+    Requests in backoff or preparation are recorded, but are in no user queue, so that they block no others.
     """
 
     def __init__(self) -> None:
@@ -88,23 +88,23 @@ class Queue:
         return iter(self.requests.values())
 
     def line(self, request: SlotRequest) -> UserQueue | None:
-        """Return the user queue that a request belongs to; None where there is none."""
+        """Return the user queue of a request; None if there is none."""
         return self.lines.get(request.pool, {}).get(_line_key(request))
 
     def stands(self, request: SlotRequest) -> bool:
-        """Return whether the request is in its user queue, and so eligible to start now."""
+        """Return whether a request is in its user queue, that is eligible to start now."""
         line = self.line(request)
         requests = line.shapes.get(request.shape, []) if line else []
         nth = bisect_left(requests, request.order, key=_order)
         return nth < len(requests) and requests[nth].key == request.key
 
     def starves(self, request: SlotRequest, since: float) -> bool:
-        """Return whether a request has been the head of its user queue since `since` or longer."""
+        """Return whether a request became the head of its user queue at time `since` or earlier."""
         line = self.line(request)
         return line is not None and line.first.key == request.key and line.since <= since
 
     def add(self, request: SlotRequest, at: float) -> None:
-        """Add a new or changed request; one that stays the head of its user queue keeps its `since`."""
+        """Add a new or changed request; one that remains the head of its user queue keeps its time as the head."""
         since: float | None = None
         if request.key in self.requests:
             before = self.line(self.requests[request.key])
@@ -123,7 +123,7 @@ class Queue:
             line.since = since
 
     def fill(self, requests: Iterable[SlotRequest], at: float) -> None:
-        """Fill an empty queue with many requests at once: they are sorted once, instead of a search for each."""
+        """Fill an empty queue with many requests; sorting them once is faster than adding each."""
         found: defaultdict[tuple[str, int, str, str], list[SlotRequest]] = defaultdict(list)
         for request in sorted(requests, key=_order):
             if self._take_in(request, at):
@@ -133,7 +133,7 @@ class Queue:
             self.lines.setdefault(pool, {})[key] = UserQueue(key, theirs)
 
     def _take_in(self, request: SlotRequest, at: float) -> bool:
-        """Record a request; return whether it is eligible, and so belongs in a user queue now."""
+        """Record a request; return whether it is eligible now, so that it belongs in a user queue."""
         self.requests[request.key] = request
         if request.preparing:
             return False
@@ -143,7 +143,7 @@ class Queue:
         return True
 
     def remove(self, key: RequestKey, at: float) -> SlotRequest | None:
-        """Remove and return a request; None where there was none."""
+        """Remove and return a request; None if it is not recorded."""
         request = self.requests.pop(key, None)
         line = self.line(request) if request is not None else None
         if request is not None and line is not None and self.stands(request) and not line.remove(request, at):
@@ -151,7 +151,7 @@ class Queue:
         return request
 
     def wake(self, at: float) -> None:
-        """Make the requests eligible whose backoff has ended by `at`."""
+        """Add the requests whose backoff has ended by `at` to their user queues."""
         while self._wakes and self._wakes[0][0] <= at:
             _, key = heapq.heappop(self._wakes)
             request = self.requests.get(key)

@@ -13,10 +13,7 @@ from kernel_backend.scheduler.state import ClusterState, Name, UsageByName
 
 
 class Ledger:
-    """Track the slots that accounts hold, are granted and have committed during a decision.
-
-    It changes no cluster state.
-    """
+    """Track the slots that accounts hold, and get or reserve in a decision, without changing the cluster state."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
@@ -27,14 +24,14 @@ class Ledger:
             kind: {name: quota.guarantee for name, quota in accounts.quotas.items() if quota.guarantee}
             for kind, accounts in both
         }
-        self._charged: dict[Name, float] = {}  # before this decision: of groups, and of members by (group, user)
+        self._charged: dict[Name, float] = {}  # charged before this decision, by group or (group, user)
         self._spent: dict[tuple[str, str], bool] = {}
-        self._most: dict[tuple[str, str], float] = {}  # slots in one trial, by owner and group
+        self._most: dict[tuple[str, str], float] = {}  # maximum slots of one trial, by owner and group
 
     # Shares
 
     def group_share(self, group: str) -> float:
-        """Return a group's charged slot-seconds divided by its weight: the group with the least is served next."""
+        """Return a group's charged slot-seconds divided by its weight; the group with the least is served next."""
         charge = self._charge(self._cluster.groups, group, self._given["group"][group])
         return charge / self._cluster.groups.quota(group).weight
 
@@ -54,7 +51,7 @@ class Ledger:
     # Guarantees
 
     def guaranteed(self, request: SlotRequest) -> bool:
-        """Return whether a request's slots would lie within the guarantee of its owner or its group."""
+        """Return whether a request fits in what is left of its owner's or its group's guarantee."""
         return self.left_in_guarantee(request.group, request.owner) >= request.slots
 
     def has_guarantee(self, line: UserQueue) -> bool:
@@ -62,7 +59,7 @@ class Ledger:
         return self.left_in_guarantee(line.key.group, line.key.owner) > 0
 
     def left_in_guarantee(self, group: str, owner: str) -> int:
-        """Return how many more slots are guaranteed to a user of a group."""
+        """Return how many more slots are guaranteed to a user in a group."""
         user = self._guarantees["user"].get(owner)
         of_group = self._guarantees["group"].get(group)
         mine = user - self._held("user", owner) if user else 0
@@ -71,7 +68,7 @@ class Ledger:
     # Limits
 
     def stopped_by(self, request: SlotRequest) -> str | None:
-        """Return `user` or `group`, whose limits or slot-hours the request would exceed; None where it may start."""
+        """Return whose limit or slot-hours a request would exceed, `user` or `group`; None if neither's."""
         for kind, name, quota in self._both(request):
             if quota.limit is not None and self._held(kind, name) + request.slots > quota.limit:
                 return kind
@@ -82,7 +79,7 @@ class Ledger:
         return None
 
     def never(self, request: SlotRequest) -> bool:
-        """Return whether a request exceeds the most slots that its owner or group may have in one trial."""
+        """Return whether a request has more slots than its owner or group may use for one trial."""
         whose = request.owner, request.group
         most = self._most.get(whose)
         if most is None:
@@ -91,7 +88,7 @@ class Ledger:
         return request.slots > most
 
     def spent(self, kind: str, name: str) -> bool:
-        """Return whether an account's slot-hours are used up: its running gangs continue, but nothing new starts."""
+        """Return whether an account has used up its slot-hours: its gangs continue to run, but no new ones start."""
         known = self._spent.get((kind, name))
         if known is None:
             accounts = self._accounts(kind)
@@ -102,30 +99,30 @@ class Ledger:
         return known
 
     def excess(self) -> Iterable[tuple[str, Name, int]]:
-        """Yield (`user` or `group`, name, slots beyond the limit) of those who hold more than their limit."""
+        """Yield (`user` or `group`, name, slots above the limit) for each account that holds more than its limit."""
         for kind in ("group", "user"):
             for name, quota in self._accounts(kind).quotas.items():
                 if quota.limit is not None and self._held(kind, name) > quota.limit:
                     yield kind, name, self._held(kind, name) - quota.limit
 
-    # What this decision gives and commits
+    # Slots granted or reserved by this decision
 
     def give(self, request: SlotRequest) -> None:
-        """Count a request as started, in its owner's and group's slots and shares."""
+        """Count a request as started: its slots are added to its owner's and group's slots and shares."""
         self.commit(request)
         self._given["group"][request.group] += request.slots
         self._given["member"][request.group, request.owner] += request.slots
 
     def commit(self, request: SlotRequest) -> None:
-        """Commit slots to a request, so that other requests of its owner and group do not use them up meanwhile."""
+        """Count a request's slots as held by its owner and group, so that others cannot use up their limits."""
         for kind, name, _ in self._both(request):
             self._more[kind][name] += request.slots
 
     def hold_back(self, request: SlotRequest) -> None:
-        """Reserve a part of the limits that a starving request waits for, so that later requests cannot use it up.
+        """Reserve a part of the limits for a starving request, so that later requests cannot use it up.
 
-        The group's part is reserved only once the owner's limit leaves enough for the request. Nothing is reserved
-        where slot-hours are used up: these return with time, and until then the account starts nothing.
+        Of the group's limit a part is reserved only if the owner's limit leaves enough for the request. Nothing is
+        reserved if slot-hours are used up: until they recover, the account starts nothing anyway.
         """
         accounts = self._both(request)
         if any(quota.slot_hours is not None and self.spent(kind, name) for kind, name, quota in accounts):
@@ -152,7 +149,7 @@ class Ledger:
 
 
 def borrowed_slots(cluster: ClusterState) -> set[RequestKey]:
-    """Return the keys of gangs with borrowed slots: those beyond the guarantees of both their owner and their group.
+    """Return the keys of gangs with borrowed slots: slots above the guarantees of both owner and group.
 
     A guarantee covers an account's oldest gangs first.
     """

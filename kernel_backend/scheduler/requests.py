@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 from kernel_backend.model.resources import LOCAL, Placement
 
-ANY_TRIAL = 0  # the trial of a request whose search chooses it when a gang is granted
+ANY_TRIAL = 0  # trial number in a request of a search, which chooses the trial when a gang is granted
 
 
 class RequestKey(NamedTuple):
-    """Key of a request by a trial, by a search for its nth gang (`trial` 0), or by a notebook server."""
+    """Key of a request: of a trial, of a search (`trial` 0, its nth request), or of a notebook server."""
 
     experiment: int
     trial: int
     nth: int = 0
-    server: str = ""  # its full name, as `dave/`
+    server: str = ""  # full name of a notebook server, such as `dave/`
 
     def __str__(self) -> str:
         if self.server:
@@ -27,7 +27,7 @@ class RequestKey(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Fields by which equal requests are grouped: if the first of a shape does not fit, none does."""
+    """Properties of a request that decide whether it fits: if one request of a shape does not fit, none does."""
 
     slots: int
     one_node: bool
@@ -41,29 +41,29 @@ Order = tuple[float, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class SlotRequest:
-    """Request for the slots of a gang, by a queued trial or by a search that could train one more."""
+    """Request for the slots of a gang, by a queued trial, or by a search that could train another trial."""
 
     experiment: int
     trial: int
     slots: int
-    queued_at: float  # kept through faults: it decides the position in the queue
-    excluded: frozenset[str] = frozenset()  # nodes that it must not have
-    failed_at: float = 0.0  # when its last attempt ended
-    rest: float = 0.0  # seconds of backoff from then on
-    error: str = ""  # why it could not be started when it was first
-    preparing: str = ""  # what it waits for before it is eligible
+    queued_at: float  # unchanged by faults: it determines the position in the queue
+    excluded: frozenset[str] = frozenset()  # nodes that must not be used
+    failed_at: float = 0.0  # end of the trial's last attempt
+    rest: float = 0.0  # seconds of backoff after `failed_at`
+    error: str = ""  # why the last start failed
+    preparing: str = ""  # why it is not eligible yet; "" if it is
     owner: str = ""
     group: str = ""
     pool: str = LOCAL
     priority: int = 0
-    by_admin: bool = False  # its priority is an admin's: no quota lowers it
+    by_admin: bool = False  # an admin has set the priority: quotas do not cap it
     one_node: bool = False
-    preemptible: bool = False  # it may be preempted for one that it has overtaken
-    max_time: float | None = None  # seconds after which it ends at the latest
-    nth: int = 0  # of the requests of a search
-    # Made at once: with 100,000 requests, cached properties take twice as long.
+    preemptible: bool = False  # it may be preempted by a request whose reserved slots it uses
+    max_time: float | None = None  # seconds after which the gang is paused
+    nth: int = 0  # index among the requests of a search
+    # Computed at creation: with 100,000 requests, cached properties take twice as long.
     key: RequestKey = field(init=False, compare=False, repr=False)
-    order: Order = field(init=False, compare=False, repr=False)  # first come, first served; ties by number
+    order: Order = field(init=False, compare=False, repr=False)  # time of queueing; ties by number
     shape: Shape = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -74,34 +74,34 @@ class SlotRequest:
 
     @property
     def size(self) -> tuple[str, int]:
-        """Return the key of past runs that its length is predicted from: owner and number of slots."""
+        """Return the key of the past runs from which a run's length is predicted: owner and number of slots."""
         return self.owner, self.slots
 
     def backs_off(self, at: float) -> bool:
         """Return whether a request is still in backoff after its trial's last failed attempt."""
-        return 0 <= at - self.failed_at < self.rest  # not forever, should the clock be set back
+        return 0 <= at - self.failed_at < self.rest  # ends even if the clock is set back
 
 
 class Reservation(NamedTuple):
-    """Reservation of free slots for a request since `since`: on one node, or on all nodes of a kind.
+    """Reservation of slots for a request, made at time `since`: on one node, or on all nodes of a kind.
 
-    It is lost if the request's priority falls below that by which it was made.
+    It lapses if the request's priority falls below the one with which it was made.
     """
 
     key: RequestKey
     kind: str
     node: str | None
     since: float
-    priority: int | None = None  # by which it was got, where that is recorded
+    priority: int | None = None  # priority of the request when it was made; None if unknown
 
     def stands(self, request: SlotRequest) -> bool:
-        """Return whether a request still has at least the priority by which its reservation was made."""
+        """Return whether a request still has at least the priority with which its reservation was made."""
         return self.priority is None or request.priority >= self.priority
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """Allocation of slots to a gang. Those granted beyond a guarantee are borrowed."""
+    """Slots that a gang holds. Slots beyond a guarantee are borrowed."""
 
     key: RequestKey
     placement: Placement
@@ -109,12 +109,12 @@ class Allocation:
     owner: str = ""
     group: str = ""
     pool: str = LOCAL
-    committed: float | None = None  # when this attempt's first checkpoint was
-    ends: float | None = None  # at the latest
-    passed: bool = False  # it was started ahead of a reservation, and is preempted when that needs its slots
-    leaving: float | None = None  # when it was asked to leave
+    committed: float | None = None  # when this attempt committed its first checkpoint
+    ends: float | None = None  # when it is paused, by its time limit
+    passed: bool = False  # it uses reserved slots, and is preempted when they are needed
+    leaving: float | None = None  # when it was asked to exit
     last_activity: float | None = None  # of a notebook server
-    reservation: Reservation | None = field(default=None, compare=False)  # by which it was started
+    reservation: Reservation | None = field(default=None, compare=False)  # the reservation with which it was started
 
     @cached_property
     def slots(self) -> int:

@@ -1,4 +1,4 @@
-"""Plan reservations: the latest start of a request that does not fit, and slots that others may use until then."""
+"""Plan reservations: when a request that does not fit will start, and which slots others may use until then."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from kernel_backend.scheduler.rules import Rules
 
 
 class SlotRelease(NamedTuple):
-    """Release of a gang's slots at `at`, at the latest.
+    """Release of a gang's slots, at time `at` or earlier.
 
-    It is not `sure` for a gang that may be preempted some time after its first checkpoint, which may still take longer.
-    Such a release makes the reservation due, so that no request passes it by more time, but leaves no spare slots to
-    others.
+    It is not `sure` if the gang is to be preempted some time after its first checkpoint, which may come late. Such a
+    release counts for when a reservation is due, but leaves no spare slots for others.
     """
 
     at: float
@@ -29,26 +28,26 @@ class SlotRelease(NamedTuple):
 
 @dataclass
 class Plan:
-    """Planned reservation of a request; `when` it can start at the latest, None if that cannot be predicted."""
+    """Plan of a request's reservation. `when` is the latest start, None if unknown."""
 
     request: SlotRequest
     kind: str
-    node: str | None  # where there is but one that it waits for
+    node: str | None  # None: any node of the kind
     when: float | None
-    spare: int  # slots of that region which it leaves to others even then
-    firm: bool  # no request passes it unless it has ended by then
-    missing: int = 0  # how many slots it waits for
-    since: float = 0.0  # when it was first reserved
-    risk: float = 0.0  # probability that is left for forecast-based backfill to make it late
+    spare: int  # slots on those nodes that the request does not need, even then
+    firm: bool  # others may use the slots only if they end before `when`
+    missing: int = 0  # number of slots that are not free yet
+    since: float = 0.0  # when the reservation was made
+    risk: float = 0.0  # remaining probability with which backfilled gangs may delay it
 
     def held_by(self, run: Allocation) -> int:
-        """Return how many slots a gang holds in the region (node or kind) of this plan."""
+        """Return how many slots a gang holds on the node, or the nodes of the kind, that this plan reserves."""
         if self.node is not None:
             return run.by_node[self.node]
         return run.on(self.request.excluded) if run.kind == self.kind else 0
 
     def overlap(self, kind: str, allocation: SlotsByNode) -> int:
-        """Return how many slots of an allocation lie in the region (node or kind) of this plan."""
+        """Return how many slots of an allocation are on the node, or the nodes of the kind, that this plan reserves."""
         if self.node is not None:
             return sum(count for name, count in allocation if name == self.node)
         if kind != self.kind:
@@ -56,7 +55,7 @@ class Plan:
         return sum(count for name, count in allocation if name not in self.request.excluded)
 
     def lets_by(self, request: SlotRequest, at: float) -> bool:
-        """Return whether a request on reserved slots cannot delay this plan: it ends in time, or can be preempted."""
+        """Return whether a request on reserved slots cannot delay this plan: it ends in time or can be preempted."""
         if self.when is not None and request.max_time is not None and at + request.max_time <= self.when:
             return True
         return request.preemptible and not self.firm
@@ -65,7 +64,7 @@ class Plan:
 def release(run: Allocation, rules: Rules, at: float, taken_back: bool) -> SlotRelease | None:
     """Return when a gang will release its slots; None if that is unknown.
 
-    With `taken_back` the gang is preempted as soon as the rules allow.
+    With `taken_back`, it is assumed to be preempted as soon as the rules allow.
     """
     if run.leaving is not None:
         return SlotRelease(max(at, run.leaving + rules.grace), run, True)
@@ -80,10 +79,10 @@ def release(run: Allocation, rules: Rules, at: float, taken_back: bool) -> SlotR
 
 
 def preemptible_at(run: Allocation, rules: Rules) -> float | None:
-    """Return the time from which a gang may be preempted; None if that is not fixed yet.
+    """Return the time from which a gang may be preempted; None if it is not known yet.
 
-    It is `min_run` after the gang's first checkpoint. A notebook server is preemptible when it has been idle for long
-    enough.
+    For a gang it is `min_run` seconds after its first checkpoint, for a notebook server the end of its allowed idle
+    time.
     """
     if run.key.server:
         idle = rules.idle_servers
@@ -94,7 +93,7 @@ def preemptible_at(run: Allocation, rules: Rules) -> float | None:
 def releases(
     runs: Iterable[Allocation], rules: Rules, at: float, taken_back: Callable[[Allocation], bool]
 ) -> tuple[SlotRelease, ...]:
-    """Return the slot releases of gangs whose end is known, first to last."""
+    """Return the slot releases of gangs whose end is known, in order of time."""
     found = (release(run, rules, at, taken_back(run)) for run in runs)
     return tuple(sorted(filter(None, found), key=lambda each: (each.at, each.run.key)))
 
@@ -112,10 +111,10 @@ def plan(
     soon: float = 0.0,
     risk: float = 0.0,
 ) -> Plan | None:
-    """Return the plan for a request, on its previously reserved node or kind (`sticky`) where that still exists.
+    """Return the plan for a request, on the node or kind of its earlier reservation (`sticky`) if it still exists.
 
-    `coming` are the known slot releases, `before` the plans of requests that are served first. None if the request fits
-    no node or kind even when all gangs have ended.
+    `coming` has the known slot releases, `before` the plans of requests that are served earlier. None if the request
+    fits no node or kind, even after all gangs have ended.
     """
     usable = [node for node in nodes if node.name not in request.excluded]
     if request.one_node:
@@ -179,7 +178,7 @@ def _on_a_node(
 
 
 def _reached(free: int, needed: int, coming: Sequence[tuple[float, int, bool]]) -> tuple[float | None, int]:
-    """Return when `needed` slots are free and how many of them are to spare; (None, negative) if that is unknown.
+    """Return when `needed` slots are free, and how many more are free then; (None, negative) if that is unknown.
 
     `coming` has slot releases as (time, slots, sure).
     """

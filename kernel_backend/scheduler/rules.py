@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rules:
-    """Constants of decay, preemption, reservations and starvation, in seconds.
+    """Constants of usage decay, preemption, reservations and starvation, in seconds.
 
     Raises ValueError for impossible values.
     """
 
-    half_life: float = 86400.0  # use of so long ago counts half
-    advance: float = 3600.0  # a holder of slots is charged with so much more of them at once
-    min_run: float = 120.0  # no gang is preempted sooner after its first checkpoint
-    grace: float = 120.0  # what a gang gets to commit a checkpoint and leave
-    soon: float = 300.0  # what a reservation waits for so briefly is left to it alone
-    patience: float = 3600.0  # after which preemptible requests may not pass a reservation either
-    starving: float = 86400.0  # after which the first request of a user queue gets a reservation, whatever the shares
-    risk: float = 0.05  # how likely those who pass a reservation by a forecast, taken together, may make it late
-    idle_servers: float | None = None  # after which an idle notebook server may be stopped for its slots; None: never
+    half_life: float = 86400.0  # half-life of past usage
+    advance: float = 3600.0  # usage charged in advance for slots that an account holds
+    min_run: float = 120.0  # minimum time between a gang's first checkpoint and its preemption
+    grace: float = 120.0  # for a gang to commit a checkpoint and exit
+    soon: float = 300.0  # slots of a reservation that is due in less than this are not backfilled
+    patience: float = 3600.0  # age of a reservation from which preemptible requests may not use its slots either
+    starving: float = 86400.0  # time at the head of a user queue after which a request gets a reservation
+    risk: float = 0.05  # maximum probability with which all gangs backfilled by forecast may delay a reservation
+    idle_servers: float | None = None  # idle time after which a notebook server may be stopped; None: never
 
     def __post_init__(self) -> None:
         if self.half_life <= 0:

@@ -1,4 +1,4 @@
-"""Estimate run lengths from past runs: quartiles for expected waits, and the chance that a run ends in time."""
+"""Estimate run lengths from past runs: quartiles for expected waits, and the probability that a run ends in time."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from kernel_backend.model.states import Outcome
 
-MOST = 100  # of each user: the newest
-MOST_WHOLE = 500  # of each user and number of slots
-TELLING = (Outcome.OK, Outcome.RELEASED)  # crashes do not show how long a training takes
+MOST = 100  # newest runs kept per user
+MOST_WHOLE = 500  # newest completed runs kept per user and number of slots
+TELLING = (Outcome.OK, Outcome.RELEASED)  # failures do not show how long a training takes
 
 
 class Lengths(NamedTuple):
@@ -24,14 +24,14 @@ class Lengths(NamedTuple):
 
 
 class Sample:
-    """Newest lengths of completed runs, sorted."""
+    """Sorted lengths of the newest completed runs, in seconds."""
 
     def __init__(self) -> None:
         self._newest: deque[float] = deque()
         self._sorted: list[float] = []
 
     def add(self, seconds: float) -> None:
-        """Add the length of a run; the oldest is dropped when there are too many."""
+        """Add the length of a run, and drop the oldest if there are too many."""
         self._newest.append(seconds)
         insort(self._sorted, seconds)
         if len(self._newest) > MOST_WHOLE:
@@ -43,7 +43,7 @@ class Sample:
 
 
 class PastLengths(Mapping[str, Lengths]):
-    """Quartiles by owner of the runs that ended by themselves or were preempted."""
+    """Quartiles of past run lengths by owner, of runs that completed or were preempted."""
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=MOST))
@@ -51,19 +51,19 @@ class PastLengths(Mapping[str, Lengths]):
         self._whole: defaultdict[tuple[str, int], Sample] = defaultdict(Sample)
 
     def add(self, owner: str, slots: int, begun: float, ended: float | None, outcome: Outcome | None) -> None:
-        """Add an attempt that ended by itself or was preempted; any other changes nothing."""
+        """Add the run of an attempt; attempts that failed or still run are ignored."""
         if ended is None or outcome not in TELLING:
             return
         self._seconds[owner].append(max(0.0, ended - begun))
         self._known.pop(owner, None)
-        if outcome is Outcome.OK:  # what was preempted would have taken longer
+        if outcome is Outcome.OK:  # a preempted run would have taken longer
             self._whole[owner, slots].add(max(0.0, ended - begun))
 
     def chance_to_last(self, owner: str, slots: int, elapsed: float, seconds: float, others: int = 0) -> float:
         """Return the probability that a run that has lasted `elapsed` seconds lasts `seconds` more; 1 without data.
 
-        `others` is the number of running gangs of the same user and size that have already lasted longer. One more such
-        gang is always assumed, so that few past runs have little weight.
+        `others` is the number of running gangs of the same user and size that have already lasted longer. One more is
+        always assumed, so that few past runs have little weight.
         """
         sample = self._whole.get((owner, slots), _NOTHING)
         longer = sample.longer(elapsed + seconds) + others

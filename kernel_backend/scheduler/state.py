@@ -1,7 +1,7 @@
 """Hold the cluster state: nodes, allocations, requests and quotas.
 
-It is updated incrementally, so that a decision costs what has changed and not the size of the cluster. Deciding reads
-it and changes nothing.
+It is updated incrementally, so that the cost of a decision depends on the changes, not on the size of the cluster.
+Decisions read it without changing it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.run_lengths import PastLengths
 from kernel_backend.scheduler.usage import Meter
 
-FREE = Quota()  # of accounts without a quota of their own: no guarantee, no limit
+FREE = Quota()  # default quota: no guarantee, no limit
 
 
-Name = str | tuple[str, str]  # a user, a group, or a user in a group: (group, user)
+Name = str | tuple[str, str]  # user, group, or member as (group, user)
 
 
 class UsageByName(dict[Name, Meter]):
-    """Meters of slot use by account, with their quotas; an account gets a meter when it is first charged."""
+    """Usage meters and quotas of accounts by name; a meter is created when an account is first charged."""
 
     def __init__(self, quotas: Mapping[str, Quota], rules: Rules) -> None:
         self.quotas: dict[Name, Quota] = dict(quotas.items())
@@ -45,7 +45,7 @@ class UsageByName(dict[Name, Meter]):
         return self.quotas.get(name, FREE)
 
     def set(self, name: Name, quota: Quota) -> None:
-        """Set an account's quota; its recorded use is kept."""
+        """Set an account's quota; its recorded usage stays."""
         self.quotas[name] = quota
         if name in self:
             self[name].window = max(self[name].window, self._window(name))
@@ -60,7 +60,7 @@ class UsageByName(dict[Name, Meter]):
             self[name].replay(theirs)
 
     def use(self, name: Name, at: float) -> Use:
-        """Return an account's use for display: slots held now, decayed use, and slot-seconds in its window."""
+        """Return an account's usage for display: slots held now, decayed usage, and slot-seconds in its window."""
         meter, window = self.get(name) or Meter(self._rules.half_life), self._window(name)
         return Use(held=meter.held, decayed=meter.decayed(at), window=meter.within(window, at) if window else None)
 
@@ -70,7 +70,7 @@ class UsageByName(dict[Name, Meter]):
 
 
 class ClusterState:
-    """Cluster state that decisions read: nodes, allocations, requests, reservations and use at time `at`."""
+    """Cluster state on which decisions are based: nodes, allocations, requests, reservations and usage at time `at`."""
 
     def __init__(
         self,
@@ -85,20 +85,20 @@ class ClusterState:
         rules: Rules | None = None,
         lengths: PastLengths | None = None,
     ) -> None:
-        """Create the state; `users` and `groups` are quotas: those not named have no limit and no guarantee."""
+        """Create the state; users and groups without a quota in `users` and `groups` have no limit and no guarantee."""
         self.rules = rules or Rules()
         self.lengths = PastLengths() if lengths is None else lengths
         self.at = at
         self.nodes: dict[str, Node] = {}
         self.free: dict[str, list[int]] = {}  # slot indices, by node
-        self._largest: dict[tuple[str, bool, frozenset[str]], int] = {}  # gangs, while the nodes stay as they are
+        self._largest: dict[tuple[str, bool, frozenset[str]], int] = {}  # sizes of largest gangs, cached
         self._usual_pool: str | None = None
         self.runs: dict[RequestKey, Allocation] = {}
         self.queue = Queue()
         self.reservations = tuple(reservations)
         self.users = UsageByName(users or {}, self.rules)
         self.groups = UsageByName(groups or {}, self.rules)
-        self.members = UsageByName({}, self.rules)  # what a user has used as one of a group: (group, user)
+        self.members = UsageByName({}, self.rules)  # usage of a user as a member of a group: (group, user)
         for node in nodes:
             self.set_node(node)
         for run in sorted(runs, key=lambda run: run.since):
@@ -108,12 +108,12 @@ class ClusterState:
     # Time, nodes and requests
 
     def pass_to(self, at: float) -> None:
-        """Advance the time to `at`, which ends backoffs; it never goes back."""
+        """Advance the time to `at`, if later, and end the backoffs that are over."""
         self.at = max(at, self.at)
         self.queue.wake(self.at)
 
     def set_node(self, node: Node) -> None:
-        """Add or update a node; allocations on it are kept."""
+        """Add or update a node; allocations on it stay."""
         shares = (share for run in self.runs.values() for share in run.placement if share.node == node.name)
         held = {slot for share in shares for slot in share.slots}
         self.nodes[node.name] = node
@@ -131,7 +131,7 @@ class ClusterState:
 
     @property
     def pools(self) -> set[str]:
-        """Return the pools of all nodes, and those that are requested."""
+        """Return the pools of all nodes and all requests."""
         return {node.pool for node in self.nodes.values()} | self.queue.lines.keys()
 
     def of_pool(self, pool: str) -> list[Node]:
@@ -140,14 +140,14 @@ class ClusterState:
 
     @property
     def usual_pool(self) -> str:
-        """Return the pool of experiments that name none: the local one if it exists, else the first."""
+        """Return the default pool: the local one if it exists, else the first by name."""
         if self._usual_pool is None:
             pools = {node.pool for node in self.nodes.values()}
             self._usual_pool = LOCAL if LOCAL in pools or not pools else min(pools)
         return self._usual_pool
 
     def largest_gang(self, pool: str, one_node: bool, excluded: frozenset[str]) -> int:
-        """Return the most slots that one gang can ever have in a pool without the excluded nodes."""
+        """Return the size of the largest gang that a pool can hold without the excluded nodes."""
         kind = pool, one_node, excluded
         if kind not in self._largest:
             nodes = [node for node in self.of_pool(pool) if node.name not in excluded]
@@ -165,8 +165,8 @@ class ClusterState:
             self.queue.add(request, self.at)
 
     def fill(self, requests: Iterable[SlotRequest]) -> None:
-        """Add all requests to a state that has none yet."""
-        highest = cache(self._highest)  # of 100,000 requests: they have perhaps 1,000 users
+        """Add many requests to a state that has none."""
+        highest = cache(self._highest)  # there are far fewer users than requests
         self.queue.fill((_limited(each, highest(each.owner, each.group)) for each in requests), self.at)
 
     def _highest(self, owner: str, group: str) -> int:
@@ -188,7 +188,7 @@ class ClusterState:
     # Gangs
 
     def hold(self, run: Allocation, *, charged: bool = False) -> None:
-        """Record an allocation and withdraw its request. With `charged` the meters already include it."""
+        """Record an allocation and remove its request. With `charged`, the meters include it already."""
         self.withdraw(run.key)
         self.runs[run.key] = run
         for share in run.placement:
@@ -199,13 +199,13 @@ class ClusterState:
             self._charge(run, run.slots, run.since)
 
     def change(self, key: RequestKey, **changes: Any) -> None:
-        """Update fields of an allocation, such as its first checkpoint or when it was asked to leave."""
+        """Update fields of an allocation, such as the time of its first checkpoint."""
         self.runs[key] = replace(self.runs[key], **changes)
 
     def let_go(self, key: RequestKey, back: SlotRequest | None = None, at: float | None = None) -> Allocation:
-        """Free the slots of a gang at `at` and return its allocation.
+        """Free the slots of a gang at time `at`, and return its allocation.
 
-        With `back`, the request of a trial that is requeued, its position and reservation are restored.
+        `back` is the new request of a requeued trial; it gets its earlier position and reservation.
         """
         run = self.runs.pop(key)
         for share in run.placement:
@@ -221,7 +221,7 @@ class ClusterState:
         return run
 
     def charge(self, intervals: Iterable[UsageInterval]) -> None:
-        """Rebuild all meters from past usage intervals and the present notebook servers; some may not have ended."""
+        """Rebuild all meters from past usage intervals, some of them open, and the current notebook servers."""
         held = [(each.owner, each.group, each.begun, each.ended, each.slots) for each in intervals]
         held += [(run.owner, run.group, run.since, None, run.slots) for run in self.runs.values() if run.key.server]
         self.users.replay((owner, begun, ended, slots) for owner, _, begun, ended, slots in held)
@@ -234,5 +234,5 @@ class ClusterState:
 
 
 def _limited(request: SlotRequest, highest: int) -> SlotRequest:
-    """Cap a request's priority, unless an admin has set it."""
+    """Return a request with its priority capped, unless an admin has set it."""
     return replace(request, priority=highest) if request.priority > highest and not request.by_admin else request

@@ -1,4 +1,4 @@
-"""Meter slot usage in closed form, so that the cost does not grow with the length of the history."""
+"""Meter slot usage in closed form: the cost of a reading does not grow with the number of intervals."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from math import exp, expm1, log
 
 
 class Meter:
-    """Meter of slots held over time, updated in order of time; its figures are slot-seconds."""
+    """Meter of slots held over time, which must be updated in order of time; its results are slot-seconds."""
 
     def __init__(self, half_life: float, window: float = 0.0) -> None:
-        """Create a meter; `window` is how far back `within` may look, in seconds; it may be extended."""
+        """Create a meter; `window` is how many seconds back `within` can look, and may be increased later."""
         self._rate = log(2) / half_life
         self.window = window
         self._at = 0.0
         self._decayed = 0.0
         self.held = 0
-        # Corners of the curve of slot-seconds over time, from the last one before the window on.
+        # Corners of the piecewise linear curve of slot-seconds over time, from the last one before the window.
         self._times: list[float] = [0.0]
         self._totals: list[float] = [0.0]
 
     def hold(self, slots: int, at: float) -> None:
-        """Add slots from `at` on, or remove them if negative. Earlier times than the last call's count as that."""
+        """Add slots from time `at` on, or remove them if negative. An `at` before the last call's counts as that."""
         at = max(at, self._at)
         total = self._totals[-1] + self.held * (at - self._times[-1])
         self._decayed = self.decayed(at)
@@ -34,23 +34,23 @@ class Meter:
         self._times.append(at)
         self._totals.append(total)
         old = bisect_right(self._times, at - self.window) - 1
-        if old > len(self._times) // 2:  # rarely, so that it costs nothing on the whole
+        if old > len(self._times) // 2:  # rare, so that the amortised cost is small
             del self._times[:old], self._totals[:old]
 
     def decayed(self, at: float) -> float:
-        """Return the decayed use until `at`: use of a half-life ago counts half.
+        """Return the decayed usage at time `at`: usage one half-life earlier counts half.
 
-        While h slots are held, use u decays and grows as u' = h - u ln 2 / half-life.
+        While h slots are held, usage u follows u' = h - u ln 2 / half-life.
         """
         passed = self._rate * max(0.0, at - self._at)
         return self._decayed * exp(-passed) - self.held / self._rate * expm1(-passed)
 
     def within(self, window: float, at: float) -> float:
-        """Return the slot-seconds from `window` seconds before `at` until then."""
+        """Return the slot-seconds in the `window` seconds before `at`."""
         return self._total(at) - self._total(at - window)
 
     def _total(self, at: float) -> float:
-        """Return the slot-seconds from the beginning until `at`."""
+        """Return the slot-seconds from the start of the meter until `at`."""
         nth = bisect_right(self._times, at) - 1
         if nth < 0:
             return self._totals[0]
@@ -60,7 +60,7 @@ class Meter:
         return self._totals[nth] + part * (self._totals[nth + 1] - self._totals[nth])
 
     def replay(self, intervals: Iterable[tuple[float, float | None, int]]) -> None:
-        """Add past intervals: (from, until or None, slots), in any order."""
+        """Add past intervals (from, until or None, slots), in any order, to a new meter."""
         corners: list[tuple[float, int]] = []
         for begun, ended, slots in intervals:
             corners.append((begun, slots))
@@ -71,7 +71,7 @@ class Meter:
 
 
 def averages(intervals: Iterable[tuple[float, float | None, int]], at: Sequence[float], now: float) -> list[float]:
-    """Return the average number of slots held from each of the times `at` to the next; none after `now`."""
+    """Return the average number of slots held between successive times in `at`; slots are not counted after `now`."""
     corners: list[tuple[float, int]] = []
     for begun, ended, slots in intervals:
         until = now if ended is None else ended

@@ -24,10 +24,10 @@ UNKNOWN: Mapping[str, Lengths] = {}
 def explain(
     cluster: ClusterState, request: SlotRequest, lengths: Mapping[str, Lengths] = UNKNOWN, reader: Person | None = None
 ) -> Wait:
-    """Return a request's queue position (1 is the head), the reason it waits, and the expected wait.
+    """Return a request's queue position (1 is the head), the reason why it waits, and the expected wait.
 
-    `lengths` are quartiles of past run lengths by owner. `reader` sees details of other users' requests only where
-    access control allows; without a reader the text is for the owner. At most `FAR` requests ahead are counted.
+    `lengths` has quartiles of past run lengths by owner. The text hides details of other users' requests that
+    `reader` may not see; without a reader it is for the request's owner. At most `FAR` requests ahead are counted.
     """
     request = cluster.queue.requests.get(request.key, request)
     never = impossible(cluster, request, reader)
@@ -49,7 +49,7 @@ def explain_in_order(
     lengths: Mapping[str, Lengths] = UNKNOWN,
     reader: Person | None = None,
 ) -> Wait:
-    """Return why an eligible request waits, like `explain`, for a caller that has already sorted the queue."""
+    """Return why an eligible request waits, like `explain`, given the requests ahead of it in order."""
     expected = forecast(cluster, ahead, request, lengths)
     reason = _reason(cluster, request, ahead, reader) + _left_out(cluster, request)
     if expected is None or expected.likely <= 0:
@@ -98,7 +98,7 @@ def _reason(cluster: ClusterState, request: SlotRequest, ahead: Sequence[SlotReq
 
 
 def _limit(cluster: ClusterState, request: SlotRequest, reader: Person | None) -> str:
-    """Return a sentence about the limit or slot-hours that the request would exceed; empty if none."""
+    """Return a sentence about the limit or slot-hours that the request would exceed; "" if there is none."""
     ledger = Ledger(cluster)
     kind = ledger.stopped_by(request)
     if kind is None:
@@ -127,14 +127,14 @@ def _kept(cluster: ClusterState, ahead: Sequence[SlotRequest], reader: Person | 
     if not ledger.guaranteed(first):
         return f"slots are reserved for {named(first, reader)}, which is next"
     theirs = first.owner if sees(first, reader) else "another"
-    # All may see of a group that it waits. But a user without a group is a group of one, which has their name.
+    # The name of a waiting group is no secret, but the group of a user without groups has the user's name.
     if cluster.groups.quota(first.group).guarantee and not (first.group == first.owner and theirs == "another"):
         theirs = f"group {first.group}"
     return f"slots are reserved for the guarantee of {theirs}"
 
 
 def _rival(cluster: ClusterState, request: SlotRequest) -> SlotRequest | None:
-    """Return the request for which `decide` reserves the rest of the limit that stops this request; else None."""
+    """Return the request for which `decide` reserves the rest of the limit that stops this request, else None."""
     ledger = Ledger(cluster)
     firsts = [line.first for lines in cluster.queue.lines.values() for line in lines.values()]
     for other in filter(ledger.guaranteed, firsts):
@@ -155,7 +155,7 @@ def _rival(cluster: ClusterState, request: SlotRequest) -> SlotRequest | None:
 
 
 def _reserved(cluster: ClusterState) -> Iterator[tuple[SlotRequest, bool]]:
-    """Yield feasible requests that `decide` serves by a reservation, and whether others may not pass them (`firm`)."""
+    """Yield the requests for which `decide` reserves slots; True if no other request may use these meanwhile."""
     rules, since = cluster.rules, {each.key: each.since for each, _ in cluster.reserved()}
     for pool in sorted(cluster.pools):
         nodes = cluster.usable(pool)

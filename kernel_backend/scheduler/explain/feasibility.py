@@ -1,4 +1,4 @@
-"""Detect requests that can never be met, and report the nearest feasible size at once."""
+"""Detect requests that can never start, and name the largest feasible size."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kernel_backend.scheduler.state import ClusterState
 
 
 class Impossible(NamedTuple):
-    """Reason that a request can never start, and the most slots that would be feasible."""
+    """Reason why a request can never start, and the largest number of slots that could."""
 
     reason: str
     largest: int
 
 
 def impossible(cluster: ClusterState, request: SlotRequest, reader: Person | None = None) -> Impossible | None:
-    """Return why a request can never start on these nodes under these quotas; None where it can.
+    """Return why a request can never start on these nodes under these quotas; None if it can.
 
     Drained nodes count as usable. The text is for `reader`, by default the owner.
     """

@@ -1,4 +1,4 @@
-"""Forecast when a request will start, by letting running gangs end and the requests ahead start first."""
+"""Forecast when a request will start, from the expected ends of running gangs and the requests ahead of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.scheduler.requests import SlotRequest
 from kernel_backend.scheduler.run_lengths import Lengths
 from kernel_backend.scheduler.state import ClusterState
 
-FAR = 1000  # requests ahead: there is no forecast for one that is farther back
+FAR = 1000  # requests with as many ahead of them get no forecast
 
 
 class Forecast(NamedTuple):
@@ -24,9 +24,9 @@ class Forecast(NamedTuple):
 def forecast(
     cluster: ClusterState, ahead: Iterable[SlotRequest], request: SlotRequest, lengths: Mapping[str, Lengths]
 ) -> Forecast | None:
-    """Return the forecast for a request that starts after all requests `ahead`, in order; None without enough data.
+    """Return when a request will start if all requests `ahead` start before it, in order; None without enough data.
 
-    `lengths` are quartiles of past run lengths by owner. Slots are counted over the pool, whichever nodes they are on.
+    `lengths` has quartiles of past run lengths by owner. Slots are counted per pool, regardless of nodes.
     """
     before = list(ahead)
     if len(before) >= FAR:
@@ -41,13 +41,13 @@ def forecast(
 def _start(
     cluster: ClusterState, requests: list[SlotRequest], lengths: Mapping[str, Lengths], quartile: int
 ) -> float | None:
-    """Return the seconds until the last of `requests` starts, each as soon as slots are free after those before it."""
+    """Return the seconds until the last of `requests` starts, each when enough slots are free; None if unknown."""
     pool = requests[-1].pool
     free = sum(len(cluster.free[node.name]) for node in cluster.usable(pool))
     ends: list[tuple[float, int]] = []
     for run in cluster.runs.values():
         if run.pool == pool:
-            ended = run.owner in lengths and not run.key.server  # the end of a notebook server cannot be predicted
+            ended = run.owner in lengths and not run.key.server  # nobody can predict the end of a notebook server
             length = lengths[run.owner][quartile] if ended else None
             end = _sooner(run.ends, None if length is None else run.since + length)
             if run.leaving is not None:

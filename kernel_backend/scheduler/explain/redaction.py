@@ -1,6 +1,6 @@
-"""Redact explanations: a reader sees no name, number or quota that access control hides from them.
+"""Redact explanations: hide names, numbers and quotas that a reader may not see.
 
-A reader of None is the owner of the request, who may see all others.
+A reader of None is the owner of the explained request, from whom no other request is hidden.
 """
 
 from __future__ import annotations

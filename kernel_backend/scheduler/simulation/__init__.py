@@ -1,1 +1,1 @@
-"""Simulate a cluster by discrete events: workloads, policies, and measures of fairness and utilisation."""
+"""Simulate a cluster by discrete events: workloads, scheduling policies, and metrics of fairness and utilisation."""

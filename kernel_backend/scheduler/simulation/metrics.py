@@ -10,7 +10,7 @@ from kernel_backend.scheduler.simulation.workloads import Workload
 
 
 def jain(values: Sequence[float]) -> float:
-    """Return Jain's fairness index: 1 where all are equal, 1/n where one of n has everything; 1 without values."""
+    """Return Jain's fairness index: 1 if all values are equal, 1/n if one of n has everything; 1 without values."""
     squares = sum(value * value for value in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
@@ -25,9 +25,9 @@ def held(played: SimulationResult, begun: float, ended: float) -> dict[str, floa
 
 
 def fairness(played: SimulationResult, window: float, weights: Mapping[str, float], begun: float = 0.0) -> list[float]:
-    """Return Jain's index of weighted slot-seconds of the users in `weights`, for each whole window from `begun`.
+    """Return Jain's index of the weighted slot-seconds of users, for each window of `window` seconds from `begun`.
 
-    Meant for users who always want more than their share: for others it measures how much they wanted.
+    `weights` names the users and their weights. It is meaningful for users who always want more than their share.
     """
     count = int((played.until - begun) // window)
     windows = pairwise(begun + nth * window for nth in range(count + 1))
@@ -36,9 +36,9 @@ def fairness(played: SimulationResult, window: float, weights: Mapping[str, floa
 
 
 def bound(jobs: Iterable[Workload], slots: int, until: float) -> float:
-    """Return the most slot-seconds of work that any schedule could do by `until`, even one that knows the future.
+    """Return an upper bound of the slot-seconds of work that any schedule can do by `until`.
 
-    For each time t: at most the work that has arrived by t, plus that of all slots from t on.
+    It is the minimum over all times t of the work that has arrived by t plus that of all slots from t on.
     """
     least = slots * until
     arrived = 0.0
@@ -51,7 +51,7 @@ def bound(jobs: Iterable[Workload], slots: int, until: float) -> float:
 
 
 def utilisation(played: SimulationResult) -> float:
-    """Return the useful work of a simulated schedule as a fraction of `bound`."""
+    """Return the useful work of a simulated schedule as a fraction of its upper bound (`bound`)."""
     done = sum(played.jobs[interval.job].slots * interval.useful for interval in played.intervals)
     most = bound(played.jobs.values(), played.slots, played.until)
     return done / most if most else 1.0
@@ -60,7 +60,7 @@ def utilisation(played: SimulationResult) -> float:
 def waits(played: SimulationResult) -> list[float]:
     """Return the seconds from each job's arrival to its first start, shortest first.
 
-    A job that never started counts with its wait until the end.
+    A job that never started counts with its wait until the end of the simulation.
     """
     came = (job for job in played.jobs.values() if job.arrival < played.until)
     return sorted(played.waits.get(job.number, played.until - job.arrival) for job in came)

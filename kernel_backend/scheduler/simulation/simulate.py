@@ -1,4 +1,4 @@
-"""Simulate a cluster by discrete events that drive a scheduling policy as the service would."""
+"""Simulate a cluster by discrete events; a scheduling policy decides as in the service."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Kind = Literal["arrive", "finish", "fault", "leave", "commit", "lose", "return",
 
 
 class Outage(NamedTuple):
-    """Outage of a node from `at` on, for so many seconds."""
+    """Outage of a node at time `at`, for `seconds`."""
 
     node: str
     at: float
@@ -32,7 +32,7 @@ class Outage(NamedTuple):
 
 
 class SimulatedInterval(NamedTuple):
-    """Interval in which a job held its slots; `useful` is the work that was kept, in seconds."""
+    """Interval in which a job held its slots; `useful` is the work in seconds that was not lost."""
 
     job: int
     begun: float
@@ -42,13 +42,13 @@ class SimulatedInterval(NamedTuple):
 
 @dataclass(frozen=True)
 class SimulationResult:
-    """Result of simulating a policy on a trace of jobs."""
+    """Result of simulating a policy on a list of jobs."""
 
     jobs: Mapping[int, Workload]
     slots: int
     intervals: tuple[SimulatedInterval, ...]
-    waits: Mapping[int, float]  # seconds from the arrival to the first start, by job
-    ends: Mapping[int, float]  # when each job was done
+    waits: Mapping[int, float]  # by job: seconds from arrival to first start
+    ends: Mapping[int, float]  # by job: time of completion
     preempted: int
     until: float
 
@@ -58,7 +58,7 @@ class _Event(NamedTuple):
     order: int
     kind: Kind
     job: int
-    nth: int  # of the job's intervals: events of one that is over are ignored
+    nth: int  # index of the job's interval; events of an earlier interval are ignored
     node: str = ""
 
 
@@ -77,11 +77,11 @@ def simulate(
     until: float = float("inf"),
     watch: Callable[[ClusterState, Decisions], None] = lambda cluster, decisions: None,
 ) -> SimulationResult:
-    """Simulate a trace to its end, or until `until`; the same arguments give the same result.
+    """Simulate jobs until all have completed, or until `until`; the same arguments give the same result.
 
-    `faults` says after how many seconds a job's nth interval crashes, if it does. Work since the last checkpoint is
-    lost then. A preempted job saves all, and holds its slots for `stall` seconds to do so. `watch` is called with
-    every cluster state and the decisions on it.
+    `faults(job, nth)` returns after how many seconds the nth interval of a job crashes, or None; the work since the
+    last checkpoint is lost then. A preempted job loses no work, but holds its slots for `stall` more seconds. `watch`
+    is called with every cluster state and the decisions on it.
     """
     world = _Simulation(jobs, nodes, policy, ClusterState(nodes, users=users, groups=groups, rules=rules), watch)
     world.faults, world.every, world.stall = faults, checkpoint_every, stall
@@ -112,7 +112,7 @@ class _Simulation:
         self._slots = sum(node.slots for node in nodes)
         self.events: list[_Event] = []
         self._order = itertools.count()
-        self._done: defaultdict[int, float] = defaultdict(float)  # seconds of work that is kept
+        self._done: defaultdict[int, float] = defaultdict(float)  # seconds of work that cannot be lost any more
         self._begun: dict[int, float] = {}
         self._nth: Counter[int] = Counter()
         self._intervals: list[SimulatedInterval] = []
@@ -194,7 +194,7 @@ class _Simulation:
             self._preempted += 1
             self.cluster.change(preempt.run.key, leaving=now)
             number = preempt.run.key.experiment
-            self._nth[number] += 1  # it neither finishes nor fails: it leaves
+            self._nth[number] += 1  # cancels the events of its completion or crash, as it is leaving
             self._plan(now + self.stall, "leave", number)
         for start in decisions.starts:
             job = self._jobs[start.request.experiment]
@@ -211,7 +211,7 @@ class _Simulation:
                 self._plan(now + self.every, "commit", job.number)
 
     def played(self, until: float) -> SimulationResult:
-        """Return the result; jobs that still run count with their work so far."""
+        """Return the result at time `until`; jobs that still run count with their work so far."""
         end = self.cluster.at if until == float("inf") else until
         running = [
             SimulatedInterval(number, begun, end, min(end - begun, self._jobs[number].duration - self._done[number]))

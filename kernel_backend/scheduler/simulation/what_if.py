@@ -1,4 +1,4 @@
-"""Simulate what quotas would make of a workload: the waits of each user."""
+"""Simulate a workload under given quotas, and report the waits of each user."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def simulate(
 
 
 def _waits(jobs: list[Workload], waits: list[float | None], until: float, seconds: float) -> Waits:
-    """Return the waits of a user's jobs; None stands for a job that never started."""
+    """Return the waits of a user's jobs; a wait of None means that the job never started."""
     times = [until - job.arrival if wait is None else wait for job, wait in zip(jobs, waits, strict=True)]
     started = sum(wait is not None for wait in waits)
     return Waits(len(jobs), started, median(times), max(times), seconds / 3600.0)
