@@ -1,8 +1,8 @@
-"""Define the interface of a store: records in and out, one transaction per method, one numbered stream of changes.
+"""Define the interface of a store: one transaction per method, and one numbered stream of all changes.
 
-Every method may be called from any thread and blocks until the database has answered, so an event loop calls it through
-`asyncio.to_thread`. A method that writes is one transaction: all of it is stored, or nothing. Times (`at`) are seconds
-since the epoch and come from the caller: a store reads no clock. Any method may raise StoreUnavailable.
+Methods may be called from any thread and block until the database has answered; in an event loop call them through
+`asyncio.to_thread`. A method that writes stores all of its changes or none. Times (`at`) are seconds since the epoch
+and come from the caller: a store reads no clock. Any method may raise StoreUnavailable.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from kernel_backend.model.views.search_status import TrialSummary
 class StoreUnavailable(DaylightError):
     """Error: the database cannot be read or written at present.
 
-    Nothing of the call was stored: repeat it later.
+    Nothing of the call was stored, so that it can be repeated.
     """
 
     http_status = 503
 
 
 class NewExperiment(Record):
-    """Experiment to be stored, which has no number yet; its name may be empty, and is stripped."""
+    """Experiment to be stored, which has no number yet; its name may be empty."""
 
     name: str = Field("", max_length=LONGEST_NAME)
     owner: str
@@ -64,38 +64,38 @@ class NewExperiment(Record):
 class Scheduled(NamedTuple):
     """Unfinished experiments, active trials and open attempts, with the fields that the scheduler reads."""
 
-    experiments: list[ScheduledExperiment]  # that have not ended, oldest first; those that search are whole records
-    trials: list[ScheduledTrial]  # the active ones of these, by experiment and index
-    attempts: list[Attempt]  # that have not ended, those whose experiments are left out too: their slots are taken
-    unreadable: dict[int, str]  # experiments that are left out, for one of their records cannot be read: why
+    experiments: list[ScheduledExperiment]  # unfinished, oldest first; searches as complete records
+    trials: list[ScheduledTrial]  # active trials of these, by experiment and index
+    attempts: list[Attempt]  # that have not ended, also those of unreadable experiments: they hold slots
+    unreadable: dict[int, str]  # experiments left out because a record cannot be read: the reason
 
 
-Held = tuple[float, float | None, int]  # slots were held from, until (None: they still are), and how many
+Held = tuple[float, float | None, int]  # slots held: from, until (None: still held), number
 
 
-# New fields of an experiment, all but its state, and the audit entry, if any.
+# Returns new fields of an experiment except its state, and an audit entry or None.
 Change = Callable[[Experiment], tuple[Mapping[str, Any], AuditEntry | None]]
 
 
 class QuotaStore(Protocol):
-    """Store quotas, drained nodes and priorities; each change is one transaction with its audit entry."""
+    """Store of quotas, drained nodes and priorities; each change is one transaction with its audit entry."""
 
     def quotas(self) -> dict[tuple[AccountKind, str], dict[str, Any]]:
-        """Return the quota numbers that admins set here, by account: fields of `Quota` as JSON."""
+        """Return the quota fields that admins have set in this service, by account, as JSON values."""
 
     def set_quota(self, kind: AccountKind, name: str, changed: Mapping[str, Any], entry: AuditEntry) -> AuditEntry:
-        """Replace all quota numbers that admins set for an account; an empty mapping removes them."""
+        """Replace the quota fields that admins have set for an account; an empty mapping removes all."""
 
     def drained(self) -> frozenset[str]:
         """Return the names of drained nodes, on which nothing new is started."""
 
     def set_drained(self, node: str, drained: bool, entry: AuditEntry) -> bool:
-        """Drain or undrain a node; False, and no audit entry, where that changes nothing."""
+        """Drain or undrain a node; return False, and store no audit entry, if that changes nothing."""
 
     def update_experiment(self, number: int, at: float, change: Change) -> Experiment:
         """Update an experiment with the fields that `change` returns, and store its audit entry if there is one.
 
-        Raises NotFound, and any error that `change` raises: then nothing is stored.
+        Raises NotFound and any error of `change`; nothing is stored then.
         """
 
     def write_down(self, entry: AuditEntry) -> AuditEntry:
@@ -104,20 +104,20 @@ class QuotaStore(Protocol):
     def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[AuditEntry]:
         """Return at most `limit` audit entries with numbers below `before`, newest first.
 
-        A `search` selects entries that contain all of its words: in who, act, on or detail, whatever their case.
+        `search` selects entries that contain all of its words in who, act, on or detail, ignoring case.
         """
 
     def held(self, kind: AccountKind, name: str, since: float, until: float) -> list[Held]:
-        """Return the slots that an account's attempts held between `since` and `until`, unordered; quick."""
+        """Return the slots that an account's attempts held between `since` and `until`, unordered."""
 
 
 class Store(QuotaStore, Protocol):
     """Store of experiments, trials, attempts, reports and searches."""
 
     def add_experiment(self, draft: NewExperiment, at: float, beyond: int = 0) -> tuple[Experiment, Trial | None]:
-        """Store a new experiment, active, with the next number, and its first trial, queued: None for a search.
+        """Store a new active experiment, and its first trial, queued; for a search the trial is None.
 
-        The number is above all numbers in the store, and above `beyond`. The trials of a search are created later, by
+        Its number is the next one above all in the store and above `beyond`. Trials of a search are created later, by
         its decisions.
         """
 
@@ -129,13 +129,12 @@ class Store(QuotaStore, Protocol):
     ) -> list[Experiment]:
         """Return experiments, newest first.
 
-        `state` is the state that an overview shows (of an active experiment, that of its liveliest trial: running
-        before queued) or an experiment's own state; raises InvalidRequest for any other. `search` is a part of the
-        name, the note or a tag in any case, or a number with or without `#`.
+        `state` is an experiment's own state or the one that its overview shows; raises InvalidRequest for any other.
+        `search` is a part of the name, the note or a tag, ignoring case, or a number with or without `#`.
         """
 
     def overview(self, number: int) -> Overview:
-        """Return one experiment as `overviews` shows it; raises NotFound."""
+        """Return the overview of one experiment, like `overviews`; raises NotFound."""
 
     def overviews(
         self,
@@ -147,47 +146,47 @@ class Store(QuotaStore, Protocol):
         seen_by: Person | None = None,
         tags: Sequence[str] = (),
     ) -> list[Overview]:
-        """Return experiments for display, quickly: trials, the newest ten attempts of each, and notes as warnings.
+        """Return experiments for display, quickly: with trials, the newest ten attempts of each, and notes as warnings.
 
-        Wait reasons and the warnings of snapshots are not in a store. `group` selects experiments that request slots
-        for it; `seen_by` leaves out those that this user may not see; with `tags` an experiment must have all of them,
-        in any case.
+        Wait reasons and snapshot warnings are added by the service. `group` selects experiments that request slots
+        for it; `seen_by` leaves out experiments that this user may not see; `tags` selects experiments that have all
+        of these tags, ignoring case.
         """
 
     def experiment_before(self, experiment: Experiment) -> Experiment | None:
-        """Return the newest older experiment of the same owner and notebook, else of the same name; no reruns."""
+        """Return the newest earlier experiment of the same owner and notebook, else of the same name; no reruns."""
 
     def unfinished_experiments(self) -> list[Experiment]:
         """Return all experiments that have not ended, oldest first."""
 
     def deleted_experiments(self) -> list[Experiment]:
-        """Return the experiments that are deleted and not purged yet."""
+        """Return the deleted experiments that are not purged yet."""
 
     def warm_start_sources(self, number: int) -> list[tuple[str, int]]:
-        """Return an experiment's checkpoints (`12.1/500-2`) that others begin from, with the numbers of these others.
+        """Return checkpoints of an experiment (`12.1/500-2`) and the numbers of experiments that start from them.
 
-        Deleted experiments are left out.
+        Deleted experiments do not count.
         """
 
     def warm_started(self) -> list[Experiment]:
-        """Return the searches that warm-start from other experiments, by results or weights, and are not deleted."""
+        """Return the undeleted searches that warm-start from the results or weights of other experiments."""
 
     def snapshot_users(self, snapshot: str, but: int) -> list[int]:
-        """Return the numbers of the experiments with this snapshot that are not purged, except experiment `but`."""
+        """Return the numbers of the unpurged experiments that have this snapshot, except experiment `but`."""
 
     def purge(self, number: int, at: float) -> None:
-        """Delete the reports, messages, facts, artifacts, search log, parameters and labels of a deleted experiment.
+        """Remove a deleted experiment's reports, messages, provenance, artifacts, search log, parameters and labels.
 
-        Its number, owner, trials and attempts stay, since slot usage is computed from them.
+        Its number, owner, trials and attempts stay: slot usage is computed from them.
         """
 
     def unfinished_names(self) -> dict[int, str]:
-        """Return the names of all experiments that have not ended, by number; quick with 100,000."""
+        """Return the names of all unfinished experiments by number, quickly even for 100,000."""
 
     def repeated_by(self, draft: NewExperiment) -> list[Experiment]:
         """Return the active and paused experiments with a draft's owner, folder, interpreter, parameters and space.
 
-        Newest first; quick with 100,000 others. Experiments that cannot be read are left out.
+        They are sorted newest first; unreadable ones are left out. Quick even with 100,000 others.
         """
 
     def advance_experiment(
@@ -195,44 +194,44 @@ class Store(QuotaStore, Protocol):
     ) -> Experiment:
         """Apply `event` to an experiment with `changes` to its other fields, and store an audit entry.
 
-        `ended_at` follows its state. Raises NotFound, and IllegalTransition where the state table has no such row: then
-        nothing is stored.
+        `ended_at` is set by the new state. Raises NotFound, and IllegalTransition if the state table has no such
+        transition; nothing is stored then.
         """
 
     def trials(self, number: int, states: Collection[TrialState] | None = None) -> list[Trial]:
-        """Return the trials of an experiment by index, of all states or of these; empty for an unknown experiment."""
+        """Return an experiment's trials by index, in any of `states` (None: all); empty for an unknown experiment."""
 
     def restless_trials(self, number: int) -> list[Trial]:
-        """Return an experiment's trials that have not ended, by index, except those paused by their search alone."""
+        """Return an experiment's trials that have not ended, by index, without those paused only by their search."""
 
     def scheduled(self) -> Scheduled:
-        """Return the unfinished work that the scheduler reads; quick, however much there is.
+        """Return the unfinished work that the scheduler reads, quickly, however much there is.
 
         If a record cannot be read, its experiment is left out with all of its trials, and reported as unreadable.
         """
 
     def trial_counts(self, number: int) -> dict[TrialState, int]:
-        """Return the number of an experiment's trials by state; quick, however many there are."""
+        """Return the number of an experiment's trials by state, quickly, however many there are."""
 
     def outlines(self, number: int) -> list[TrialSummary]:
-        """Return summaries of the trials of an experiment by index; quick, however many there are."""
+        """Return summaries of an experiment's trials by index, quickly, however many there are."""
 
     def trial(self, number: int, index: int) -> Trial:
         """Return one trial; raises NotFound."""
 
     def trial_uid(self, number: int, index: int) -> str:
-        """Return the unique identity of a trial; "" for trials older than these identities. Raises NotFound."""
+        """Return the unique id of a trial; "" if the trial is older than such ids. Raises NotFound."""
 
     def newest_attempts(self) -> dict[tuple[int, int], int]:
         """Return the number of each trial's newest attempt, 0 before the first, by (experiment, index)."""
 
     def live_trials(self) -> list[Trial]:
-        """Return all trials that are neither paused nor ended, oldest in the queue first."""
+        """Return all trials that are neither paused nor ended, in order of queueing."""
 
     def advance_trial(self, number: int, index: int, event: Event, at: float, **changes: Any) -> Trial:
-        """Apply `event` to a trial, with `changes` to its other fields; `ended_at` follows its state.
+        """Apply `event` to a trial, with `changes` to its other fields; `ended_at` is set by the new state.
 
-        Raises NotFound, and IllegalTransition where the state table has no such row: then nothing is stored.
+        Raises NotFound, and IllegalTransition if the state table has no such transition; nothing is stored then.
         """
 
     def add_attempt(
@@ -248,7 +247,7 @@ class Store(QuotaStore, Protocol):
         """Store a trial's next attempt as placed, set the trial to starting, and fence all older attempts.
 
         Its number is above those of the trial's attempts in the store, and above `beyond`. Raises NotFound, and
-        IllegalTransition unless the trial was queued.
+        IllegalTransition unless the trial is queued.
         """
 
     def attempt(self, key: AttemptId) -> Attempt:
@@ -264,28 +263,28 @@ class Store(QuotaStore, Protocol):
         """Return the digest of the attempt's token; raises NotFound."""
 
     def advance_attempt(self, key: AttemptId, event: Event, at: float, **changes: Any) -> Attempt:
-        """Apply `event` to an attempt, with `changes` to its other fields; `ended_at` follows its state.
+        """Apply `event` to an attempt, with `changes` to its other fields; `ended_at` is set by the new state.
 
-        Raises NotFound, IllegalTransition.
+        Raises NotFound and IllegalTransition.
         """
 
     def note(self, key: AttemptId, text: str, at: float) -> None:
-        """Publish a warning about an attempt to all who watch its experiment; raises NotFound."""
+        """Publish a warning about an attempt to all watchers of its experiment; raises NotFound."""
 
     def accept(self, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
-        """Store the records of an attempt's spool; return the number of the newest record ever stored of it.
+        """Store records of an attempt's spool; return the number of the newest record of it ever stored.
 
-        Records that were stored before are skipped. Of two reports for a (trial, kind, step) the first counts. The
-        trial's progress never goes back, and its `best` is the best of all reports that count, in whatever order they
-        come. Of a fenced attempt, reports and artifacts count up to the step that its successor resumed from, and no
-        other records. Raises NotFound, and InvalidRequest for records out of order: then nothing is stored.
+        Records that are stored already are skipped. Of two reports for the same trial, kind and step, the first is
+        stored. The trial's progress never decreases, and its `best` is the best of all stored reports, in whatever
+        order they arrive. Of a fenced attempt, only reports and artifacts up to the step from which its successor
+        resumed are stored. Raises NotFound, and InvalidRequest for records out of order; nothing is stored then.
         """
 
     def messages(self, after: int, experiment: int | None = None, limit: int = 1000) -> list[Message]:
-        """Return at most `limit` messages above sequence number `after`, in order; none is ever skipped."""
+        """Return at most `limit` messages with sequence numbers above `after`, in order and without gaps."""
 
     def changes(self, after: int, limit: int = 1000) -> list[Message]:
-        """Return at most `limit` messages above sequence number `after` that hold experiments, trials and attempts."""
+        """Return at most `limit` messages above sequence number `after` that carry experiments, trials or attempts."""
 
     def last_seq(self) -> int:
         """Return the sequence number of the newest message; 0 before the first."""
@@ -293,13 +292,13 @@ class Store(QuotaStore, Protocol):
     def reports(
         self, number: int, trial: int, kind: Kind | None = None, after: int = 0, limit: int | None = None
     ) -> list[StoredReport]:
-        """Return a trial's reports with a sequence number above `after`, in that order."""
+        """Return a trial's reports with sequence numbers above `after`, in order."""
 
     def reported_values(self, number: int, trial: int, after: int = 0) -> ReportedValues:
-        """Return the values of a trial's reports above sequence number `after`, in columns, quickly.
+        """Return the values of a trial's reports with sequence numbers above `after`, as columns, quickly.
 
-        `join` appends them to earlier ones. Late reports of an older attempt get new sequence numbers, so reading on
-        from the newest misses none.
+        `join` appends them to values read earlier. Late reports of an older attempt get new sequence numbers, so that
+        continuing from the newest number misses none.
         """
 
     def record(
@@ -307,40 +306,40 @@ class Store(QuotaStore, Protocol):
     ) -> list[Trial]:
         """Append entries to a search's log and apply the effects to its trials, in one transaction; return the trials.
 
-        Without entries it only changes trials, of any experiment. Raises Conflict unless the entries' numbers follow
-        the log's newest, since another writer may have decided meanwhile. Raises NotFound, and IllegalTransition where
-        a trial has changed state since.
+        Without entries only trials are changed, of any experiment. Raises Conflict unless the entries' numbers
+        continue the log, as another writer may have decided meanwhile. Raises NotFound, and IllegalTransition if a
+        trial has changed its state meanwhile.
         """
 
     def search_log(self, number: int, after: int = 0, limit: int | None = None) -> list[LogEntry]:
         """Return at most `limit` entries of a search's log above number `after`, in order.
 
-        Read a log of 100,000 entries by pages of a thousand: that is quicker than all at once.
+        A long log is read fastest in pages of a thousand entries.
         """
 
     def validations(self, number: int, after: int = 0) -> list[StoredReport]:
         """Return the validation reports of all trials of an experiment above sequence number `after`, in order."""
 
     def slot_seconds(self, number: int, at: float) -> float:
-        """Return the slot-seconds that the trials of an experiment have held up to `at`."""
+        """Return the slot-seconds that the trials of an experiment have used up to `at`."""
 
     def trial_seconds(self, number: int, at: float) -> dict[int, float]:
-        """Return the slot-seconds up to `at` by trial index, of each trial that has held slots."""
+        """Return the slot-seconds used up to `at`, by trial index, of each trial that has held slots."""
 
     def usage_intervals(self, since: float) -> list[UsageInterval]:
-        """Return the usage intervals of attempts that have not ended, or ended after `since`, the oldest first."""
+        """Return the usage intervals of attempts that are open, or that ended after `since`, oldest first."""
 
     def reservations(self) -> list[ReservationRecord]:
         """Return all reservation records."""
 
     def save_reservations(self, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord] = ()) -> None:
-        """Store the records `made`, replacing those with the same keys, and delete those that are `gone`."""
+        """Store the records `made`, replacing those with the same keys, and delete the records `gone`."""
 
     def facts(self, number: int, trial: int) -> list[StoredFact]:
         """Return the provenance records of a trial's attempts, the oldest attempt's first."""
 
     def artifacts(self, number: int) -> list[Artifact]:
-        """Return the artifacts of an experiment's trials, by trial and name, the newest of each name."""
+        """Return the artifacts of an experiment's trials, by trial and name; of each name the newest."""
 
     def artifact(self, number: int, trial: int, name: str) -> Artifact:
         """Return one artifact; raises NotFound."""

@@ -20,10 +20,10 @@ from kernel_backend.retry import RetryPolicy
 from kernel_backend.store.base import StoreUnavailable
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
-_MIGRATION_LOCK = 0x6461796C  # any constant that all our processes share
+_MIGRATION_LOCK = 0x6461796C  # advisory lock number, the same in all processes of Daylight
 _NETWORK = ("nfs", "cifs", "smb", "fuse.", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs")
 _BUSY_SECONDS = 20.0
-_RETRY = RetryPolicy((0.05,), limit=_BUSY_SECONDS)  # of a change of the journal
+_RETRY = RetryPolicy((0.05,), limit=_BUSY_SECONDS)  # of the switch of the journal mode
 
 
 class NewerDatabase(DaylightError):
@@ -31,7 +31,7 @@ class NewerDatabase(DaylightError):
 
 
 def database_url(at: str | Path) -> URL:
-    """Return the database URL: a path is a SQLite file, a string any SQLAlchemy URL of SQLite or PostgreSQL."""
+    """Return the database URL: a Path is a SQLite file, a string any SQLAlchemy URL of SQLite or PostgreSQL."""
     if isinstance(at, Path):
         return URL.create("sqlite", database=str(at))
     try:
@@ -50,8 +50,8 @@ def _no_database(at: str) -> InvalidRequest:
 def connect(url: URL) -> Engine:
     """Return an engine; with the execution option `writes`, a transaction begins with `BEGIN IMMEDIATE`.
 
-    With the option `lazily` a commit may be lost in a power failure; otherwise it is on the disk before it returns. A
-    killed process loses neither.
+    With the option `lazily` a power failure may lose a commit; otherwise the commit is on the disk before it returns.
+    A killed process loses neither.
     """
     if url.get_backend_name() == "postgresql":
         return create_engine(url, pool_pre_ping=True, max_overflow=30)
@@ -66,13 +66,13 @@ def connect(url: URL) -> Engine:
 
 
 def _configure(raw: sqlite3.Connection, journal: str) -> None:
-    raw.isolation_level = None  # the driver must begin no transaction of its own: `_begin` does
+    raw.isolation_level = None  # the driver must not begin transactions of its own: `_begin` does
     _set_journal(raw, journal)
     raw.execute("PRAGMA foreign_keys = ON")
 
 
 def _set_journal(raw: sqlite3.Connection, journal: str) -> None:
-    # The one statement that does not wait by itself for other processes that do the same.
+    # The one statement that does not wait for another process that executes it at the same time.
     while raw.execute("PRAGMA journal_mode").fetchone()[0].upper() != journal:
         _RETRY.call(lambda: raw.execute(f"PRAGMA journal_mode = {journal}"), on=sqlite3.OperationalError)
 
@@ -82,9 +82,9 @@ def _begin(connection: Connection, lazy: str) -> None:
     if not options.get("writes", False):
         connection.exec_driver_sql("BEGIN")
         return
-    # Before the transaction: within one it changes nothing.
+    # Before the transaction, within which it has no effect.
     connection.exec_driver_sql(f"PRAGMA synchronous = {lazy if options.get('lazily', False) else 'FULL'}")
-    # A write takes its lock at once: one that read first and then wrote could find the lock taken, and fail.
+    # Writers lock at once: a transaction that upgrades from reading to writing may find the lock taken, and fail.
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
@@ -92,11 +92,11 @@ def _mounts() -> str:
     try:
         return Path("/proc/mounts").read_text(errors="surrogateescape")
     except OSError:
-        return ""  # not Linux: taken as local
+        return ""  # not Linux: treated as local
 
 
 def is_network(path: Path, mounts: str) -> bool:
-    """Return whether `path` is on a network file system, where SQLite's write-ahead log cannot be shared.
+    """Return whether `path` is on a network file system, on which SQLite's write-ahead log does not work.
 
     `mounts` is the text of /proc/mounts.
     """
@@ -110,7 +110,7 @@ def is_network(path: Path, mounts: str) -> bool:
 
 
 def migrate(engine: Engine) -> None:
-    """Migrate the schema, safely with concurrent processes; raises NewerDatabase for a schema of a later version."""
+    """Migrate the schema, safely with concurrent processes; raises NewerDatabase if a later version wrote it."""
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     script = ScriptDirectory.from_config(config)
@@ -136,13 +136,13 @@ def _revision(db: Connection) -> str | None:
 
 @contextmanager
 def translated_errors(engine: Engine) -> Iterator[None]:
-    """Translate database errors to StoreUnavailable, or to InvalidRequest where a value is the cause."""
+    """Translate database errors to StoreUnavailable, or to InvalidRequest if an invalid value caused them."""
     try:
         yield
     except (DataError, OverflowError) as error:
         raise InvalidRequest(f"a value cannot be stored: {_reason(error)}; change it and try again") from error
     except (IntegrityError, ProgrammingError):
-        raise  # a mistake of ours
+        raise  # a bug in this package
     except (DBAPIError, PoolTimeout) as error:
         raise StoreUnavailable(
             f"the database {_name(engine)} is not available: {_reason(error)}. Nothing of this was stored: "

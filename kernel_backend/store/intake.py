@@ -1,4 +1,4 @@
-"""Store the records of an attempt's spool: each once, the first report of each step, progress never backwards."""
+"""Store the records of an attempt's spool: each once, and of several reports for a step the first."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _first_word_wins(insert: _Insert, dialect: Dialect) -> str:
     return str(unless_known.compile(dialect=dialect))
 
 
-# As the drivers take it, with parameters by name: a thousand rows skip SQLAlchemy's work for each row.
+# Raw SQL with named parameters: for a thousand rows SQLAlchemy's work per row would dominate.
 _FIRST_WORD_WINS = {
     "sqlite": _first_word_wins(sqlite.insert(reports), sqlite.dialect(paramstyle="named")),
     "postgresql": _first_word_wins(postgresql.insert(reports), psycopg.dialect(paramstyle="pyformat")),  # type: ignore[no-untyped-call]
@@ -57,9 +57,9 @@ def take_in(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord], at:
 
 
 def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRecord]:
-    """Return the records that were not stored before; raises InvalidRequest where they are out of order.
+    """Return the records that are not stored yet; raises InvalidRequest if they are out of order.
 
-    Gaps are allowed: a record may be lost on a full disk, and later records must still be accepted.
+    Gaps are allowed: a full disk may lose a record, and later records must still be accepted.
     """
     if not all(0 < before.number < after.number for before, after in pairwise(records)):
         raise InvalidRequest(f"attempt {attempt.id} sent records out of order: send them by number, from 1 up")
@@ -67,7 +67,7 @@ def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRe
 
 
 def _before_successor(db: Connection, key: AttemptId, records: Sequence[SpoolRecord]) -> Sequence[SpoolRecord]:
-    """Return a fenced attempt's reports and artifacts up to the step that the next attempt resumed from."""
+    """Return a fenced attempt's reports and artifacts up to the step from which its successor resumed."""
     here = attempts.c
     later = (here.experiment == key.experiment, here.trial == key.trial, here.number > key.number)
     query = select(here.resume_from).where(*later).order_by(here.number).limit(1)
@@ -97,7 +97,7 @@ def _start(
 
 
 def _guaranteed(tx: Transaction, attempt: Attempt, records: Sequence[SpoolRecord], at: float) -> Attempt:
-    """Replace the guarantee by the newest one among the records, publish it, and return the attempt."""
+    """Set the attempt's reproducibility guarantee to the newest one among the records, and publish it."""
     newest = [record.text for record in records if isinstance(record, Guarantee)][-1:]
     for text in newest:
         attempt = changed(attempt, {"guarantee": text})
@@ -106,7 +106,7 @@ def _guaranteed(tx: Transaction, attempt: Attempt, records: Sequence[SpoolRecord
 
 
 def _progress(tx: Transaction, attempt: Attempt, trial: Trial, records: Sequence[SpoolRecord], at: float) -> Trial:
-    """Store the records' reports, notes and checkpoints, publish them, and return the trial."""
+    """Store and publish the reports, notes and checkpoints among the records, and return the updated trial."""
     trial = changed(trial, _forward(tx.db, trial, [record for record in records if isinstance(record, Report)]))
     _insert(tx, attempt.id, records)
     commits = [record for record in records if isinstance(record, Committed)]
@@ -142,7 +142,7 @@ def _keep(db: Connection, owner: dict[str, int], name: str, at: float, value: Ma
 
 
 def _keep_artifact(tx: Transaction, key: AttemptId, record: ArtifactSaved) -> None:
-    """Store and publish an artifact, replacing one of the same name unless a later attempt has stored that."""
+    """Store and publish an artifact, and replace one of the same name unless it is of a later attempt."""
     here = artifacts.c
     ours = (here.experiment == key.experiment, here.trial == key.trial, here.name == record.name)
     known = tx.db.execute(select(here.attempt).where(*ours)).scalar_one_or_none()
@@ -156,12 +156,12 @@ def _keep_artifact(tx: Transaction, key: AttemptId, record: ArtifactSaved) -> No
 
 
 def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any]:
-    """Return the trial's fields (step, metrics, best) that these new reports change; call it before they are stored."""
+    """Return the trial's fields (step, metrics, best) as changed by new reports; call it before they are stored."""
     changes: dict[str, Any] = {}
     if not fresh:
         return changes
     newest = max(fresh, key=lambda report: (report.step, report.epoch))
-    if (newest.step, newest.epoch) > (trial.step, trial.epoch):  # a validation may be the end of its step's epoch
+    if (newest.step, newest.epoch) > (trial.step, trial.epoch):  # a validation may complete its step's epoch
         changes |= {"step": newest.step, "epoch": newest.epoch}
     trainings = [report for report in fresh if report.kind == "training"]
     if trainings:

@@ -17,7 +17,7 @@ from kernel_backend.store.tables import experiments, rows_of, trials
 
 _NUMBER = re.compile(r"#?([0-9]{1,9})")
 _IN_A_TAG = re.compile(r"[\w.:/+@=#-]+")
-_TAGS = type_coerce(experiments.c.tags, Text)  # a JSON list of texts without quotes in them
+_TAGS = type_coerce(experiments.c.tags, Text)  # JSON list of texts that contain no quotes
 
 
 def find_experiments(
@@ -28,7 +28,7 @@ def find_experiments(
     seen_by: Person | None = None,
     tags: Sequence[str] = (),
 ) -> Select[Any]:
-    """Return the query behind `Store.experiments`, newest first; raises InvalidRequest for an unknown state."""
+    """Return the query of `Store.experiments`, newest first; raises InvalidRequest for an unknown state."""
     query = rows_of(Experiment, experiments).order_by(experiments.c.number.desc())
     if owner is not None:
         query = query.where(experiments.c.owner == owner)
@@ -49,7 +49,7 @@ def find_experiments(
 
 
 def find_before(experiment: Experiment) -> Select[Any]:
-    """Return the query behind `Store.experiment_before`, newest first."""
+    """Return the query of `Store.experiment_before`, newest first."""
     here = experiments.c
     same = here.notebook == experiment.notebook if experiment.notebook else here.name == (experiment.name or None)
     query = find_experiments(experiment.owner, None, None)
@@ -68,14 +68,14 @@ def count_trials(db: Connection, numbers: Sequence[int]) -> dict[int, dict[Trial
 
 def _matches(search: str) -> ColumnElement[bool]:
     number = _NUMBER.fullmatch(search)
-    tags = (_TAGS,) if _IN_A_TAG.fullmatch(search) else ()  # else it would match the syntax of the JSON
+    tags = (_TAGS,) if _IN_A_TAG.fullmatch(search) else ()  # other texts would match the syntax of the JSON
     labels = (experiments.c.name, experiments.c.note, *tags)
     found = [column.icontains(search, autoescape=True) for column in labels]
     return or_(*found, experiments.c.number == int(number[1])) if number else or_(*found)
 
 
 def _shows(state: str) -> ColumnElement[bool]:
-    """Return the condition for the state that `Overview.state` shows; `active` matches every active experiment."""
+    """Return the condition for the state that `Overview.state` displays; `active` matches every active experiment."""
     liveliest = [str(word) for word in LIVELIEST]
     known = dict.fromkeys([*liveliest, *map(str, ExperimentState), DELETED])
     if state not in known:

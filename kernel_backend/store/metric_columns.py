@@ -1,4 +1,4 @@
-"""Read a trial's reports in columns: creating a record for each of 100,000 of them would take seconds."""
+"""Read a trial's reports as columns: creating a record for each of 100,000 reports would take seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, Text, select, type_coerce
 from kernel_backend.model.views.curves import ReportedValues, gather, join
 from kernel_backend.store.tables import reports
 
-_PAGE = 500  # reports that are taken together: quickest, and the other threads run between
+_PAGE = 500  # reports decoded at once: fastest, and other threads get to run in between
 
 _TELLING = select(
     reports.c.seq, reports.c.kind, reports.c.step, reports.c.epoch, reports.c.at, type_coerce(reports.c.metrics, Text)
@@ -19,7 +19,7 @@ _TELLING = select(
 
 
 def read_metric_columns(db: Connection, number: int, trial: int, after: int) -> ReportedValues:
-    """Return the values of the trial's reports above sequence number `after`."""
+    """Return the values of a trial's reports with sequence numbers above `after`."""
     here = reports.c
     rows = db.execute(_TELLING.where(here.experiment == number, here.trial == trial, here.seq > after))
     return join([_gathered(page) for page in rows.partitions(_PAGE)])
@@ -31,5 +31,5 @@ def _gathered(rows: Sequence[Row[Any]]) -> ReportedValues:
 
 
 def _decoded(texts: tuple[str, ...]) -> list[dict[str, float]]:
-    decoded: list[Any] = from_json(f"[{','.join(texts)}]")  # it parses NaN and infinity, too
+    decoded: list[Any] = from_json(f"[{','.join(texts)}]")  # accepts NaN and infinity, too
     return decoded

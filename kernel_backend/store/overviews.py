@@ -1,6 +1,6 @@
-"""Read experiment overviews for users: a few queries in all, and a few more for each experiment with many trials.
+"""Read experiment overviews with a few queries in all, and a few more per experiment that has many trials.
 
-Of many trials the database picks those that are shown: to read thousands of them would take longer than to answer.
+Of many trials the database selects those to display, because reading thousands of them would be slow.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from kernel_backend.store.tables import (
     trials,
 )
 
-NOTES = 50  # of an experiment: the newest, each text once
-NOTES_READ = 200  # the newest, among which those are looked for
+NOTES = 50  # newest notes per experiment, each text once
+NOTES_READ = 200  # newest notes per experiment that are read to find these
 
 
 def read_overviews(db: Connection, query: Select[Any]) -> list[Overview]:
-    """Return the experiments of this query, in its order: trials, their newest attempts, and notes as warnings."""
-    seq = last_seq(db)  # first: an overview may be newer than it says, never older
+    """Return the overviews of a query's experiments, in its order: trials, newest attempts, and notes as warnings."""
+    seq = last_seq(db)  # read first: an overview may then include later changes, but misses none
     found = [from_row(Experiment, row) for row in db.execute(query)]
     numbers = [experiment.number for experiment in found]
     counts = count_trials(db, numbers)
     many = {each.number: each for each in found if sum(counts[each.number].values()) > MOST}
-    # One by one: an index helps with each of them, and not with their disjunction.
+    # One query each: the index does not help with their disjunction.
     shown: list[ColumnElement[bool]] = [trials.c.experiment.in_([number for number in numbers if number not in many])]
     shown += [_of(number, _looked_at(db, each)) for number, each in many.items()]
     their_trials = _by_experiment(db, Trial, map(_trials, shown))
@@ -77,7 +77,7 @@ def _of(number: int, indices: set[int]) -> ColumnElement[bool]:
 
 
 def _looked_at(db: Connection, experiment: Experiment) -> set[int]:
-    """Return the indices of the trials to show, selected by the database as `model.looked_at` would."""
+    """Return the indices of the trials to display, by the same rules as `shown_trials`."""
     here = trials.c
     value = inside(db, here.best, "value").as_float()
     troubled = or_(here.failure.is_not(None), type_coerce(here.holds, Text).contains(Hold.ENGINE.value))
@@ -100,7 +100,7 @@ def _trials(shown: ColumnElement[bool]) -> Select[Any]:
 
 
 def _attempts(shown: ColumnElement[bool]) -> Select[Any]:
-    """Return the query for the newest attempts of each shown trial."""
+    """Return the query for the newest attempts of each displayed trial."""
     here = attempts.c
     own = and_(here.experiment == trials.c.experiment, here.trial == trials.c.index)
     return (

@@ -94,8 +94,8 @@ class SqlQuotaStore(QuotaStore):
         if not words:
             query = query.limit(limit)
         with self._reading() as db:
-            # A database folds only the letters that it has rules for: SQLite those of ASCII. So the words are matched
-            # here.
+            # Databases fold only some letters (SQLite those of ASCII), so the words are matched
+            # in Python.
             found = (from_row(AuditEntry, row) for row in db.execute(query.execution_options(yield_per=PAGE)))
             return list(islice((each for each in found if _has(each, words)), limit))
 
@@ -114,7 +114,7 @@ class SqlQuotaStore(QuotaStore):
             return [(begun, ended, slots_of(placement)) for begun, ended, placement in db.execute(query)]
 
 
-@lru_cache(4096)  # few distinct placements serve very many attempts
+@lru_cache(4096)  # the attempts have few distinct placements
 def slots_of(placement: str) -> int:
     """Return how many slots a gang holds, from its stored placement; 0 if that is damaged."""
     try:
@@ -124,6 +124,6 @@ def slots_of(placement: str) -> int:
 
 
 def _has(entry: AuditEntry, words: Sequence[str]) -> bool:
-    """Return whether an audit entry contains all of these words, which are in lower case."""
+    """Return whether an audit entry contains all of these lower-case words."""
     text = f"{entry.who} {entry.act} {entry.on} {entry.detail}".casefold() if words else ""
     return all(word in text for word in words)

@@ -1,4 +1,4 @@
-"""Find the unfinished experiments that a submission may repeat, among perhaps 100,000 of one user."""
+"""Find the unfinished experiments that a submission may duplicate, among perhaps 100,000 of one user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GOING_ON = (ExperimentState.ACTIVE, ExperimentState.PAUSED)
 
 
 def read_repeated(db: Connection, draft: NewExperiment) -> list[Experiment]:
-    """Return the experiments that a draft may repeat, newest first; those that cannot be read are left out."""
+    """Return the experiments that a draft may duplicate, newest first; unreadable ones are left out."""
     here = experiments.c
     columns = select(here.number, type_coerce(here.params, Text), type_coerce(here.space, Text))
     theirs = columns.where(here.owner == draft.owner, here.state.in_(GOING_ON))

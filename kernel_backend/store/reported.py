@@ -1,4 +1,4 @@
-"""Read reports, provenance records and artifacts of trainings."""
+"""Read reports, provenance records and artifacts of trials."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kernel_backend.store.tables import AnyRecord, rows_of
 
 
 class SqlReportedStore(Store):
-    """Part of the SQL store that reads reports, facts and artifacts."""
+    """Part of the SQL store that reads reports, provenance records and artifacts."""
 
     @abstractmethod
     def _reading(self) -> AbstractContextManager[Connection]: ...

@@ -1,4 +1,4 @@
-"""Read the scheduler's unfinished work: a few columns of perhaps 100,000 rows, each validated by itself."""
+"""Read the unfinished work for the scheduler: a few columns of perhaps 100,000 rows, each validated."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ from kernel_backend.store.transaction import get_attempt, get_experiment
 
 OPEN_ATTEMPT = [state for state in AttemptState if state is not AttemptState.ENDED]
 OPEN_EXPERIMENT = [state for state in ExperimentState if state not in EXPERIMENT_ENDED]
-TOGETHER = 1000  # rows that are checked at once
+TOGETHER = 1000  # rows that are validated at once
 _Scheduled = TypeVar("_Scheduled", ScheduledExperiment, ScheduledTrial)
 
 
 def restless() -> ColumnElement[bool]:
-    """Return the condition for trials that have not ended and are not paused by their search alone."""
+    """Return the condition for trials that have not ended, without those that only their search has paused."""
     here = trials.c
     return or_(here.state.in_(LIVE), and_(here.state == TrialState.PAUSED, here.holds != [Hold.SEARCH]))
 
 
 def read_scheduled(db: Connection) -> Scheduled:
-    """Read all unfinished work; an experiment with an unreadable record is left out, and reported."""
+    """Read all unfinished work; an experiment with an unreadable record is left out and reported."""
     unreadable: dict[int, str] = {}
     open_ = _columns(ScheduledExperiment, experiments).where(experiments.c.state.in_(OPEN_EXPERIMENT))
     found = _records(db, ScheduledExperiment, experiments, open_.order_by(experiments.c.number), unreadable)
@@ -77,9 +77,9 @@ def read_open_attempts(db: Connection) -> list[Attempt]:
 
 
 def _attempts(db: Connection, trials: Sequence[ScheduledTrial], unreadable: dict[int, str]) -> list[Attempt]:
-    """Return the open attempts, and ended ones whose trials have not advanced.
+    """Return the open attempts, and ended ones whose trials have not advanced yet.
 
-    If an attempt cannot be read, only its slots are, if possible: they are taken all the same.
+    Of an unreadable attempt only the placement is read, if possible, since it holds its slots all the same.
     """
     here, key = attempts_table.c, attempts_table.primary_key
     keys = [AttemptId(*row) for row in db.execute(select(*key).where(here.state.in_(OPEN_ATTEMPT)))]
@@ -96,7 +96,7 @@ def _attempts(db: Connection, trials: Sequence[ScheduledTrial], unreadable: dict
 
 
 def _slots_of(db: Connection, key: AttemptId) -> Attempt:
-    """Return an attempt with no fields but its key, state and placement, all that the scheduler needs for its slots."""
+    """Return an attempt with its key, state and placement only, so that its slots count as held."""
     here = attempts_table.c
     columns = here.experiment, here.trial, here.number, here.state, here.placement, here.created_at
     where = [column == value for column, value in zip(attempts_table.primary_key, key, strict=True)]
@@ -106,7 +106,7 @@ def _slots_of(db: Connection, key: AttemptId) -> Attempt:
 def _columns(kind: type[_Scheduled], table: Table) -> Select[Any]:
     """Return a query for a record's columns, with JSON as text.
 
-    Decoded by the database driver, a damaged value in one row would make all rows unreadable.
+    If the database driver decoded it, a damaged value in one row would make all rows unreadable.
     """
     columns = (table.c[name] for name in kind.model_fields)
     return select(*(type_coerce(column, Text) if _decoder(column) else column for column in columns))
@@ -126,7 +126,7 @@ def _decoded(text: str) -> Any:
 def _records(
     db: Connection, kind: type[_Scheduled], table: Table, query: Select[Any], unreadable: dict[int, str]
 ) -> list[_Scheduled]:
-    """Validate rows in batches; where a batch fails, each row by itself, so that only damaged ones are left out."""
+    """Validate rows in batches; if a batch fails, row by row, so that only damaged rows are left out."""
     decoders = {name: decode for name in kind.model_fields if (decode := _decoder(table.c[name]))}
     check = TypeAdapter(list[kind]).validate_python  # type: ignore[valid-type]
     found: list[_Scheduled] = []

@@ -1,4 +1,4 @@
-"""Store the logs of searches: entries are numbered without gaps, and read quickly, since a restart replays all."""
+"""Store the logs of searches: entries are numbered without gaps, and are read fast, as a restart replays all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernel_backend.model.search.records import LogEntry
 from kernel_backend.store.tables import search_log, to_row
 from kernel_backend.store.transaction import Transaction
 
-_PAGE = 1000  # entries that are taken together: quickest, and the other threads run between
+_PAGE = 1000  # entries decoded at once: fastest, and other threads get to run in between
 _ENTRIES = TypeAdapter(list[LogEntry])
 _here = search_log.c
 _LINES: Select[Any] = select(
@@ -22,7 +22,7 @@ _LINES: Select[Any] = select(
 
 
 def append(tx: Transaction, number: int, entries: Sequence[LogEntry]) -> None:
-    """Store and publish entries of experiment `number`'s search; raises Conflict as `Store.record` does."""
+    """Store and publish entries of experiment `number`'s search; raises Conflict like `Store.record`."""
     newest: int = tx.db.execute(select(func.max(_here.number)).where(_here.experiment == number)).scalar_one() or 0
     if [entry.number for entry in entries] != list(range(newest + 1, newest + 1 + len(entries))):
         first = entries[0].number if entries else None

@@ -1,4 +1,4 @@
-"""Implement the store on SQLite (embedded) and PostgreSQL (for a hub), by the same statements."""
+"""Implement the store on SQLite (embedded) and PostgreSQL (for a hub), with the same statements."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
     """Store in a SQL database.
 
     `at` is the path of a SQLite file, or a SQLAlchemy URL of SQLite or PostgreSQL. Raises StoreUnavailable, and
-    NewerDatabase where a later version of Daylight has written the database.
+    NewerDatabase if a later version of Daylight has written the database.
     """
 
     def __init__(self, at: str | Path) -> None:
         self._engine = connect(database_url(at))
         self._writer = self._engine.execution_options(writes=True)
         self._lazy_writer = self._engine.execution_options(writes=True, lazily=True)
-        self._lock = threading.Lock()  # writers queue here; polling for the database's own lock is slow and unfair
+        self._lock = threading.Lock()  # writers queue here: polling for the database's own lock is slow and unfair
         with translated_errors(self._engine):
             migrate(self._engine)
 
@@ -87,7 +87,7 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
     @override
     @contextmanager
     def _writing(self, *, lazily: bool = False) -> Iterator[Transaction]:
-        """Open a write transaction; `lazily` for data that is sent or computed again if a power failure loses it."""
+        """Open a write transaction; `lazily` if lost data would be sent or computed again after a power failure."""
         writer = self._lazy_writer if lazily else self._writer
         with self._lock, translated_errors(self._engine), writer.begin() as db:
             transaction = Transaction(db)
@@ -376,7 +376,7 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
     def accept(self, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
         if not records:  # a heartbeat
             return self.attempt(key).accepted
-        with self._writing(lazily=True) as tx:  # the spool has it until its attempt has ended
+        with self._writing(lazily=True) as tx:  # the spool has these records until the attempt has ended
             return take_in(tx, key, records, at)
 
     @override

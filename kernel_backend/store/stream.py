@@ -1,4 +1,4 @@
-"""Read the numbered stream: events, reports and search log entries, merged."""
+"""Read the numbered stream of messages, merged from the tables of events, reports and search log entries."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kernel_backend.store.tables import events, from_row, reports, rows_of, sear
 
 
 def last_seq(db: Connection) -> int:
-    """Return the newest number that was assigned; 0 before the first."""
+    """Return the newest assigned sequence number; 0 before the first."""
     number: int = db.execute(select(sequence.c.value)).scalar_one()
     return number
 
 
 def read_messages(db: Connection, after: int, experiment: int | None, limit: int) -> list[Message]:
-    """Return at most `limit` messages above `after`, in order."""
-    # Two reads may see two states: what is written between them has to wait for the next call.
+    """Return at most `limit` messages above sequence number `after`, in order."""
+    # Queries may see different states of the database: messages above this number are left to the next call.
     last = last_seq(db)
     said = rows_of(Message, events)
     found = [from_row(Message, row) for row in _between(db, said, events, after, last, experiment, limit)]
@@ -32,7 +32,7 @@ def read_messages(db: Connection, after: int, experiment: int | None, limit: int
 
 
 def read_changes(db: Connection, after: int, limit: int) -> list[Message]:
-    """Return at most `limit` messages above `after` of experiments, trials and attempts, in order."""
+    """Return at most `limit` messages above sequence number `after` of experiments, trials and attempts, in order."""
     here = events.c
     records = rows_of(Message, events).where(here.seq > after, here.type.in_(("experiment", "trial", "attempt")))
     return [from_row(Message, row) for row in db.execute(records.order_by(here.seq).limit(limit))]

@@ -41,31 +41,31 @@ AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
 def to_text(value: Any) -> str:
-    """Return JSON with Python's literals for NaN and infinity, which JSON lacks: `json.loads` reads them."""
+    """Serialise a value to JSON with Python's literals for NaN and infinity, which `json.loads` accepts."""
     return to_json(value, inf_nan_mode="constants").decode()
 
 
 class JsonText(TypeDecorator[Any]):
-    """Column type for JSON as text: values round-trip, NaN and infinity too."""
+    """Column type for JSON as text; NaN and infinity survive."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        """Return the text; NULL for None."""
+        """Serialise a value for the database; None becomes NULL."""
         return None if value is None else to_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        """Return the value that was passed to `process_bind_param`."""
+        """Deserialise a value from the database."""
         if value is None:
             return None
-        if value == "{}":  # as most are, and there may be millions
+        if value == "{}":  # the most frequent values, of perhaps millions
             return {}
         return [] if value == "[]" else json.loads(value)
 
 
 class RecordText(TypeDecorator[Any]):
-    """Column type for frozen records as JSON text: equal texts, which are many, share one object."""
+    """Column type for immutable records as JSON text; equal texts share one object."""
 
     impl = Text
     cache_ok = True
@@ -75,11 +75,11 @@ class RecordText(TypeDecorator[Any]):
         self.kind = kind
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str:
-        """Return the text."""
+        """Serialise a record for the database."""
         return to_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Record | None:
-        """Return the record that was passed to `process_bind_param`."""
+        """Deserialise a record from the database."""
         return None if value is None else read_record(self.kind, value)
 
 
@@ -89,13 +89,13 @@ def read_record(kind: type[Record], text: str) -> Record:
     return kind.model_validate(json.loads(text))
 
 
-# SQLite makes a 64-bit row id only of a column that is declared INTEGER.
+# SQLite uses a 64-bit row id only for a column declared INTEGER.
 Seq = BigInteger().with_variant(Integer(), "sqlite")
 
 metadata = MetaData()
-IS_NOTE = text("type = 'note'")  # with a literal in the statement, by which the index is chosen
+IS_NOTE = text("type = 'note'")  # a literal, by which the database selects the index
 
-# One row: the newest sequence number. Each writer locks it first, so numbers become visible in order.
+# One row: the newest sequence number. Writers lock it first, so that numbers become visible in order.
 sequence = Table("sequence", metadata, Column("value", Seq, primary_key=True, autoincrement=False))
 
 experiments = Table(
@@ -149,7 +149,7 @@ trials = Table(
     Column("failure", JsonText),
     Column("excluded", JsonText, nullable=False),
     Column("ended_at", Double),
-    Column("uid", Text, nullable=False, server_default=""),  # "" in trials from before there were any
+    Column("uid", Text, nullable=False, server_default=""),  # "" in trials created before this column
     Index("trials_by_state", "experiment", "state"),
 )
 
@@ -185,11 +185,11 @@ events = Table(
     Column("type", Text, nullable=False),
     Column("data", JsonText, nullable=False),
     Index("events_by_experiment", "experiment", "seq"),
-    # Few of an experiment's messages are notes, and each overview reads them.
+    # An index for overviews: few of an experiment's messages are notes.
     Index("notes_by_experiment", "experiment", "seq", sqlite_where=IS_NOTE, postgresql_where=IS_NOTE),
 )
 
-# The hot path. No foreign key: its attempt is read in the same transaction, and nothing is ever deleted.
+# Inserts must be fast. No foreign key: the attempt is read in the same transaction, and is never deleted.
 reports = Table(
     "reports",
     metadata,
@@ -206,14 +206,14 @@ reports = Table(
     Index("reports_by_experiment", "experiment", "seq"),
 )
 
-# Events of a search and the decisions on them; the numbers of each search have no gaps.
+# Events of searches with the decisions on them; each search's numbers have no gaps.
 search_log = Table(
     "search_log",
     metadata,
     Column("seq", Seq, primary_key=True, autoincrement=False),
     Column("experiment", Integer, ForeignKey("experiments.number"), nullable=False),
     Column("number", Integer, nullable=False),
-    Column("trial", Integer),  # the trial that it is about
+    Column("trial", Integer),  # trial that the entry is about
     Column("at", Double, nullable=False),
     Column("event", JsonText, nullable=False),
     Column("decision", JsonText),
@@ -221,7 +221,7 @@ search_log = Table(
     Index("search_log_by_experiment", "experiment", "seq"),
 )
 
-# Provenance records of attempts; the first record of each name counts.
+# Provenance records of attempts; of each name the first is kept.
 facts = Table(
     "facts",
     metadata,
@@ -233,7 +233,7 @@ facts = Table(
     Column("value", JsonText, nullable=False),
 )
 
-# Artifacts: the newest of each name. `seq` is that of the message about it.
+# Artifacts, the newest of each name. `seq` is the number of the message about it.
 artifacts = Table(
     "artifacts",
     metadata,
@@ -250,7 +250,7 @@ artifacts = Table(
     Column("file", Text, nullable=False),
 )
 
-# Reservation records. No foreign key: a search requests gangs before it chooses the trial.
+# Reservations. No foreign key: a search requests gangs before it chooses the trial.
 reservation_records = Table(
     "claims",
     metadata,
@@ -267,7 +267,7 @@ reservation_records = Table(
     Column("leaving", Double),
 )
 
-# The numbers that are set here for a user or a group; they win over the hub's.
+# Quota fields that admins have set in this service; they take precedence over the hub's.
 quotas = Table(
     "quotas",
     metadata,
@@ -312,7 +312,7 @@ def to_row(record: Record) -> dict[str, Any]:
 
 
 def rows_of(kind: type[Record], table: Table) -> Select[Any]:
-    """Return a query for a record's fields, as `from_row` takes them, and no other columns (a token's digest)."""
+    """Return a query for the columns of a record's fields, without others such as the digest of a token."""
     return select(*(table.c[name] for name in kind.model_fields))
 
 
@@ -322,6 +322,6 @@ def from_row(kind: type[AnyRecord], row: Row[Any]) -> AnyRecord:
 
 
 def all_from(kind: type[AnyRecord], result: CursorResult[Any]) -> list[AnyRecord]:
-    """Return the records of many rows, quickly: there may be hundreds of thousands."""
-    names = tuple(result.keys())  # read for each row, they take as long as all the rest
+    """Return the records of a result, quickly: there may be hundreds of thousands of rows."""
+    names = tuple(result.keys())  # reading them for each row would double the time
     return [kind.model_validate(dict(zip(names, row, strict=True))) for row in result]

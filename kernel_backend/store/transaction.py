@@ -1,4 +1,4 @@
-"""Write in one transaction: hold the database's write lock, assign sequence numbers, and publish messages."""
+"""Write in one transaction: lock the database for writing, assign sequence numbers, and publish messages."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def get_token_digest(db: Connection, key: AttemptId) -> str:
 
 
 def get_uid(db: Connection, number: int, index: int) -> str:
-    """Return the identity of a trial; raises NotFound."""
+    """Return the unique id of a trial; raises NotFound."""
     uid: str | None = db.execute(select(trials.c.uid).where(*_by_key(trials)), _key(trials, (number, index))).scalar()
     if uid is None:
         raise _missing(f"trial {number}.{index}")
@@ -75,7 +75,7 @@ def _key(table: Table, values: Iterable[Any]) -> dict[str, Any]:
     return {f"key_{column.name}": value for column, value in zip(table.primary_key, values, strict=True)}
 
 
-# Built once: putting a statement together costs more than running it.
+# Built once: building a statement takes longer than executing it.
 _TABLES: dict[type[Record], Table] = {Experiment: experiments, Trial: trials, Attempt: attempts}
 _READ = {kind: rows_of(kind, table).where(*_by_key(table)) for kind, table in _TABLES.items()}
 _SAVE = {kind: update(table).where(*_by_key(table)) for kind, table in _TABLES.items()}
@@ -94,20 +94,20 @@ def _missing(what: str) -> NotFound:
 
 
 def changed(record: AnyRecord, changes: Mapping[str, Any]) -> AnyRecord:
-    """Return a record with some fields replaced, validated like a new one; an unknown field is the caller's error."""
+    """Return a record with some fields replaced, validated like a new one."""
     fields = {name: getattr(record, name) for name in type(record).model_fields}
     return type(record).model_validate(fields | dict(changes))
 
 
 def advanced(record: Stateful, event: Event, at: float, changes: Mapping[str, Any]) -> Stateful:
-    """Return the record after `event`, with `ended_at` set or cleared by its state; raises IllegalTransition."""
+    """Return the record after `event`, with `ended_at` set or cleared by the new state; raises IllegalTransition."""
     state = states.advance(record.state, event)
     ended_at = (record.ended_at or at) if state in _ENDED else None
     return changed(record, {"ended_at": ended_at, **changes, "state": state})
 
 
 class Transaction:
-    """Write transaction: its changes and messages become visible together when it ends."""
+    """Write transaction, whose changes and messages become visible together when it ends."""
 
     def __init__(self, db: Connection) -> None:
         self.db = db
@@ -115,7 +115,7 @@ class Transaction:
         self._seq = self._before = newest
 
     def next_seq(self) -> int:
-        """Return the sequence number for the next message."""
+        """Return a new sequence number."""
         self._seq += 1
         return self._seq
 
@@ -125,7 +125,7 @@ class Transaction:
             self.db.execute(update(sequence).values(value=self._seq))
 
     def publish(self, at: float, record: Experiment | Trial | Attempt) -> None:
-        """Publish an experiment, trial or attempt: append a message with the whole record."""
+        """Append a message with the complete record of an experiment, trial or attempt."""
         if isinstance(record, Experiment):
             self._event(at, record.number, None, "experiment", record.to_json())
         elif isinstance(record, Trial):
@@ -134,12 +134,12 @@ class Transaction:
             self._event(at, record.experiment, record.trial, "attempt", record.to_json())
 
     def note(self, at: float, key: AttemptId, level: str, text: str) -> None:
-        """Publish a note for the user about an attempt."""
+        """Append a message with a note for the user about an attempt."""
         data = {"text": text, "level": level, "attempt": key.number}
         self._event(at, key.experiment, key.trial, "note", data)
 
     def kept(self, key: AttemptId, artifact: Artifact) -> int:
-        """Publish an artifact; return the message's number."""
+        """Append a message about an artifact; return its sequence number."""
         self._event(artifact.at, key.experiment, key.trial, "artifact", artifact.to_json())
         return self._seq
 
@@ -162,7 +162,7 @@ class Transaction:
         return trial
 
     def carry_out(self, at: float, experiment: int, effect: Effect) -> Trial:
-        """Apply a search's effect to its trial, store and publish it; raises NotFound and IllegalTransition."""
+        """Apply a search's effect to its trial, and store and publish that; raises NotFound and IllegalTransition."""
         if isinstance(effect, Added):
             return self.add(at, experiment, effect)
         before = get_trial(self.db, experiment, effect.index)
@@ -175,6 +175,6 @@ class Transaction:
         return trial
 
     def save(self, record: Experiment | Trial | Attempt) -> None:
-        """Write all fields of a stored record."""
+        """Overwrite all fields of a stored record."""
         table, row = _TABLES[type(record)], to_row(record)
         self.db.execute(_SAVE[type(record)], row | _key(table, (row[column.name] for column in table.primary_key)))

@@ -17,7 +17,7 @@ _OUTCOMES = frozenset(Outcome)
 
 
 def read_usage_intervals(db: Connection, since: float) -> list[UsageInterval]:
-    """Return the usage intervals of attempts that have not ended, or ended after `since`, the oldest first."""
+    """Return the usage intervals of attempts that are open, or that ended after `since`, oldest first."""
     here, whose = attempts.c, experiments.c
     query = (
         select(
@@ -43,24 +43,24 @@ def read_usage_intervals(db: Connection, since: float) -> list[UsageInterval]:
             slots_of(row.placement),
             row.created_at,
             row.ended_at,
-            Outcome(row.outcome) if row.outcome in _OUTCOMES else None,  # a damaged one is not known
+            Outcome(row.outcome) if row.outcome in _OUTCOMES else None,  # an unknown one is treated as missing
         )
         for row in db.execute(query)
     ]
 
 
 def read_slot_seconds(db: Connection, number: int, at: float) -> float:
-    """Return the slot-seconds that an experiment's trials have held up to `at`."""
+    """Return the slot-seconds that an experiment's trials have used up to `at`."""
     here = attempts.c
     seconds = func.coalesce(here.ended_at, at) - here.created_at
-    # Few distinct placements serve very many attempts, and a budget is read in every round.
+    # Grouped by placement, of which there are few: a budget is checked in every round.
     placement = cast(here.placement, Text).label("placement")
     query = select(placement, func.sum(case((seconds > 0, seconds), else_=0.0))).where(here.experiment == number)
     return float(sum(slots_of(placement) * seconds for placement, seconds in db.execute(query.group_by(placement))))
 
 
 def read_trial_seconds(db: Connection, number: int, at: float) -> dict[int, float]:
-    """Return the slot-seconds up to `at` by trial index, of trials that have had an attempt."""
+    """Return the slot-seconds used up to `at`, by trial index, of trials that have had an attempt."""
     here = attempts.c
     placement = cast(here.placement, Text)
     query = select(here.trial, placement, here.created_at, here.ended_at).where(here.experiment == number)
@@ -76,7 +76,7 @@ def read_reservations(db: Connection) -> list[ReservationRecord]:
 
 
 def save_reservations(db: Connection, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord]) -> None:
-    """Store the records `made`, replacing those of the same keys, and delete those that are `gone`."""
+    """Store the records `made`, replacing those with the same keys, and delete the records `gone`."""
     here = reservation_records.c
     for each in (*made, *gone):
         db.execute(

@@ -1,4 +1,4 @@
-"""Add artifacts of trials: files with names."""
+"""Add artifacts: files that trials store under a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Add the priority by which a reservation was made."""
+"""Add the priority with which a reservation was made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Add the time when a gang was asked to leave: its grace period does not restart with the service."""
+"""Add the time when a gang was asked to exit, so that its grace period does not restart with the service."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Add a unique identity of trials, which ties a checkpoint to its trial although numbers may repeat.
+"""Add a unique id of trials, which ties a checkpoint to its trial even if numbers are reused.
 
-Earlier trials keep the empty one, as do their checkpoints, which name none.
+Earlier trials have the empty id; their checkpoints name none.
 """
 
 from __future__ import annotations

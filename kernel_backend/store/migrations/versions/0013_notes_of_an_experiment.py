@@ -1,4 +1,4 @@
-"""Add an index of the notes of an experiment among all its messages."""
+"""Add an index that finds the notes among all messages of an experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Add the times when an experiment was deleted, and when its files were freed."""
+"""Add the times at which an experiment was deleted and its files were removed."""
 
 from __future__ import annotations
 
