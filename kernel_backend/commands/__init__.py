@@ -1,1 +1,1 @@
-"""Define the verbs of `daylight` and `%dl`, with their arguments, actions and answers."""
+"""Define the verbs (subcommands) of `daylight` and `%dl`: their arguments, actions and answers."""

@@ -1,4 +1,4 @@
-"""Define the answers of verbs: a body for programs, and parts that a terminal or a cell renders."""
+"""Define a verb's answer: a body for `--json`, and parts that a terminal or a notebook cell renders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OK, FAILED, USAGE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130  # exit codes
 
 
 class Table(NamedTuple):
-    """Rows below a head; `empty` is the sentence shown without rows."""
+    """Table with a header row; `empty` is the sentence shown if it has no rows."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -28,14 +28,14 @@ class Text(NamedTuple):
 
 
 class File(NamedTuple):
-    """Text of a file, printed unchanged: a lock, or Python code."""
+    """Content of a file, such as a lock or Python code, printed unchanged."""
 
     text: str
     python: bool = False
 
 
 class Log(NamedTuple):
-    """Lines of a log as they arrive; `empty` is shown where there were none."""
+    """Log lines, printed as they arrive; `empty` is printed if there are none."""
 
     lines: Iterable[str]
     empty: str = ""
@@ -48,7 +48,7 @@ class Comparison(NamedTuple):
 
 
 class Card(NamedTuple):
-    """Experiment with its trials; `failures` are left out where they have been shown already."""
+    """Experiment with its trials; `failures` is False if these have been shown already."""
 
     client: Client
     overview: Overview
@@ -56,7 +56,7 @@ class Card(NamedTuple):
 
 
 class Started(NamedTuple):
-    """New experiment; `captured` describes its source, `hint` the next command."""
+    """New experiment; `captured` describes how its source was captured, `hint` names the next command."""
 
     client: Client
     overview: Overview
@@ -71,8 +71,7 @@ Shown = Table | Text | File | Log | Comparison | Card | Started
 class Answer:
     """Answer of a verb.
 
-    With `--json`, `body` is printed instead of the rendered parts, where it is not None. `notes` are printed in any
-    case.
+    With `--json` and a `body`, the body is printed instead of the parts in `shown`. `notes` are always printed.
     """
 
     body: Any
@@ -82,7 +81,7 @@ class Answer:
 
 
 class Waited(NamedTuple):
-    """Result of waiting: the ended experiment, or None after an interrupt, and the exit code."""
+    """Result of waiting: the overview of the ended experiment, None after an interrupt; and the exit code."""
 
     overview: Overview | None
     code: int = OK
@@ -95,13 +94,13 @@ class Console(Protocol):
         """Print a message next to the answer."""
 
     def note(self, text: str) -> None:
-        """Print a note about the experiment, unless the console shows a card, which includes the note."""
+        """Print a note about the experiment, unless the console shows a card, which contains the note."""
 
     def agrees(self, question: str) -> bool:
-        """Ask the user to confirm; return True where there is no terminal, since the command was explicit."""
+        """Ask the user to confirm; return True without asking if there is no terminal."""
 
     def waits(self, asked: bool | None) -> bool:
-        """Return whether to wait for an experiment: as `asked` on the line, else by this console's default."""
+        """Return whether to wait for an experiment: `asked` if the user has set it, else this console's default."""
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
         """Show an experiment until it has ended; an interrupt ends only the waiting."""

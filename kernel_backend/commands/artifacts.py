@@ -1,4 +1,4 @@
-"""Define the verb artifacts: list and download the files that trials have saved with `run.artifact`."""
+"""Define the verb artifacts: list and download the files that trials have saved by `run.artifact`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NONE = "nothing has been kept"
 
 
 def listed(client: Client, reference: Reference) -> list[Artifact]:
-    """Return the artifacts of an experiment, or of one trial of it; raises NotFound for an unknown one."""
+    """Return the artifacts of an experiment or of one of its trials; raises NotFound if that does not exist."""
     number, trial = reference.experiment, reference.trial
     found = client.artifacts(number)
     count = sum(client.experiment(number).counts.values())
@@ -33,7 +33,7 @@ def listed(client: Client, reference: Reference) -> list[Artifact]:
 def brought(client: Client, reference: Reference, found: Sequence[Artifact], options: argparse.Namespace) -> list[Path]:
     """Download the selected artifacts to `DIR/<trial>/<file>`, replacing existing files.
 
-    Raises NotFound where no artifact has the requested name, and InvalidRequest where a file cannot be written.
+    Raises NotFound if no artifact has the requested name, and InvalidRequest if a file cannot be written.
     """
     wanted = [each for each in found if options.get in (None, each.name)]
     if options.get is not None and not wanted:
@@ -45,7 +45,7 @@ def brought(client: Client, reference: Reference, found: Sequence[Artifact], opt
     files = []
     for each in wanted:
         data = client.artifact(reference.experiment, each.trial, each.name)
-        # `net` of a PNG and `net.png` would be one file.
+        # `net` saved as a PNG and `net.png` have the same file name.
         file = folder / str(each.trial) / (each.file if called[each.trial, each.file] == 1 else each.name)
         try:
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Attribute differences (`diff --attribute`): retrain with one group of causes after the other restored."""
+"""Attribute a difference to its causes (`diff --attribute`) by reruns that restore the causes group by group."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Back = frozenset[DifferenceKind]
 
 
 def attribute(client: Client, a: int, b: int, tell: Callable[[str], None]) -> Attribution:
-    """Rerun `b` with its causes of difference from `a` restored group by group, and wait; `tell` gets progress lines.
+    """Rerun `b` with its causes of difference from `a` restored group by group; wait, and call `tell` with progress.
 
-    An interrupt ends only the waiting. Raises NotFound, InvalidRequest where `a` or `b` has not ended, and errors of
-    the service.
+    An interrupt ends only the waiting. Raises NotFound, InvalidRequest if `a` or `b` has not ended, and errors of the
+    service.
     """
     diff, before, after = client.diff(a, b), client.experiment(a), client.experiment(b)
     for overview in (before, after):
@@ -121,14 +121,14 @@ def mixed(a: Submitted, b: Submitted, back: Back) -> tuple[Snapshot, dict[str, b
             "requirements": libraries.snapshot.requirements,
             "data": data.snapshot.data,
             "commits": data.snapshot.commits,
-            "state": {},  # the notebook's values belong to the code and the data of then
+            "state": {},  # values of the original notebook do not fit the mixed code and data
         }
     )
     return snapshot, files
 
 
 def _metric(overview: Overview) -> str:
-    """Return the experiment's metric; the training loss where it was not validated."""
+    """Return the name of the metric to compare: the experiment's, or the training loss if it was never validated."""
     name, front = overview.experiment.config.metric.name, overview.front
     return name if front is None or name in front.metrics else next(iter(front.newest[1]), name)
 

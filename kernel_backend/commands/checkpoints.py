@@ -1,4 +1,4 @@
-"""Define the verbs on checkpoints: list them, act on one, and apply the retention rules to all."""
+"""Define the verbs on checkpoints: list them, act on one of them, and apply the retention rules."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def listed(client: Client, reference: Reference) -> CheckpointList:
 
 
 def verified(client: Client, found: CheckpointList) -> CheckpointList:
-    """Verify every byte of the checkpoints not verified yet; leave out checkpoints deleted meanwhile."""
+    """Verify every byte of the checkpoints that are not verified yet; leave out those deleted meanwhile."""
     infos = []
     for each in found.infos:
-        with suppress(NotFound):  # a training deletes its older ones
+        with suppress(NotFound):  # a running training deletes old checkpoints
             unread = each.verified == "not read"
             infos.append(client.verify(found.number, each.trial, each.id) if unread else each)
     return found._replace(infos=infos)
 
 
 def chosen(found: CheckpointList, action: str, options: argparse.Namespace) -> list[CheckpointInfo]:
-    """Select the checkpoints that the action applies to: one, or all for `verify` without a selector.
+    """Return the checkpoints to act on: the selected one, or all for `verify` without a selector.
 
     Raises InvalidRequest and NotFound with a hint.
     """
@@ -73,7 +73,7 @@ def chosen(found: CheckpointList, action: str, options: argparse.Namespace) -> l
 def act_on(
     client: Client, found: CheckpointList, action: str, infos: list[CheckpointInfo], options: argparse.Namespace
 ) -> list[tuple[CheckpointInfo, str]]:
-    """Apply the action to the chosen checkpoints; when applied to all, skip checkpoints deleted meanwhile."""
+    """Apply the action to the given checkpoints; of several, skip those deleted meanwhile."""
     done = []
     for info in infos:
         try:

@@ -1,4 +1,4 @@
-"""Define the verbs of a shared cluster: quota, queue, nodes and audit."""
+"""Define the verbs of a shared cluster: quota, queue, nodes, audit and others."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from kernel_backend.spec.options import Candidates, Option
 from kernel_backend.text import cluster as words
 from kernel_backend.text import state_text
 
-ASKED = "asked"  # instead of a priority: the one that its owner has requested
-POINTS = 28  # of the last week: one for each six hours
+ASKED = "asked"  # in place of a number: the priority that the experiment's owner has requested
+POINTS = 28  # points of a curve over a week: one per six hours
 
 _HELP = {
     "weight": ("W", "of two that both want more, one of weight 2 gets twice as much"),
@@ -101,7 +101,7 @@ def _account(rest: Sequence[str], command: str) -> tuple[AccountKind, str]:
 
 
 def _find(accounts: Sequence[Account], kind: AccountKind, name: str) -> Account:
-    """Return the named account, or an empty one if it is unknown: a quota may be set before the first use."""
+    """Return the named account, or an empty one if it is unknown, since a quota may be set before the first use."""
     nobody = {"kind": kind, "name": name, "quota": Quota(), "use": {"held": 0, "decayed": 0.0}}
     found = (each for each in accounts if (each.kind, each.name) == (kind, name))
     return next(found, Account.model_validate(nobody))

@@ -1,4 +1,4 @@
-"""Complete a line of verbs: names, options, and the values of each kind of argument."""
+"""Complete a command line: verbs, options, and values of arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Values = Callable[[Candidates], Sequence[str]]
 
 
 def complete(verbs: Mapping[str, Verb], words: Sequence[str], word: str, host: Host, values: Values) -> list[str]:
-    """Return the completions of `word` after `words`; `values` looks up the values of a kind."""
+    """Return the completions of `word` after `words`; `values` returns the possible values of a kind of argument."""
     if words and words[0] in verbs:
         return complete_options(verbs[words[0]].arguments, words[1:], word, host, values)
     found = [*verbs, "help"] if not words else [*verbs] if words == ["help"] else []
@@ -28,7 +28,7 @@ def complete(verbs: Mapping[str, Verb], words: Sequence[str], word: str, host: H
 def complete_options(
     arguments: Sequence[Option], words: Sequence[str], word: str, host: Host, values: Values
 ) -> list[str]:
-    """Return the completions of `word` after the options and arguments `words`."""
+    """Return the completions of `word` after `words`, the options and arguments of a verb so far."""
     options = options_for(host, arguments)
     named = {flag: option for option in options for flag in option.flags if flag.startswith("-")}
     before = named.get(words[-1]) if words else None
@@ -43,7 +43,7 @@ def complete_options(
 
 
 def live_values(kind: Candidates) -> Sequence[str]:
-    """Return the values of a kind from a running service, such as experiment numbers; empty without a service."""
+    """Return the values of a kind, such as experiment numbers, from a running service; empty if none runs."""
     if kind == "state":
         return STATES
     if kind not in ("experiment", "trial", "node"):

@@ -1,4 +1,4 @@
-"""Define the verbs delete and undelete of experiments."""
+"""Define the verbs delete and undelete."""
 
 from __future__ import annotations
 

@@ -26,10 +26,10 @@ MANIFEST = "manifest.json"
 
 
 def download(client: Client, number: int, info: CheckpointInfo, to: Path, force: bool = False) -> Path:
-    """Create the folder `to` with the checkpoint's parts and manifest, the code, and the installed packages.
+    """Create the folder `to` with a checkpoint's parts and manifest, its code, and a list of its packages.
 
-    The folder appears complete or not at all. Raises InvalidRequest where `to` exists (with `force` only where it is no
-    earlier download) or cannot be written, and CheckpointDamaged for bytes other than the committed ones.
+    The folder appears complete or not at all. Raises InvalidRequest if `to` exists (with `force`, only if it is no
+    earlier download) or cannot be written, and CheckpointDamaged for bytes that do not match their digest.
     """
     to = to.expanduser().absolute()
     _check_free(to, force)
@@ -51,7 +51,7 @@ def _downloaded(client: Client, number: int, info: CheckpointInfo, to: Path) -> 
 
 
 def fetch_part(client: Client, number: int, manifest: Manifest, part: Part, into: BinaryIO) -> None:
-    """Write a part into a file; raises CheckpointDamaged where it does not match the manifest."""
+    """Write a part into a file; raises CheckpointDamaged if it does not match the manifest."""
     import xxhash
 
     digest, size = xxhash.xxh3_128(), 0
@@ -67,7 +67,7 @@ def fetch_part(client: Client, number: int, manifest: Manifest, part: Part, into
 def _fill(client: Client, number: int, info: CheckpointInfo, folder: Path) -> None:
     from kernel_backend.checkpoints.base import parse
 
-    folder.chmod(0o755)  # only the owner can read a temporary folder
+    folder.chmod(0o755)  # a temporary folder is readable by its owner only
     data = client.manifest(number, info.trial, info.id)
     manifest = parse(data)
     for part in manifest.parts:
@@ -85,7 +85,7 @@ def _fill(client: Client, number: int, info: CheckpointInfo, folder: Path) -> No
 
 
 def _unpack(data: bytes, folder: Path) -> None:
-    archive.check(data)  # no member leads out of the folder
+    archive.check(data)  # no member may be written outside of the folder
     with zipfile.ZipFile(io.BytesIO(data)) as members:
         members.extractall(folder)
 

@@ -1,4 +1,4 @@
-"""Poll an experiment about once a second, so that no connection stays open after the user stops waiting."""
+"""Poll an experiment about once a second, so that no connection stays open after an interrupt."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class Look:
 
 
 def follow(client: Client, overview: Overview, timeout: float | None = None) -> Iterator[Look]:
-    """Poll an experiment, yielding each state, until it has ended or needs the user, or `timeout` seconds have passed.
+    """Poll an experiment and yield each state, until it has ended or needs the user, or `timeout` seconds have passed.
 
-    Raises errors of the service; waits for a service that restarts meanwhile.
+    Raises errors of the service, but waits for a service that restarts.
     """
     number, seen = overview.experiment.number, 0
     waits = replace(LOOKS, limit=math.inf if timeout is None else timeout).waits()

@@ -1,4 +1,4 @@
-"""Define the verbs rename, note and tag, which edit the labels of an experiment at any time."""
+"""Define the verbs rename, note and tag, which edit an experiment's labels."""
 
 from __future__ import annotations
 

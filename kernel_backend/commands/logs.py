@@ -1,4 +1,4 @@
-"""Define the verb logs: print a rank's output, filtered, and follow it from attempt to attempt."""
+"""Define the verb logs: print a rank's log, filtered, and follow it across attempts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernel_backend.model.states import TRIAL_ENDED
 from kernel_backend.model.views.overview import LogChunk, Overview
 from kernel_backend.text import hang_text
 
-LOOK_S = 0.5  # between looks at a log that is followed
+LOOK_S = 0.5  # between reads of a followed log
 
 
 def _logs(call: Call) -> Answer:
@@ -31,9 +31,9 @@ def _logs(call: Call) -> Answer:
 
 
 def _chunks(client: Client, options: Namespace, spaced: bool) -> Iterator[LogChunk]:
-    """Yield the log in chunks, and with `follow` from attempt to attempt until the trial has ended.
+    """Yield the log in chunks; with `follow`, continue with later attempts until the trial has ended.
 
-    After the log of an attempt that hung, yield the stacks of its ranks, below an empty line if `spaced`.
+    After the log of an attempt that hung, yield the stacks of its ranks, after an empty line if `spaced`.
     """
     experiment = options.reference.experiment
     trial = options.reference.trial or client.front(experiment)
@@ -43,14 +43,14 @@ def _chunks(client: Client, options: Namespace, spaced: bool) -> Iterator[LogChu
         chunk = client.logs(experiment, trial, attempt, rank, offset)
         yield chunk
         offset = chunk.offset
-        if chunk.attempt:  # continue with the same file, whichever rank fails or attempt begins meanwhile
+        if chunk.attempt:  # stay with this rank and attempt, whichever rank fails or attempt begins meanwhile
             attempt, rank = chunk.attempt, chunk.rank
         if offset < chunk.size:
             continue
         overview = client.experiment(experiment)
         now = next((each for each in overview.trials if each.index == trial), None)
         goes_on = follow and chunk.ended and now is not None and now.attempt > chunk.attempt
-        # A trial may have ended before it ever began; one of very many that is not shown has ended, or is paused.
+        # A trial may end before its first attempt; of many trials, those not listed have ended or are paused.
         ended = now is None or now.state in TRIAL_ENDED
         over = not follow or (ended and (chunk.ended or not chunk.attempt))
         if goes_on or over:
@@ -64,7 +64,7 @@ def _chunks(client: Client, options: Namespace, spaced: bool) -> Iterator[LogChu
 
 
 def _following(overview: Overview, trial: int, attempt: int) -> int:
-    """Return the number of the attempt after `attempt`; a restored database may have gaps."""
+    """Return the number of the attempt after `attempt`; in a restored database numbers may have gaps."""
     later = [each.number for each in overview.attempts if each.trial == trial and each.number > attempt]
     return min(later, default=attempt + 1)
 
@@ -77,7 +77,7 @@ def _stacks(overview: Overview, trial: int, chunk: LogChunk, spaced: bool) -> It
 
 
 def _lines(chunks: Iterator[LogChunk]) -> Iterator[str]:
-    """Yield whole lines; an incomplete last one gets its newline."""
+    """Yield complete lines; a newline is added to an incomplete last line."""
     rest = ""
     for chunk in chunks:
         *whole, rest = (rest + chunk.text).split("\n")

@@ -31,7 +31,7 @@ manifest.json     the parts with their sizes and xxh3-128 digests, and on what t
 
 
 def readme(experiment: Experiment, manifest: Manifest, source: str, snapshot: Snapshot) -> str:
-    """Return the text of README.txt."""
+    """Return the text of README.txt for a downloaded checkpoint."""
     what = f"Checkpoint {manifest.id} of {experiment.number}.{manifest.trial} {experiment.name}".rstrip()
     facts = [f"step {manifest.step}", f"epoch {manifest.epoch:.2f}", metrics_text(manifest.metrics)]
     averaged = "ema" in manifest.state
@@ -43,13 +43,13 @@ def readme(experiment: Experiment, manifest: Manifest, source: str, snapshot: Sn
 
 
 def _loading(manifest: Manifest, source: str, snapshot: Snapshot, weights: str) -> str:
-    """Return the line of Python that loads the weights."""
+    """Return the line of Python that loads the weights into the model."""
     if PART in manifest.state:
         return f"state = {_state(manifest, PART)}  # of the program's modules, by name"
     state = _state(manifest, weights)
     try:
         definition = parse(source, snapshot.roles_from, snapshot.contract)
-    except InvalidDefinition:  # of another version of ours
+    except InvalidDefinition:  # written for another version of Daylight
         made = "definition.model(...)"
     else:
         if definition.form == "lightning":
@@ -59,21 +59,21 @@ def _loading(manifest: Manifest, source: str, snapshot: Snapshot, weights: str) 
         if definition.form == "keras":
             made = _made(manifest, definition)
             return f"state = {state}; model = {made}; model.set_weights([state[each] for each in sorted(state)])"
-        if "model" not in definition.functions:  # train(run, ...) makes it
+        if "model" not in definition.functions:  # train(run, ...) creates it
             return f"state = {state}  # for the model that train() makes"
         made = _made(manifest, definition)
     return f"model = {made}; model.load_state_dict({state})"
 
 
 def _state(manifest: Manifest, weights: str) -> str:
-    """Return the Python expression that reads a part and, if it has one, its frozen part."""
+    """Return the Python expression that reads a part of the checkpoint, with its frozen part if it has one."""
     names = [part.name for part in manifest.parts if part.name in (weights, f"{weights}.frozen")]
     read = [f'load_file("{name}.safetensors")' for name in names]
     return " | ".join(read)
 
 
 def _made(manifest: Manifest, definition: Definition) -> str:
-    """Return the Python expression that makes the model; arguments other than hyperparameters are written as `...`."""
+    """Return the Python expression that creates the model; `...` stands for arguments that are no hyperparameters."""
     model = definition.functions["model"]
     given = [f"{name}={value!r}" for name, value in model.hyperparameters(manifest.params).items()]
     others = [f"{each.name}=..." for each in model.parameters if each.kind != "hyperparameter"]

@@ -1,4 +1,4 @@
-"""Define the verbs that retrain an experiment's snapshot: rerun and verify."""
+"""Define the verbs that run an experiment's snapshot again: rerun and verify."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from kernel_backend.spec.assignments import parse_assignments
 from kernel_backend.spec.config_text import specified_settings
 from kernel_backend.spec.options import TRUST, rerun_options
 
-NAMED = 4  # packages, in a sentence
+NAMED = 4  # packages that a sentence names
 
 
 class Planned(NamedTuple):
-    """Rerun request, and notes on differences from the original training."""
+    """Request of a rerun, and notes about differences from the original training."""
 
     asked: Rerun
     notes: Sequence[str]
@@ -48,13 +48,13 @@ def plan(
     trust: str | None = None,
     checkpoint: str | None = None,
 ) -> Planned:
-    """Plan a rerun of experiment `number` with the given hyperparameters and settings (fields of Config) replaced.
+    """Plan a rerun of experiment `number`, with some hyperparameters and settings (fields of Config) replaced.
 
-    Where a `trial` of a search is named, only that trial is rerun, and it goes on from a `checkpoint` where one is.
-    It runs with this interpreter where its packages match the recorded ones, else with those of the lock; `settings`
-    may override that. Declared data is restored as far as possible; `data` (NAME=PLACE) gives its current location.
-    Another user's code runs only where `trust` names its owner. Raises NotFound, and InvalidRequest for what looks
-    like a secret, or for a location that holds nothing.
+    Of a search, only `trial` is rerun if set. With `checkpoint`, training continues from there. The rerun uses this
+    interpreter if its packages match the recorded ones, else the packages of the lock; `settings` may override that.
+    Declared data is restored as far as possible; `data` (NAME=PLACE) gives its current location. Another user's code
+    is run only if `trust` names its owner. Raises NotFound, and InvalidRequest for a value that looks like a secret
+    or a location without data.
     """
     if told := [message for _, message in leaks_on_the_line({**params, "--name": name}, known_secrets())]:
         raise InvalidRequest("\n".join(told))
@@ -76,7 +76,7 @@ def plan(
         given["search"] = {**given.get("search", {}), "max_time": given.pop("max_time")}
     if "search" in given:
         given["search"] = _searched(experiment.config.search, given["search"])
-        given["max_time"] = None  # of a search it is the search's
+        given["max_time"] = None  # for a single trial of a search: the limit was that of the search
     back = _data(client, experiment, snapshot, {**experiment.params, **params}, data)
     notes += [f"{each}, since #{number}: it is read as it was, by links" for each in back.notes]
     notes += [f"data is not as it was: {each}" for each in back.beyond]
@@ -96,7 +96,7 @@ def plan(
 
 
 def _searched(before: Search | None, other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the search's options with the changes `other`; if the method changes, only its usage limits remain."""
+    """Return a search's options with the changes `other`; if the method changes, only the limits of use are kept."""
     if before is None and "method" not in other:
         raise InvalidRequest(f"--{next(iter(other)).replace('_', '-')} belongs to a search, and there was none")
     kept = before.model_dump(exclude_defaults=True) if before else {}
@@ -108,7 +108,7 @@ def _searched(before: Search | None, other: Mapping[str, Any]) -> dict[str, Any]
 def _data(
     client: Client, experiment: Experiment, snapshot: Snapshot, params: dict[str, Value], moved: Sequence[str]
 ) -> RestoredData:
-    """Locate a rerun's declared data; without any, the archive is not downloaded."""
+    """Locate the declared data for a rerun; the archive is downloaded only if there is any."""
     if not snapshot.data and not moved:
         return RestoredData(params, experiment.config.data_at)
     one = Submitted(experiment, snapshot, contents(client.archive(experiment.number)))
@@ -122,7 +122,7 @@ def outcome_text(diff: Diff, verifies: bool = False) -> str:
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields of Config in JSON form."""
+    """Return fields of Config as JSON values."""
     given = Config.model_validate(settings).to_json()
     return {name: given[name] for name in settings}
 
@@ -137,7 +137,7 @@ def _rerun(call: Call) -> Answer:
         call.console.note(note)
     overview = call.client.rerun(number, planned.asked)
     captured = [f"the snapshot of #{number}{f'.{trial}' if trial else ''} again", *planned.notes]
-    compared = trial in (None, 1)  # there is nothing to compare others with
+    compared = trial in (None, 1)  # results of other trials cannot be compared
     if call.console.waits(options.wait):
         return _waited(call, overview, captured, compared=compared)
     compares = f"{call.program} diff {number} {overview.experiment.number} tells whether its bits agree"
@@ -189,7 +189,7 @@ def _verify(call: Call) -> Answer:
 def _waited(
     call: Call, overview: Overview, captured: Sequence[str], *, compared: bool = True, verifies: bool = False
 ) -> Answer:
-    """Wait for the new experiment; if `compared`, report whether its results equal the original's bit for bit."""
+    """Wait for the new experiment; if `compared`, report whether its results are bit-identical to the original's."""
     ended, code = call.console.wait(call.client, overview, captured, bool(getattr(call.arguments, "quiet", False)))
     if ended is None or code != OK:
         return Answer(None, code=code)

@@ -1,4 +1,4 @@
-"""Restore declared data to its original state, as far as its bytes still exist, or explain why not."""
+"""Restore declared data as it was, as far as its bytes still exist, or explain why not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Data, Snapshot
 
-NAMED = 3  # files in a sentence
+NAMED = 3  # files that a sentence names
 
 
 class Submitted(NamedTuple):
@@ -28,27 +28,27 @@ class Submitted(NamedTuple):
 
 
 class RestoredData(NamedTuple):
-    """Hyperparameters and `Config.data_at` with which a training reads declared data in its original state."""
+    """Hyperparameters and `Config.data_at` with which a training reads its declared data as it was."""
 
     params: dict[str, Value]
     data_at: dict[str, str] = {}
-    notes: Sequence[str] = ()  # data that has changed, but is restored
-    beyond: Sequence[str] = ()  # data that cannot be restored, and why
+    notes: Sequence[str] = ()  # notes on data that has changed but is restored
+    beyond: Sequence[str] = ()  # sentences on data that cannot be restored
 
 
 class _RestoredPlace(NamedTuple):
-    """Location where a training finds data in its original state, or else data that exists."""
+    """Location at which a training finds its data as it was, or else data as it is now."""
 
     at: str
-    changed: str = ""  # what has changed there, and is restored by links
+    changed: str = ""  # changes that are undone by links to other files
     beyond: str = ""  # why it cannot be restored
 
 
 def restore_data(a: Submitted, b: Submitted, params: Mapping[str, Value], moved: Sequence[str] = ()) -> RestoredData:
-    """Give a training of `b` the data that `a` declared; each of `moved` is `NAME=PLACE`, the data's current location.
+    """Locate for a training of `b` the data that `a` declared; each of `moved` is `NAME=PLACE`, its current location.
 
-    Raises InvalidRequest for a location that holds nothing, for an undeclared name, and for an object store's URL that
-    no hyperparameter can hold.
+    Raises InvalidRequest for a location without data, for an undeclared name, and for an object store's URL if no
+    hyperparameter can hold it.
     """
     there = {data.name: data for data in b.snapshot.data}
     moves = _moves(a.snapshot.data, moved)
@@ -63,7 +63,7 @@ def restore_data(a: Submitted, b: Submitted, params: Mapping[str, Value], moved:
         found = _found(data, a.files[data.listed], [place] if place else list(dict.fromkeys(filter(None, known))))
         other = led(now, found.at, b.experiment.cwd, seen, before)
         if other == seen and found.at != now.path and _within(b, now.path):
-            other = None  # no hyperparameter has the path, and a link in place of a relative one is not read
+            other = None  # no hyperparameter holds the path, and code does not read a link in place of a relative path
         if other is None and place and is_url(place):
             raise InvalidRequest(f"--data {data.name}={place}: no hyperparameter names this data, and a path is no URL")
         if other is None:
@@ -79,12 +79,12 @@ def restore_data(a: Submitted, b: Submitted, params: Mapping[str, Value], moved:
 
 
 def _within(b: Submitted, path: str) -> bool:
-    """Return whether a code file of the snapshot contains this path."""
+    """Return whether a code file of the snapshot contains this path as text."""
     return any(path.encode() in content for name, content in b.files.items() if is_code(name))
 
 
 def _moves(declared: Sequence[Data], words: Sequence[str]) -> dict[str, str]:
-    """Parse `leslie=/mnt/leslie`: the name (or path) of declared data -> its current location."""
+    """Parse `leslie=/mnt/leslie` into a mapping from the name (or path) of declared data to its current location."""
     moves: dict[str, str] = {}
     for word in words:
         found = [(each, name) for each in declared for name in (each.name, each.path) if word.startswith(f"{name}=")]
@@ -99,7 +99,7 @@ def _moves(declared: Sequence[Data], words: Sequence[str]) -> dict[str, str]:
 
 
 def _found(then: Data, listed: bytes, places: Sequence[str]) -> _RestoredPlace:
-    """Return the first location with the original data, else links that restore it, else the first that exists."""
+    """Return the first location that has the original data, else links that restore it, else the first that exists."""
     present: dict[str, Fingerprint] = {}
     for place in places:
         try:

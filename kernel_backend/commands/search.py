@@ -1,4 +1,4 @@
-"""Define the verbs of searches: list their trials, and steer them by hand."""
+"""Define the verbs of searches: list trials, and steer a search."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kernel_backend.text import duration, head_text, number, search_text, value_
 
 
 def trials_head(status: SearchStatus) -> tuple[str, ...]:
-    """Return the columns of `trial_cells`: those of the trial, then one for each hyperparameter."""
+    """Return the column names of `trial_cells`: columns of the trial, then one for each hyperparameter."""
     metric = status.metric.name
     return ("trial", "state", status.unit, f"best {metric}", f"newest {metric}", "slot time", *status.params)
 
 
 def trial_cells(status: SearchStatus, row: TrialRow) -> list[str]:
-    """Return a row of the table of trials."""
+    """Return the cells of a trial's row in the table of trials."""
     state = f"{row.state}: {row.failure}" if row.failure else str(row.state)
     return [
         f"{status.number}.{row.trial}",
@@ -37,7 +37,7 @@ def trial_cells(status: SearchStatus, row: TrialRow) -> list[str]:
 
 
 def extension(trials: int | None, budget: str | float | None, max_time: str | float | None) -> Extension:
-    """Parse the new totals of a search: times as `20gpuh` and `8h`, or in seconds. Raises InvalidRequest."""
+    """Parse the new limits of a search: numbers are in seconds, texts like `20gpuh` and `8h`. Raises InvalidRequest."""
     return Extension(
         trials=trials,
         budget=parse_slot_time(budget) if isinstance(budget, str) else budget,
@@ -46,7 +46,7 @@ def extension(trials: int | None, budget: str | float | None, max_time: str | fl
 
 
 def best_rows(client: Client, number: int, count: int, sort: str = "best") -> tuple[Sequence[str], list[list[str]]]:
-    """Return head and rows of the table of a search's trials, the best first unless sorted otherwise."""
+    """Return column names and rows of the table of a search's trials, best first unless sorted otherwise."""
     status = client.search(number, sort, min(count, 1000))
     rows = status.trials if count <= 1000 else client.trial_rows(number, sort, count)
     return trials_head(status), [trial_cells(status, row) for row in rows]

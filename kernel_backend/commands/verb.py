@@ -1,4 +1,4 @@
-"""Define a verb: the record from which the command line and `%dl` make parser, help and completion."""
+"""Define a verb: the record from which the command line and `%dl` build parser, help and completion."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernel_backend.model.ids import Reference, parse_reference
 from kernel_backend.spec.options import Candidates, Host, Option, OptionParser, add_options, options_for, whole_number
 
 COMMANDS = {"terminal": "daylight", "notebook": "%dl"}
-USAGE_WIDTH = 40  # characters of a verb with its arguments, in a list of verbs
+USAGE_WIDTH = 40  # width of a verb with its arguments in the list of verbs
 
 
 class Call:
@@ -33,7 +33,7 @@ class Call:
 
     @property
     def command(self) -> str:
-        """Return the words in front of the arguments: `daylight quota`, `%dl quota`."""
+        """Return the words before the arguments: `daylight quota`, `%dl quota`."""
         return str(self.arguments.command)
 
     @property
@@ -48,18 +48,18 @@ class Call:
 
     @property
     def reference(self) -> Reference:
-        """Return the experiment or trial in the arguments."""
+        """Return the experiment or trial that the arguments name."""
         found: Reference = self.arguments.reference
         return found
 
 
 @dataclass(frozen=True)
 class Verb:
-    """Verb of the command line, with its arguments and examples.
+    """Verb (subcommand) with its arguments and examples.
 
-    `examples` are lines without the program's name, the most common first. `takes` describes the arguments in words. An
-    argument called `words` collects all words that match no other. `client` and `job` name the equivalent methods of
-    Client and of the job object.
+    `examples` are lines without the program's name, the most common first. `takes` describes the arguments in words.
+    An argument called `words` collects all words that match no other argument. `client` and `job` name the equivalent
+    methods of Client and of the job object.
     """
 
     name: str
@@ -71,10 +71,10 @@ class Verb:
     host: Host = "both"
     client: tuple[str, ...] = ()
     job: tuple[str, ...] = ()
-    runs: bool = False  # words after -- are a command, `program` of the arguments
+    runs: bool = False  # words after -- are a command, stored in the argument `program`
 
     def parser(self, host: Host = "terminal") -> OptionParser:
-        """Return the verb's parser for the command line (`terminal`) or for `%dl` (`notebook`)."""
+        """Return the verb's argument parser for the command line (`terminal`) or for `%dl` (`notebook`)."""
         program = COMMANDS[host]
         parser = OptionParser(
             prog=f"{program} {self.name}",
@@ -109,14 +109,14 @@ class Verb:
         return found
 
     def examples_for(self, host: Host) -> list[str]:
-        """Return the examples whose options exist in this host (terminal or notebook)."""
+        """Return the examples whose options exist in this host (`terminal` or `notebook`)."""
         unavailable = {flag for option in self.arguments if option.host not in ("both", host) for flag in option.flags}
         if host == "notebook":
             unavailable |= {">", "|"}
         return [each for each in self.examples if not unavailable & set(each.split())] or [f"{self.name} 12"]
 
     def usage(self) -> str:
-        """Return the verb with its arguments, as `%dl help` lists them: `logs NUMBER [--rank N] [--attempt N]`."""
+        """Return the verb with its arguments for `%dl help`: `logs NUMBER [--rank N] [--attempt N]`."""
         words = [
             _usage(option) for option in options_for("notebook", self.arguments) if option.help != argparse.SUPPRESS
         ]
@@ -148,7 +148,7 @@ def argument(
 
 
 def count(text: str) -> int:
-    """Parse a whole number from 0 up; raises InvalidRequest."""
+    """Parse an integer of at least 0; raises InvalidRequest."""
     return whole_number(text)
 
 

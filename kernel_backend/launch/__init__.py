@@ -1,1 +1,1 @@
-"""Launch an attempt's ranks on a node, upload reports, pass on instructions and end the gang as one."""
+"""Launch the ranks of an attempt on a node, upload their reports, pass on instructions, and end them together."""

@@ -1,4 +1,4 @@
-"""Start ranks without a forkserver: each is a new interpreter and imports torch by itself."""
+"""Start ranks without a forkserver: each is a new interpreter that imports torch itself."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class ColdRanks:
         return [rank.pid for rank in self._ranks]
 
     def signal(self, number: int) -> None:
-        """Send a signal to every living rank."""
+        """Send a signal to each running rank."""
         for rank in self._ranks:
-            rank.send_signal(number)  # it first checks whether the process still exists
+            rank.send_signal(number)  # checks first whether the process still runs
 
     def end(self) -> Sequence[int]:
-        """Kill living ranks, wait for them, and return their numbers."""
+        """Kill the ranks that still run, wait for them, and return their rank numbers."""
         alive = [number for number, code in enumerate(self.codes()) if code is None]
         self.signal(signal.SIGKILL)
         for rank in self._ranks:

@@ -23,8 +23,8 @@ from kernel_backend.model.versions import read
 
 R = TypeVar("R", bound=Record)
 
-# There is no file, or the user has put something else there. Any other error is raised: on a machine short of
-# open files, for example, a gang must not be taken for one without a launcher.
+# The file is missing, or the user has replaced it by something else. Other errors are raised: if, for example, no
+# file can be opened, a gang must not count as one without a launcher.
 _NO_FILE = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO})
 
 
@@ -32,7 +32,7 @@ class LauncherRecord(Record):
     """Identity of an attempt's launcher process: pid and start time, unique until the machine reboots."""
 
     pid: int
-    started: float  # seconds after the machine's boot: a wall clock that is set does not change it
+    started: float  # seconds after boot, which changes of the wall clock do not affect
 
     @classmethod
     def of(cls, pid: int) -> LauncherRecord:
@@ -40,7 +40,7 @@ class LauncherRecord(Record):
         return cls(pid=pid, started=process_identity.started(pid))
 
     def alive(self) -> bool:
-        """Return True if that very process runs (a zombie does not)."""
+        """Return True if this very process still runs (a zombie does not)."""
         return process_identity.alive(self.pid, self.started)
 
 
@@ -51,20 +51,20 @@ class AttemptFolder(NamedTuple):
 
     @property
     def spool(self) -> Path:
-        """Return the file of rank 0's records, a JSON line each."""
+        """Return the path of rank 0's records, one JSON line each."""
         return self.path / "spool.jsonl"
 
     @property
     def launcher_log(self) -> Path:
-        """Return the file of the launcher's own output."""
+        """Return the path of the launcher's log."""
         return self.path / "launcher.log"
 
     def rank_log(self, rank: int) -> Path:
-        """Return the file of a rank's output."""
+        """Return the path of a rank's log."""
         return self.path / f"rank-{rank}.log"
 
     def tick(self, rank: int) -> Tick | None:
-        """Return a rank's newest heartbeat; None if it could not allocate its file."""
+        """Return a rank's newest progress tick; None if the disk was too full for its file."""
         try:
             return read_tick((self.path / progress_file(rank)).read_bytes())
         except FileNotFoundError:
@@ -78,7 +78,7 @@ class AttemptFolder(NamedTuple):
             return ""
 
     def sources(self) -> Sources:
-        """Return the locations of the user's code: the unpacked snapshot and the working folder."""
+        """Return the folders of the user's code: the unpacked snapshot and the working folder."""
         job = self.job()
         code = Path(job.code)
         return Sources(code, Path(job.cwd), self._read(str(code / "snapshot.json"), Snapshot))
@@ -99,7 +99,7 @@ class AttemptFolder(NamedTuple):
             return ""
 
     def launcher(self) -> LauncherRecord | None:
-        """Return the launcher's record; None before a launcher has begun."""
+        """Return the record of the attempt's launcher; None if none has begun."""
         return self._read("launcher.json", LauncherRecord)
 
     def result(self) -> AttemptResult | None:
@@ -107,24 +107,24 @@ class AttemptFolder(NamedTuple):
         return self._read("outcome.json", AttemptResult)
 
     def failures(self) -> dict[int, Failure]:
-        """Return the failure records of its ranks, by rank."""
+        """Return the failure records of the ranks that wrote one, by rank."""
         found = (self._read(path.name, Failure) for path in self.path.glob("failure-*.json"))
         return {failure.rank: failure for failure in found if failure is not None}
 
     def prepare(self, job: LaunchSpec, token: str) -> None:
-        """Write the launch spec and its token (0600); idempotent."""
+        """Write the launch spec and the attempt's token (mode 0600); idempotent."""
         self.path.mkdir(parents=True, exist_ok=True)
-        self.path.chmod(0o700)  # it may have been created just before, for the unpacked code
+        self.path.chmod(0o700)  # the folder may exist already, created for the unpacked code
         self.write("token", token.encode())
         self.write("job.json", job.model_dump_json(indent=2).encode())
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file atomically by rename, readable by its owner alone."""
+        """Write a file atomically by rename, readable only by its owner."""
         with replacing(self.path / name, mode=0o600, durable=False) as file:
             file.write(data)
 
     def lock(self) -> int | None:
-        """Become this attempt's only launcher: return a descriptor to keep open, or None if another is or was."""
+        """Become this attempt's only launcher: return a descriptor to keep open, or None if there was or is another."""
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

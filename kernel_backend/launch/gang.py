@@ -20,14 +20,14 @@ from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo, int
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.numerics import numerics_env
 
-_MARK = "DAYLIGHT_ATTEMPT"  # by which an engine finds an attempt's processes: the forkserver is none of them
+_MARK = "DAYLIGHT_ATTEMPT"  # marks an attempt's processes for its engine; the forkserver must not have it
 _log = logging.getLogger(__name__)
 
 
 def reserved_port(address: str) -> socket.socket:
-    """Reserve a port while the socket is open; a listener with SO_REUSEADDR, as torch's, may still use it.
+    """Reserve a port while the socket is open; listeners with SO_REUSEADDR, such as torch's, can still use it.
 
-    A rank's imports lie between the choice of a port and the time when rank 0 listens on it.
+    It keeps other programs from taking the port while rank 0 imports its modules, before it listens.
     """
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -38,14 +38,14 @@ def reserved_port(address: str) -> socket.socket:
 def rank_env(
     base: Mapping[str, str], job: LaunchSpec, assignment: RankAssignment, rendezvous: RendezvousInfo
 ) -> dict[str, str]:
-    """Return a rank's environment, with the variables of both backends: the rank chooses one later."""
+    """Return a rank's environment, with variables for both backends: the rank chooses one later."""
     plain = process_env(base, assignment, numerics_env(job.config.reproducible, job.config.threads or 1))
     plain |= torch.env(assignment, rendezvous) | horovod.env(assignment, rendezvous)
     return plain | tensorflow.env(assignment, rendezvous)
 
 
 def forkserver_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
-    """Return the part of a rank's environment that is the same in its gang and in later attempts."""
+    """Return the environment variables that are equal for all ranks of a gang and of later attempts."""
     numerics = numerics_env(job.config.reproducible, job.config.threads or 1)
     common = {**base, "PYTHONUNBUFFERED": "1", "DAYLIGHT_HOME": job.home, **numerics}
     return {name: value for name, value in common.items() if name != _MARK}
@@ -67,9 +67,9 @@ def _rendezvous(job: LaunchSpec, everyone: Sequence[RankAssignment]) -> horovod.
 
 
 class Gang:
-    """Ranks that this launcher started. Each reads instructions as lines from stdin, a pipe, and exits at its end.
+    """Ranks started by this launcher; each reads instructions as lines from its stdin and exits when that is closed.
 
-    They are forked by this environment's forkserver if possible, else started cold.
+    They are forked by the forkserver of this environment if possible, else started cold.
     """
 
     def __init__(self, job: LaunchSpec, folder: AttemptFolder) -> None:
@@ -96,17 +96,17 @@ class Gang:
             for assignment, (reading, _) in zip(everyone, pipes, strict=True)
         ]
         self._request = RankRequest(str(folder.path), job.cwd, tuple(orders))
-        self._known = False  # whether all ranks exist, and what they are is written down
+        self._known = False  # whether all ranks exist and their pids are recorded
         self._ranks = self._warm() if supported(os.environ) else self._cold()
         self.ended_by_us: frozenset[int] = frozenset()
 
     @property
     def lost(self) -> str | None:
-        """Return why the exit codes are not available, through no fault of the ranks; None while they are."""
+        """Return why exit codes are unavailable through no fault of the ranks; None while they are available."""
         return self._ranks.lost
 
     def codes(self) -> Sequence[int | None]:
-        """Return each rank's exit code, None while it runs or is about to."""
+        """Return each rank's exit code, None while it runs or has not started."""
         try:
             codes = self._ranks.codes()
         except NoForkserver as reason:
@@ -121,13 +121,13 @@ class Gang:
         return self._ranks.pids()
 
     def signal(self, number: int) -> None:
-        """Send a signal to every living rank."""
+        """Send a signal to each running rank."""
         self._ranks.signal(number)
 
     def tell(self, instruction: str) -> None:
-        """Send an instruction (`release`, `stop` or `until N`) to every rank that still reads, or will."""
+        """Send an instruction (`release`, `stop` or `until N`) to all ranks that still read instructions."""
         for line in self._lines:
-            with contextlib.suppress(OSError, ValueError):  # its rank is gone, or all are
+            with contextlib.suppress(OSError, ValueError):  # the rank has exited, or the pipes are closed
                 line.write(instruction.encode() + b"\n")
 
     def end(self) -> None:
@@ -159,12 +159,12 @@ class Gang:
         return ColdRanks(self._job.python, self._request)
 
     def _note(self) -> None:
-        """Once all ranks exist, write their pids to the folder and close this process's ends of their files."""
+        """Once all ranks exist, write their pids to the folder and close this process's copies of their files."""
         if self._known or not self.pids():
             return
         self._known = True
         self._request.close()
-        with contextlib.suppress(OSError):  # the file is for inspection only: no reason to end a gang
+        with contextlib.suppress(OSError):  # the file is only for inspection: a failure must not end the gang
             self._folder.write("ranks.json", json.dumps(dict(enumerate(self.pids()))).encode())
 
 

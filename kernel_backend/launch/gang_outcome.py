@@ -12,7 +12,7 @@ FINISHED, RELEASED = 0, 85
 
 
 def failed(code: int | None) -> bool:
-    """Return True if a rank that ended with this code failed; negative codes are signals."""
+    """Return True if a rank with this exit code failed; negative codes are signals."""
     return code is not None and code not in (FINISHED, RELEASED)
 
 
@@ -28,13 +28,13 @@ def gang_outcome(
     """Return the outcome of a gang.
 
     `codes` has an exit code per rank, and `failures` the records that ranks wrote before they exited. The ranks
-    `ended_by_us` were killed because another had failed, so their signals mean nothing. `steps` holds each rank's step,
-    `hung` the failure if the gang was ended since it made no progress, and `through` is True if all ranks had completed
-    their steps.
+    `ended_by_us` were killed because another had failed, so that their signals are ignored. `steps` has each rank's
+    step, `hung` the failure if the gang was ended because it made no progress, and `through` is True if all ranks had
+    completed their steps.
     """
     codes = tuple(codes)
-    # No rank exits normally before all have reached the barrier after the last checkpoint: once one rank has, the
-    # work is done and safe, however its peers end.
+    # No rank exits normally before all have passed the barrier after the last checkpoint. Once one has, the work is
+    # complete and saved, however the others end.
     if RELEASED in codes:
         return AttemptResult(outcome="released", exit_codes=codes, ended_at=at)
     if all(code == FINISHED for code in codes) or (through and FINISHED in codes):
@@ -46,7 +46,7 @@ def gang_outcome(
 
 
 def lost(result: AttemptResult, reason: str) -> AttemptResult:
-    """Return the result as that of a lost gang: our own failure ended it, so its exit codes mean nothing."""
+    """Return a result as that of a lost gang: Daylight's own failure ended it, so that exit codes are ignored."""
     failure = Failure(rank=0, type="ForkserverLost", message=reason, consequence=True)
     return result.model_copy(update={"outcome": "lost", "failure": failure})
 
@@ -91,5 +91,5 @@ def _silent(rank: int, code: int | None, step: int | None) -> Failure:
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # a real-time signal: these have numbers only
+    except ValueError:  # real-time signals have no names
         return f"SIG{number}"

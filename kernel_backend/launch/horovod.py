@@ -15,10 +15,10 @@ def installed() -> bool:
 
 
 def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str]:
-    """Return the variables that `horovod.torch.init()` reads; empty without a rendezvous server.
+    """Return the environment variables that `horovod.torch.init()` reads; empty without a rendezvous server.
 
-    Fusion is off since our buckets are the fusion, and Horovod's own depends on timing: with it, sums of four ranks
-    differ in their last bits from run to run.
+    Tensor fusion is off: the runner fuses gradients into buckets itself, and Horovod's fusion depends on timing, so
+    that sums over four ranks would differ in their last bits from run to run.
     """
     if rendezvous.horovod_port is None:
         return {}
@@ -41,9 +41,9 @@ def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str
 
 
 class Rendezvous:
-    """Horovod's rendezvous server, one per attempt, on node 0's launcher.
+    """Horovod's rendezvous server, one per attempt, in node 0's launcher.
 
-    It has no authentication, and its own `start()` listens on every interface; this one listens on `address` alone.
+    It has no authentication, and its own `start()` listens on every interface; this one listens only on `address`.
     """
 
     def __init__(self, address: str, rank_assignments: Sequence[RankAssignment]) -> None:

@@ -1,4 +1,4 @@
-"""Launch an attempt: lock, start the ranks, watch them, determine the outcome, record it."""
+"""Launch an attempt: lock its folder, start the ranks, watch them, and record the outcome."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.trial import Failure
 
 WATCH_S = 0.05
-SETTLE_S = 1.0  # time for peers of a failed rank to report whether theirs was the cause
-FAREWELL_S = 60.0  # time for peers of a rank that exited normally to exit too
+SETTLE_S = 1.0  # for peers of a failed rank to write their failures, one of which may be the cause
+FAREWELL_S = 60.0  # for the other ranks to exit after the first one has exited normally
 
 _log = logging.getLogger(__name__)
 
 
 def launch(path: Path) -> None:
-    """Run one attempt to its end; return at once if another launcher has it.
+    """Run one attempt to its end; return at once if another launcher runs it.
 
-    SIGTERM makes the ranks commit a checkpoint and leave. The result is written to `outcome.json`, since not all
-    engines pass exit codes on.
+    SIGTERM makes the ranks commit a checkpoint and exit. The result is written to `outcome.json`, since not all
+    engines report exit codes.
     """
     folder = AttemptFolder(path)
     lock = folder.lock()
@@ -48,7 +48,7 @@ def launch(path: Path) -> None:
     try:
         job = folder.job()
         gang = Gang(job, folder)
-    except Exception as error:  # any recorded error is better than a launcher that just disappears
+    except Exception as error:  # any recorded error is better than a launcher that vanishes
         _log.exception("the ranks could not be started")
         _write(folder, _never_started(error))
         return
@@ -61,7 +61,7 @@ def launch(path: Path) -> None:
 
 
 def _whatever_happens(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event) -> AttemptResult:
-    """Return the gang's result; on an error of the launcher itself end the gang and return `lost` with the reason."""
+    """Return the gang's result; after an error of the launcher itself, end the gang and return `lost`."""
     try:
         return _until_the_end(gang, folder, job, asked)
     except Exception as error:
@@ -72,7 +72,7 @@ def _whatever_happens(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked:
 
 
 def _until_the_end(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event) -> AttemptResult:
-    """Watch the ranks while they run; return their result with the matches in their logs."""
+    """Watch the ranks while they run; return their result, including matches of log policies."""
     ranks = len(gang.codes())
     watch = Watch(folder, ranks, job.config.hang_timeout)
     logs = LogWatch(folder, ranks, job.config.on_log)
@@ -86,9 +86,9 @@ def _until_the_end(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: th
 
 
 def _watch(gang: Gang, folder: AttemptFolder, asked: threading.Event, watch: Watch, logs: LogWatch) -> Failure | None:
-    """Watch the ranks until none is left; after a rank's failure or a hang, end them all.
+    """Watch the ranks until all have exited; after a rank's failure or a hang, kill the others.
 
-    Returns the failure of a hang, else None. When `asked` is set, the ranks are told to `release`.
+    Returns the failure of a hang, else None. When `asked` is set, the ranks are instructed to `release`.
     """
     first_exit: float | None = None
     while None in (codes := gang.codes()):
@@ -102,7 +102,7 @@ def _watch(gang: Gang, folder: AttemptFolder, asked: threading.Event, watch: Wat
             if _over(codes, folder, now - first_exit):
                 gang.end()
                 return None
-        if gang.pids():  # ranks that do not exist yet are not hung
+        if gang.pids():  # ranks that do not exist yet cannot hang
             watch.look(now)
         logs.look()
         if watch.overdue(alive):
@@ -126,7 +126,7 @@ def _over(codes: Sequence[int | None], folder: AttemptFolder, since: float) -> b
     if not broken:
         return since > FAREWELL_S
     failures = folder.failures()
-    # A rank that only lost its peer is no cause: wait for the record of the rank that is.
+    # A rank that only lost its peer is not the cause: wait for the record of the rank that is.
     cause_known = any(rank not in failures or not failures[rank].consequence for rank in broken)
     return cause_known or since > SETTLE_S
 

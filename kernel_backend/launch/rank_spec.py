@@ -1,4 +1,4 @@
-"""Specify the ranks to start, and the interface of the resulting processes, cold or warm."""
+"""Specify the ranks to start, and the interface of their processes, whether started cold or forked."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import NamedTuple, Protocol
 
 
 class RankSpec(NamedTuple):
-    """Specification of one rank: its environment and open files, apart from those shared by the gang."""
+    """Environment and open files of one rank."""
 
     env: Mapping[str, str]
-    stdin: int  # where it reads instructions; the end of that file is the end of its launcher
-    output: int  # its log
+    stdin: int  # source of instructions; it is closed when the launcher ends
+    output: int  # file descriptor of its log
 
 
 class RankRequest(NamedTuple):
     """Request for the ranks of one node, in order of rank."""
 
-    folder: str  # of the attempt: the runner's one argument
+    folder: str  # attempt's folder, the only argument of the runner
     cwd: str
     orders: tuple[RankSpec, ...]
 
     def close(self) -> None:
-        """Close the files in this process, after the ranks have got theirs or never will."""
+        """Close this process's copies of the files, once the ranks have theirs or are not started."""
         for order in self.orders:
             for file in (order.stdin, order.output):
                 with contextlib.suppress(OSError):
@@ -44,7 +44,7 @@ class RankProcesses(Protocol):
         """Return the process ids in order of rank; empty until all exist."""
 
     def signal(self, number: int) -> None:
-        """Send a signal to every living rank."""
+        """Send a signal to each running rank."""
 
     def end(self) -> Sequence[int]:
-        """Kill living ranks, wait until they are gone, and return their numbers."""
+        """Kill the ranks that still run, wait until they are gone, and return their rank numbers."""

@@ -1,4 +1,4 @@
-"""Assign ranks: every launcher computes the same assignment from the gang's placement."""
+"""Assign ranks to slots: every launcher computes the same assignment from the gang's placement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.model.resources import Placement
 
 
 class RankAssignment(NamedTuple):
-    """Position of a rank in its gang; `cross_rank` counts the nodes that have a rank with this local rank."""
+    """Position of a rank in its gang; `cross_rank` counts nodes, among those that have a rank with this local rank."""
 
     rank: int
     size: int
@@ -24,13 +24,13 @@ class RankAssignment(NamedTuple):
 
 
 class RendezvousInfo(NamedTuple):
-    """Addresses by which the ranks of an attempt connect; ports are private to the attempt."""
+    """Addresses at which the ranks of an attempt connect; the ports are used by this attempt only."""
 
     address: str  # of node 0
-    interface: str | None  # the network device that gloo binds to; None lets it choose
+    interface: str | None  # network device for gloo; None: gloo chooses
     torch_port: int
-    horovod_port: int | None  # None where Horovod is not installed
-    tensorflow_ports: tuple[int, ...] = ()  # one for each rank of a command
+    horovod_port: int | None  # None if Horovod is not installed
+    tensorflow_ports: tuple[int, ...] = ()  # one per rank of a command
 
 
 def rank_assignments(placement: Placement) -> list[RankAssignment]:
@@ -57,10 +57,10 @@ def rank_assignments(placement: Placement) -> list[RankAssignment]:
 
 
 def interface_of(address: str) -> str | None:
-    """Return the network device for gloo: loopback for a gang on one machine, None to let gloo choose."""
+    """Return the network device for gloo: loopback for a gang on one machine; None lets gloo choose."""
     return "lo" if address.startswith("127.") else None
 
 
 def process_env(base: Mapping[str, str], assignment: RankAssignment, numerics: Mapping[str, str]) -> dict[str, str]:
-    """Return a rank's environment with numerics and visible devices, without variables of a backend."""
+    """Return a rank's environment with numerics variables and visible devices, without variables of a backend."""
     return {**base, "PYTHONUNBUFFERED": "1", **numerics, **devices.visible(assignment.kind, (assignment.slot,))}

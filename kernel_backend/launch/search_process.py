@@ -1,6 +1,6 @@
-"""Call a cell's search class in a child process, with a time limit for each answer.
+"""Call the search class of a cell in a child process, with a time limit for each call.
 
-It runs as the user who runs trainings, with the interpreter and the snapshot of its experiment, and ends with the
+The process runs as the user who runs the trainings, with the experiment's interpreter and snapshot, and ends with the
 service.
 """
 
@@ -25,17 +25,17 @@ from kernel_backend.model.trial import Failure
 from kernel_backend.model.versions import read
 
 ANSWER_S = 30.0
-START_S = 300.0  # to import what the cell imports
+START_S = 300.0  # for the imports of the cell
 WHERE_S = 2.0  # to report its position after a timeout
-_SAID = 2000  # bytes of its last output
+_SAID = 2000  # bytes of its last output that an error quotes
 MOST = 2**20  # bytes of an answer
 
 
 class ChildSearchProcess:
-    """Client of a search class (see `kernel_backend.search.custom`), constructed in a process at the first call.
+    """Client of a search class (see `kernel_backend.search.custom`), which is created in a process by the first call.
 
-    A call raises SearchFailed if the class raises (`details["failure"]` is the failure record), exits, or does not
-    answer in time. The process is then gone, and every later call raises the same.
+    A call raises SearchFailed if the class raises (`details["failure"]` is the failure record), if its process exits,
+    or if it does not answer in time. The process is killed then, and later calls raise the same error.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ChildSearchProcess:
         answer_s: float = ANSWER_S,
         start_s: float = START_S,
     ) -> None:
-        """Set up the client; `code` holds the unpacked snapshot, and output of the class is appended to `log`."""
+        """Create the client; `code` is the folder of the unpacked snapshot, `log` the file for output of the class."""
         self._command = [python, "-P", "-m", "kernel_backend.runner.search_process", str(code), str(cwd)]
         self._cwd, self._log, self._env = cwd, log, env
         self._settings, self._space, self._name = settings, space, settings.source or "the search"
@@ -60,15 +60,15 @@ class ChildSearchProcess:
         self._unread = b""
 
     def interval(self) -> Any:
-        """Return the class's `interval` attribute."""
+        """Return the `interval` attribute of the search class."""
         return self._call("interval")
 
     def ask(self, trial: int) -> Any:
-        """Return the result of the class's `ask`."""
+        """Call `ask` of the search class, and return the result."""
         return self._call("ask", trial)
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Return the result of the class's `tell`."""
+        """Call `tell` of the search class, and return the result."""
         return self._call("tell", trial, params, unit, value)
 
     def close(self) -> None:
@@ -125,12 +125,12 @@ class ChildSearchProcess:
     def _send(self, question: dict[str, Any]) -> None:
         assert self._child is not None
         assert self._child.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has exited, which the end of its output shows
+        with contextlib.suppress(BrokenPipeError):  # the process has exited, which the end of its output shows
             self._child.stdin.write(json.dumps(question).encode() + b"\n")
             self._child.stdin.flush()
 
     def _line(self, seconds: float) -> bytes | None:
-        """Return the next line of the process's output; empty at the end, None on timeout."""
+        """Return the next line of the process's output; b"" at its end, None on timeout."""
         assert self._child is not None
         assert self._child.stdout is not None
         deadline = time.monotonic() + seconds
@@ -149,7 +149,7 @@ class ChildSearchProcess:
         return line
 
     def _where(self) -> str:
-        """Return ` (it is at cell [4] line 3)`, the line that the class is running; "" without an answer."""
+        """Return ` (it is at cell [4] line 3)`, the line that the class is executing; "" if it does not answer."""
         self._send({"call": "where"})
         line = self._line(WHERE_S)
         where = json.loads(line).get("where") if line else None
@@ -172,5 +172,5 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.wait()
     for pipe in (child.stdin, child.stdout):
         if pipe is not None:
-            with contextlib.suppress(BrokenPipeError):  # a request that will not be read
+            with contextlib.suppress(BrokenPipeError):  # the process does not read requests any more
                 pipe.close()

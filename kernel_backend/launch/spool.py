@@ -1,7 +1,7 @@
-"""Read the spool of an attempt, to which rank 0 appends a JSON line per record.
+"""Read the spool of an attempt, to which rank 0 appends its records, one JSON line each.
 
-Its launcher reads it while the ranks run, the service afterwards. The file belongs to the user. A page is bounded
-however long the file is, and lines that are no records are skipped and counted.
+The launcher reads it while the ranks run, the service afterwards. The file belongs to the user and is not trusted: a
+page has a maximum size, and invalid lines are skipped and counted.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kernel_backend.model import versions
 from kernel_backend.model.reports import LARGEST, SpoolPage, SpoolPosition, SpoolRecord
 
 PAGE_RECORDS = 1000
-PAGE_BYTES = 2**20  # of new records; a page ends after the one that exceeds it
-LINE_BYTES = 4 * 2**20  # a longer line is no record, as one must fit into a delivery
-SCAN_BYTES = 16 * 2**20  # of lines in one page, including those taken before and invalid ones
+PAGE_BYTES = 2**20  # of new records; the record that exceeds it is the last of a page
+LINE_BYTES = 4 * 2**20  # longer lines are invalid, as a record must fit into a delivery
+SCAN_BYTES = 16 * 2**20  # read for one page, including skipped lines
 _LINE: TypeAdapter[SpoolRecord] = TypeAdapter(SpoolRecord)
-_BEGINNING = re.compile(rb'\{"type":"[a-z]{1,20}","number":([0-9]{1,19}),')  # as ranks write it
+_BEGINNING = re.compile(rb'\{"type":"[a-z]{1,20}","number":([0-9]{1,19}),')  # beginning of a line, as ranks write it
 
 
 class Refused(NamedTuple):
@@ -38,7 +38,7 @@ class Refused(NamedTuple):
 
 
 class SpoolReader:
-    """Reader that returns each complete record once, in order; an incomplete line waits for its end."""
+    """Read each complete record once, in order; an incomplete last line is left for the next read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -47,15 +47,15 @@ class SpoolReader:
     def read(self) -> SpoolPage:
         """Return the next page, empty if there is nothing new or no spool yet."""
         page = read_page(self._path, self._position)
-        self._position = page.end  # not before: a page that failed midway is read again
+        self._position = page.end  # set last: if a read fails, the page is read again
         return page
 
 
 def read_page(path: Path, begin: SpoolPosition, after: int = 0) -> SpoolPage:
     """Return a page of the records from `begin` on whose numbers are above `after`.
 
-    Lines that are no records, or repeat a number, are skipped and counted. Those before record `after`, which was read
-    earlier, have been counted then. Raises OSError if the file cannot be read.
+    Lines that are invalid or repeat a number are skipped and counted, but not those before record `after`, which an
+    earlier read has counted. Raises OSError if the file cannot be read.
     """
     found = _Page(begin, after)
     try:
@@ -72,7 +72,7 @@ def read_page(path: Path, begin: SpoolPosition, after: int = 0) -> SpoolPage:
 
 
 def left_out_note(attempt: int, count: int, problem: str) -> str:
-    """Return a note for the user about lines of a spool that were skipped."""
+    """Return a note for the user about skipped lines of a spool."""
     lines = "a line of its spool is" if count == 1 else f"{count} lines of its spool are"
     return f"attempt {attempt}: {lines} left out; {problem}"
 
@@ -82,10 +82,10 @@ def send_in_parts(
     send: Callable[[Sequence[SpoolRecord]], object],
     refused: tuple[type[Exception], ...],
 ) -> list[Refused]:
-    """Send records; if they are refused, send halves recursively and return the single records refused.
+    """Send records; if they are refused, send halves of them recursively. Return the single records that are refused.
 
-    Only the error classes `refused` count as refusals. Any other error is raised; records sent before it have been
-    taken, and may be sent again.
+    Only errors of the classes `refused` count as refusals; other errors are raised. Records sent before such an error
+    have been accepted; sending them again is harmless.
     """
     if not records:
         return []
@@ -100,7 +100,7 @@ def send_in_parts(
 
 
 class _Page:
-    """Builder of a page: records read so far, and skipped lines."""
+    """Build a page from lines."""
 
     def __init__(self, begin: SpoolPosition, after: int) -> None:
         self._offset, self._number, self._after = begin.offset, begin.number, after
@@ -116,7 +116,7 @@ class _Page:
         return len(self._records) >= PAGE_RECORDS or self._bytes >= PAGE_BYTES or scanned >= SCAN_BYTES
 
     def add(self, line: bytes) -> None:
-        """Add a line: a record, or one to skip."""
+        """Add a line, which is skipped if it is invalid."""
         where, self._offset = self._offset, self._offset + len(line)
         beginning = _BEGINNING.match(line)
         if beginning is not None and self._number < int(beginning[1]) <= self._after:
@@ -165,7 +165,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _complaint(line: bytes, error: ValidationError) -> str:
-    """Describe the problem of a line: `total_steps: Input should be less than ...`."""
+    """Describe why a line is invalid: `total_steps: Input should be less than ...`."""
     if len(line) >= LINE_BYTES:
         return f"it has more than {LINE_BYTES // 2**20} MiB"
     first = error.errors(include_url=False, include_input=False)[0]

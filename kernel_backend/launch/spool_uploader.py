@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from kernel_backend.client import Client
 
 PERIOD_S = 0.1  # between reads of the spool
-HEARTBEAT_S = 2.0  # at the latest
-ASKING_S = 0.2  # at the latest, while the ranks wait at a target: their slots do nothing meanwhile
-REFUSED_S = 1.0  # before the next try where the service takes nothing
-LAST_WORDS_S = 5.0  # how long to try for after the ranks have ended
-REFUSALS = (400, 413)  # for content that would be refused the next time, too
-TOLD_AGAIN = 10  # times as many skipped records as at the last note
+HEARTBEAT_S = 2.0  # longest time between posts
+ASKING_S = 0.2  # the same while ranks wait at a target, when their slots are idle
+REFUSED_S = 1.0  # before a retry after the service has refused
+LAST_WORDS_S = 5.0  # for the last posts after the ranks have ended
+REFUSALS = (400, 413)  # HTTP statuses of a content that would be refused again
+TOLD_AGAIN = 10  # factor by which skipped records must grow for another note
 
 _log = logging.getLogger(__name__)
 
 
 class SpoolUploader(threading.Thread):
-    """Thread that uploads the spool, so that a slow service never delays the launcher's detection of dead ranks.
+    """Thread that uploads the spool, so that a slow service does not delay the detection of dead ranks.
 
-    Nothing is lost while the service is down: posts are repeated, and after the attempt's end the service reads from
-    the spool what was never posted. `instruct` is called with `release` or `stop` when the service requires it, and
-    with `until N` for a new target.
+    Nothing is lost while the service is down: posts are repeated, and after the attempt's end the service reads the
+    rest from the spool. `instruct` is called with `release` or `stop` if the service answers so, and with `until N`
+    for a new target.
     """
 
     def __init__(self, folder: AttemptFolder, job: LaunchSpec, instruct: Callable[[str], None]) -> None:
@@ -42,9 +42,9 @@ class SpoolUploader(threading.Thread):
         self._reader = SpoolReader(folder.spool)
         self._folder, self._job, self._instruct = folder, job, instruct
         self._ending = threading.Event()
-        self._until: int | None = None  # the newest target that was passed on
-        self._left_out, self._told = 0, 0  # skipped lines of the spool; their number at the last note
-        self._note = ""  # the note about these to deliver
+        self._until: int | None = None  # last target passed on
+        self._left_out, self._told = 0, 0  # number of skipped lines now, and at the last note
+        self._note = ""  # note to deliver
 
     def finish(self) -> None:
         """Post the remaining records after the ranks have ended, for a few seconds at most."""
@@ -53,7 +53,7 @@ class SpoolUploader(threading.Thread):
 
     def run(self) -> None:
         """Post records until `finish` is called and none are left."""
-        from kernel_backend.client import Client  # after the ranks were started: it imports an HTTP library
+        from kernel_backend.client import Client  # imported after the ranks have started: it is slow
 
         token, url = self._folder.token(), self._job.service_url
         if url is not None:
@@ -63,10 +63,10 @@ class SpoolUploader(threading.Thread):
         waiting: Sequence[SpoolRecord] = ()
         spoken, deadline = 0.0, float("inf")
         while True:
-            ending = self._ending.is_set()  # before reading: the ranks' last records are in the spool then
+            ending = self._ending.is_set()  # checked before reading: the spool then has the ranks' last records
             if ending and deadline == float("inf"):
                 deadline = time.monotonic() + LAST_WORDS_S
-            waiting = waiting or self._read()  # what cannot be posted now stays in the spool
+            waiting = waiting or self._read()  # records that cannot be posted now stay in the spool
             now = time.monotonic()
             if (ending and not waiting) or now > deadline:
                 return
@@ -94,7 +94,7 @@ class SpoolUploader(threading.Thread):
         return page.records
 
     def _post(self, client: Client, token: str, records: Sequence[SpoolRecord]) -> bool:
-        """Return True if the service has taken these records, or will never take them."""
+        """Return True if the service has stored these records, or has refused them for good."""
 
         def send(some: Sequence[SpoolRecord]) -> None:
             self._send(client, token, Delivery(records=tuple(some)))
@@ -103,14 +103,14 @@ class SpoolUploader(threading.Thread):
             try:
                 send(records)
             except _Refused:
-                send(())  # if this is refused as well, the records are not the reason
+                send(())  # if an empty delivery is refused, too, the records are not the reason
                 for each in send_in_parts(records, send, (_Refused,)):
                     self._leave_out(1, str(each))
             if self._note:
                 self._tell(client, token)
         except Fenced:
             self._instruct("stop")
-        except Exception as error:  # any error: without this thread the ranks would get no more instructions
+        except Exception as error:  # whatever it is: if this thread ended, the ranks would get no more instructions
             expected = isinstance(error, DaylightError | _Refused)
             _log.info("the service does not take records now: %s", error, exc_info=None if expected else error)
             return False
@@ -131,7 +131,7 @@ class SpoolUploader(threading.Thread):
             self._instruct(f"until {answer.until}")
 
     def _leave_out(self, count: int, problem: str) -> None:
-        """Count skipped lines, and notify the user of the first, and again when there are many more."""
+        """Count skipped lines, and notify the user of the first, and again when they have become many more."""
         self._left_out += count
         if self._left_out >= TOLD_AGAIN * self._told:
             self._told, self._note = self._left_out, left_out_note(self._job.attempt, self._left_out, problem)[:2000]
@@ -140,10 +140,10 @@ class SpoolUploader(threading.Thread):
     def _tell(self, client: Client, token: str) -> None:
         try:
             self._send(client, token, Delivery(notes=(self._note,)))
-        except _Refused as error:  # by an older service perhaps; the log has it
+        except _Refused as error:  # perhaps by an older service; the log has the note
             _log.warning("the service takes no notes: %s", error)
         self._note = ""
 
 
 class _Refused(Exception):
-    """Error: the service will never take these records."""
+    """Error: the service refuses these records for good."""

@@ -1,4 +1,4 @@
-"""Set the variable by which the workers of TensorFlow's MultiWorkerMirroredStrategy connect."""
+"""Set the environment variable by which workers of TensorFlow's MultiWorkerMirroredStrategy connect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo
 
 
 def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str]:
-    """Return `TF_CONFIG`; empty without ports, which the gang of a command of several ranks has."""
+    """Return `TF_CONFIG`; empty unless a command runs on several ranks, which have ports for it."""
     if not rendezvous.tensorflow_ports:
         return {}
     workers = [f"{rendezvous.address}:{port}" for port in rendezvous.tensorflow_ports]

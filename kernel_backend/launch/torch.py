@@ -1,4 +1,4 @@
-"""Set the variables by which `torch.distributed` ranks connect."""
+"""Set the environment variables by which ranks of `torch.distributed` connect."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Import torch once and fork ranks from here: `python -m kernel_backend.launch.forkserver HOME KEY IDLE_S [FRAMEWORK]`.
+"""Import torch once, then fork ranks: `python -m kernel_backend.launch.forkserver HOME KEY IDLE_S [FRAMEWORK]`.
 
-The first launcher that needs ranks of its key (`cache_key.py`) starts it, later ones find it, and it exits by itself.
-It runs no user code, opens no device and enters no parallel region: its children do.
+The first launcher that needs ranks of its key (`cache_key.py`) starts the forkserver; later launchers connect to it.
+It exits when idle. It runs no user code, opens no device and enters no parallel region, since forked processes could
+not use them.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from kernel_backend.launch.forkserver.child import become
 from kernel_backend.launch.forkserver.endpoint import ForkserverEndpoint
 from kernel_backend.launch.forkserver.server import ForkserverLoop
 
-# An optimizer's first step imports torch._dynamo.
+# The first step of an optimizer imports torch._dynamo.
 PRELOADED = ("torch", "torch._dynamo", "kernel_backend.runner.rank_process")
-PRELOADED_IF_THERE = ("horovod.torch",)  # a rank that needs it reports the problem itself
-_DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # querying CUDA or ROCm for the number of devices opens them
+PRELOADED_IF_THERE = ("horovod.torch",)  # if missing, a rank that needs it reports the problem
+_DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # querying the number of CUDA or ROCm devices opens them
 
 
 def serve(endpoint: ForkserverEndpoint, idle_s: float, frameworks: Sequence[str] = ()) -> None:
-    """Serve this endpoint until idle; return at once if another forkserver does. In a fork, become the rank."""
+    """Serve this endpoint until idle; return at once if another forkserver serves it. In a fork, become the rank."""
     lock = endpoint.lock()
     if lock is None:
         return
@@ -45,10 +46,10 @@ def serve(endpoint: ForkserverEndpoint, idle_s: float, frameworks: Sequence[str]
 
 
 def preload(frameworks: Sequence[str] = ()) -> Mapping[str, str]:
-    """Import what every rank imports, and `frameworks`; return the environment variables that the imports set.
+    """Import the modules that every rank imports, and `frameworks`; return the environment variables that they set.
 
-    Raises whatever an import raises, and RuntimeError if the imported state does not survive a fork. Launchers then
-    start their ranks cold, and those report the problem.
+    Raises any error of an import, and RuntimeError if the imported state does not survive a fork. Launchers then
+    start their ranks cold, and the ranks report the problem.
     """
     before, began = dict(os.environ), time.monotonic()
     must_be_forkable()
@@ -59,13 +60,13 @@ def preload(frameworks: Sequence[str] = ()) -> Mapping[str, str]:
             importlib.import_module(name)
     must_be_forkable()
     gc.collect()
-    gc.freeze()  # children share these objects' pages for longer, since their collector leaves them alone
+    gc.freeze()  # keeps pages shared with forked ranks, whose garbage collector then does not touch these objects
     print(f"imported in {time.monotonic() - began:.1f} s", flush=True)
     return {name: value for name, value in os.environ.items() if before.get(name) != value}
 
 
 def must_be_forkable() -> None:
-    """Raise RuntimeError if this process has Python threads or open devices, which no fork can use."""
+    """Raise RuntimeError if this process has other Python threads or open devices, which do not survive a fork."""
     threads = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
     devices = [file for file in _files() if file.startswith(_DEVICES)]
     if threads or devices:
@@ -81,5 +82,5 @@ def _files() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    os.chdir("/")  # started in a launcher's folder, so that relative entries of PYTHONPATH mean what they mean there
+    os.chdir("/")  # it was started in a launcher's folder, so that relative entries of PYTHONPATH are found
     serve(ForkserverEndpoint.at(Path(sys.argv[1]), sys.argv[2]), float(sys.argv[3]), sys.argv[4:])

@@ -1,4 +1,4 @@
-"""Compute the key of a forkserver: equal keys mean that a forked rank equals one started cold."""
+"""Compute the key of a forkserver: with equal keys, a forked rank behaves like one that is started cold."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# Read when an interpreter starts, when torch, Lightning or what they bring is imported, or when a library is loaded.
-# Everything else of a rank's environment is its own, and read after the fork.
+# Read when an interpreter starts, when torch, Lightning or their dependencies are imported, or a library is loaded.
+# Other variables are read after the fork, and are set per rank.
 _READ_AT_IMPORT = (
     "PYTHON", "LD_", "MALLOC_", "GLIBC_", "LC_", "LANG", "TZ", "HOME", "TMPDIR", "XDG_CACHE_HOME",
     "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "NPY_", "NUMEXPR_",
@@ -22,14 +22,14 @@ _READ_AT_IMPORT = (
     "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_", "HIP_", "HSA_", "ROCM_", "ROCBLAS_", "MIOPEN_",
     "HF_", "HUGGINGFACE_", "TRANSFORMERS_", "TOKENIZERS_", "SAFETENSORS_", "USE_", "MPL", "FSSPEC_", "PL_",
 )  # fmt: skip
-_EACH_RANKS_OWN = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # read at a process's first look at its devices
+_EACH_RANKS_OWN = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # read when a process first uses its devices
 _INSTALLED = (".dist-info", ".egg-info", ".egg-link", ".pth", "customize.py")
 _LIMITS = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
 _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 
 
 def key(env: Mapping[str, str], frameworks: Sequence[str] = ()) -> str:
-    """Return the key of the forkserver for ranks with this environment, started by this process and interpreter.
+    """Return the key of the forkserver for ranks with this environment and the interpreter of this process.
 
     `frameworks` are the modules that it imports besides torch.
     """
@@ -38,12 +38,12 @@ def key(env: Mapping[str, str], frameworks: Sequence[str] = ()) -> str:
 
 
 def variables(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that must be set before torch is imported."""
+    """Return the environment variables that must be set before torch is imported."""
     return {name: env[name] for name in env if name.startswith(_READ_AT_IMPORT) and name not in _EACH_RANKS_OWN}
 
 
 def inherited() -> dict[str, Any]:
-    """Return all that a process inherits besides variables, such as limits: a forked rank gets the forkserver's."""
+    """Return what a process inherits besides variables, such as limits: a forked rank has the forkserver's."""
     return {
         "host": socket.gethostname(),
         "namespaces": [_link(f"/proc/self/ns/{name}") for name in _NAMESPACES],
@@ -58,7 +58,7 @@ def inherited() -> dict[str, Any]:
 
 
 def installed() -> list[Any]:
-    """Describe the interpreter, our own files and the importable modules; any installation changes it."""
+    """Describe the interpreter, Daylight's files and the importable modules; any installation changes the result."""
     return [sys.version, _stamp(Path(os.path.realpath(sys.executable))), sys.path, *_ours(), *map(_folder, sys.path)]
 
 
@@ -70,12 +70,12 @@ def _ours() -> Iterator[Any]:
 def _folder(entry: str) -> list[Any]:
     """Return the importable names in a folder, and when distributions were installed into it.
 
-    The folder's own time is left out: saving a notebook next to modules of PYTHONPATH changes it, and so does the first
-    import of a fresh installation.
+    The folder's own modification time is not used: saving a notebook in it would change the key, and so would the
+    first import after an installation.
     """
     try:
         names = sorted(os.listdir(entry))
-    except OSError:  # an archive, or nothing at all
+    except OSError:  # a zip archive, or missing
         return [_stamp(Path(entry))]
     stamped = [_stamp(Path(entry, name)) for name in names if name.endswith(_INSTALLED)]
     return [name for name in names if name.endswith((".py", ".so")) or _package(name)] + stamped

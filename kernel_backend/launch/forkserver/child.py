@@ -1,4 +1,4 @@
-"""Turn a fork of the forkserver into a rank: files, environment, folder, then the runner as `__main__`."""
+"""Turn a fork of the forkserver into a rank: set files, environment and folder, then run the runner as `__main__`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _PR_SET_NAME = 15
 
 
 def become(rank: int, request: RankRequest, server: int, imported: Mapping[str, str]) -> None:
-    """Run this process as one of the requested ranks to its end; raises SystemExit.
+    """Run this process as one of the requested ranks until it ends; raises SystemExit.
 
-    From here on it equals a cold rank with torch imported already; `imported` are the variables that those imports set.
-    A launcher that dies now has closed its rank's stdin, which the runner reads first of all.
+    It then equals a cold rank that has imported torch; `imported` are the variables which that import has set. If the
+    launcher has died meanwhile, the rank's stdin is closed, which the runner notices first of all.
     """
     die_with(server)
     os.setsid()
@@ -37,10 +37,10 @@ def become(rank: int, request: RankRequest, server: int, imported: Mapping[str, 
 
 
 def show_as(name: str, command: str) -> None:
-    """Show a rank's name in `ps` and `top`, and in the kernel's out-of-memory messages.
+    """Show a rank's name in `ps`, `top`, and the kernel's out-of-memory messages.
 
-    The command line overwrites the forkserver's in memory, where the kernel reads it; a non-zero last byte tells the
-    kernel that this is one string (as setproctitle does it). A longer command line is not written.
+    The command line is written over the forkserver's in memory, where the kernel reads it; a non-zero last byte marks
+    it as one string (as setproctitle does). A longer command line is not written.
     """
     ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode())
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()

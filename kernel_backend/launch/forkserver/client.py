@@ -1,4 +1,4 @@
-"""Request ranks from this environment's forkserver, whose import of torch serves them and later attempts."""
+"""Request ranks from the forkserver of this environment, which imports torch once for all attempts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kernel_backend.launch.forkserver import cache_key, protocol
 from kernel_backend.launch.forkserver.endpoint import ForkserverEndpoint
 from kernel_backend.launch.rank_spec import RankRequest
 
-START_S = 60.0  # until the ranks exist: a cold rank, too, imports for a minute on a machine that is busy enough
-ANSWER_S = 10.0  # until a forkserver has reported the exit of a rank that is gone
+START_S = 60.0  # until the ranks exist: on a busy machine a cold start, too, imports for a minute
+ANSWER_S = 10.0  # until a forkserver must have reported the exit of a rank
 IDLE_S = 600.0
 
 
 class NoForkserver(Exception):
-    """Error: the forkserver will start no ranks; start them cold."""
+    """Error: the forkserver cannot start ranks; they must be started cold."""
 
 
 def supported(env: Mapping[str, str]) -> bool:
@@ -31,10 +31,10 @@ def supported(env: Mapping[str, str]) -> bool:
 
 
 class Forkserver:
-    """Client of the forkserver for ranks with this environment, which it starts if needed.
+    """Client of the forkserver for ranks with this environment; it starts the forkserver if needed.
 
-    `env` has no variables of one attempt: neither its ranks' nor the mark by which its processes are killed.
-    `frameworks` are modules that it imports besides torch.
+    `env` has no variables that are specific to an attempt or rank. `frameworks` are modules that the forkserver
+    imports besides torch.
     """
 
     def __init__(
@@ -53,18 +53,18 @@ class Forkserver:
         self._started: subprocess.Popen[bytes] | None = None
 
     def connect(self) -> socket.socket | None:
-        """Return a connection; None while the forkserver starts. Raises OSError if it does not start."""
+        """Return a connection; None while the forkserver is starting. Raises OSError if it does not start."""
         if found := self.endpoint.connect():
             return found
         code = self._started.poll() if self._started else 0
         if code:
             raise ChildProcessError(f"it ended with code {code}: {self.last_words()}")
-        if code == 0:  # not started yet; or it found another one at the endpoint, about to listen or to exit
+        if code == 0:  # it was not started yet, or it found another forkserver, which is about to listen or to exit
             self._start()
         return None
 
     def last_words(self) -> str:
-        """Return the last line of the forkserver's log, usually an error; a normal exit leaves no log."""
+        """Return the last line of the forkserver's log, usually an error; after a normal exit there is no log."""
         lines = self.endpoint.log.read_text(errors="replace").splitlines() if self.endpoint.log.exists() else []
         return lines[-1] if lines else "it said nothing"
 
@@ -82,7 +82,7 @@ class Forkserver:
 
 
 class WarmRanks:
-    """Rank processes forked by the forkserver; only `end` blocks, and `codes` handles pending messages."""
+    """Rank processes that the forkserver has forked. Only `end` blocks; `codes` processes pending messages."""
 
     def __init__(self, forkserver: Forkserver, request: RankRequest) -> None:
         self.lost: str | None = None
@@ -91,9 +91,9 @@ class WarmRanks:
         self._connection: socket.socket | None = None
         self._over = False  # no more messages will come
         self._pids: tuple[int, ...] = ()
-        self._handles: dict[int, int] = {}  # of the ranks that live, as far as reported
+        self._handles: dict[int, int] = {}  # pidfd of each running rank, as far as reported
         self._codes: list[int | None] = [None] * len(request.orders)
-        self._unanswered: dict[int, float] = {}  # when a rank was first seen to be gone
+        self._unanswered: dict[int, float] = {}  # when the exit of a rank was noticed that is not reported yet
         self.codes()
 
     def codes(self) -> Sequence[int | None]:
@@ -110,19 +110,19 @@ class WarmRanks:
         return self._pids
 
     def signal(self, number: int) -> None:
-        """Send a signal to every living rank."""
+        """Send a signal to each running rank."""
         for handle in self._handles.values():
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(handle, number)
 
     def end(self) -> Sequence[int]:
-        """Kill living ranks, wait until they are gone, and return their numbers."""
+        """Kill the ranks that still run, wait until they are gone, and return their rank numbers."""
         alive = [rank for rank, code in enumerate(self._codes) if code is None]
         if self._connection is None:
             self._over = True
         elif not self._over:
             with contextlib.suppress(OSError):
-                self._connection.shutdown(socket.SHUT_WR)  # what the forkserver has not forked by now, it never will
+                self._connection.shutdown(socket.SHUT_WR)  # the forkserver forks no more ranks for this launcher
         self._deadline = time.monotonic() + ANSWER_S
         try:
             while None in self.codes():
@@ -190,7 +190,7 @@ class WarmRanks:
 
 
 def _ended(handle: int) -> bool:
-    """Return True if the process that a handle names has ended."""
+    """Return True if the process of a handle (pidfd) has ended."""
     look = select.poll()
     look.register(handle, select.POLLIN)
     return bool(look.poll(0))

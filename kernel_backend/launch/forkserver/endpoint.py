@@ -1,4 +1,4 @@
-"""Locate a forkserver: a socket for its owner alone, and the lock of the one process that opens it."""
+"""Manage the endpoint of a forkserver: a socket only for its owner, and a lock for a single forkserver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
 class ForkserverEndpoint(NamedTuple):
-    """Socket, lock and log of one forkserver: `KEY.sock`, `KEY.lock` and `KEY.log` in a folder of the user's (0700)."""
+    """Socket, lock and log of one forkserver: `KEY.sock`, `KEY.lock` and `KEY.log` in a folder of mode 0700."""
 
     folder: Path
     key: str
@@ -31,16 +31,16 @@ class ForkserverEndpoint(NamedTuple):
 
     @property
     def address(self) -> Path:
-        """Return the socket that launchers connect to."""
+        """Return the path of the socket to which launchers connect."""
         return self.folder / f"{self.key}.sock"
 
     @property
     def log(self) -> Path:
-        """Return the file of the forkserver's own output, removed on a normal exit."""
+        """Return the path of the forkserver's log, which is removed on a normal exit."""
         return self.folder / f"{self.key}.log"
 
     def connect(self) -> socket.socket | None:
-        """Connect to the forkserver; None if none listens. Raises OSError if another user's does."""
+        """Connect to the forkserver; None if none listens. Raises OSError if another user's forkserver does."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with _short(self.address) as name:
@@ -55,12 +55,12 @@ class ForkserverEndpoint(NamedTuple):
         return connection
 
     def lock(self) -> int | None:
-        """Become this endpoint's only forkserver: return a descriptor to keep open, or None if another is."""
+        """Become this endpoint's only forkserver: return a descriptor to keep open, or None if there is another."""
         path = self.folder / f"{self.key}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(descriptor).st_ino == os.stat(path).st_ino:  # else its last holder has just removed it
+            if os.fstat(descriptor).st_ino == os.stat(path).st_ino:  # else its last holder has just removed the file
                 return descriptor
         except (BlockingIOError, FileNotFoundError):
             pass
@@ -68,8 +68,8 @@ class ForkserverEndpoint(NamedTuple):
         return None
 
     def listen(self) -> socket.socket:
-        """Return the socket to accept launchers from; only for the holder of the lock."""
-        self.address.unlink(missing_ok=True)  # of a forkserver that was killed
+        """Return the listening socket; only for the holder of the lock."""
+        self.address.unlink(missing_ok=True)  # left by a forkserver that was killed
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with _short(self.address) as name:
             listener.bind(name)
@@ -85,7 +85,7 @@ class ForkserverEndpoint(NamedTuple):
 
 
 def accept(listener: socket.socket) -> socket.socket | None:
-    """Accept the next launcher's connection; None if it is of another user."""
+    """Accept the next launcher's connection; None if it belongs to another user."""
     connection, _ = listener.accept()
     try:
         _must_be_mine(connection)
@@ -96,7 +96,7 @@ def accept(listener: socket.socket) -> socket.socket | None:
 
 
 def _must_be_mine(connection: socket.socket) -> None:
-    """Raise PermissionError unless the process at the other end is of the same user."""
+    """Raise PermissionError unless the process at the other end belongs to the same user."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, uid, _ = _CREDENTIALS.unpack(raw)
     if uid != os.getuid():
@@ -105,7 +105,7 @@ def _must_be_mine(connection: socket.socket) -> None:
 
 @contextlib.contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """Yield a path that fits into a socket address (at most 107 bytes), however deep its folder is."""
+    """Yield a path to a socket that fits into a socket address (at most 107 bytes), however deep its folder is."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"

@@ -1,4 +1,4 @@
-"""Choose the frameworks that a forkserver imports besides torch, by the imports of a definition."""
+"""Choose the frameworks that a forkserver imports besides torch, by the imports of the definition."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import ast
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-# Each takes seconds to import, and importing it earlier changes nothing of what a definition computes.
+# Each takes seconds to import; an earlier import does not change results.
 FRAMEWORKS = ("lightning", "pytorch_lightning")
 _MODULES = {"lightning": "lightning.pytorch"}
 
 
 def frameworks(code: Path, cwd: Path) -> tuple[str, ...]:
-    """Return the modules of frameworks that the definition in folder `code` imports.
+    """Return the framework modules that the definition in folder `code` imports.
 
-    There are none if it sets environment variables, which their imports might read, or brings a module of such a name.
+    Empty if it sets environment variables, which the imports might read, or has a module of the same name.
     """
     try:
         source = (code / "definition.py").read_text()
@@ -31,7 +31,7 @@ def frameworks(code: Path, cwd: Path) -> tuple[str, ...]:
 
 
 def _imported(node: ast.stmt) -> list[str]:
-    """Return the packages that a statement at the top level imports."""
+    """Return the packages imported by a top-level statement."""
     if isinstance(node, ast.ImportFrom):
         return [(node.module or "").partition(".")[0]] if not node.level else []
     return [each.name.partition(".")[0] for each in node.names] if isinstance(node, ast.Import) else []

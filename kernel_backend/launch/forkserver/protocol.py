@@ -1,4 +1,4 @@
-"""Exchange messages between launcher and forkserver: one request, then the forked ranks, then each exit."""
+"""Exchange messages between launcher and forkserver: a request, then the forked processes, then each exit."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import NamedTuple
 
 from kernel_backend.launch.rank_spec import RankRequest, RankSpec
 
-_MAX = 1 << 16  # bytes of a message; a request's text is in a file of its own, so environments may be larger
+_MAX = 1 << 16  # bytes per message; the text of a request is sent as a file, as environments may be larger
 _MAX_FILES = 253  # the kernel's limit for one message
 
 
 class Forked(NamedTuple):
-    """Message that the ranks exist; a handle (pidfd) denotes its process even after the pid is reused."""
+    """Message: the ranks exist. A handle (pidfd) denotes its process even after the pid is reused."""
 
     pids: tuple[int, ...]
     handles: tuple[int, ...]
 
 
 class Ended(NamedTuple):
-    """Message that a rank has exited; a signal is a negative code."""
+    """Message: a rank has exited; a negative code is a signal."""
 
     rank: int
     code: int
 
 
 def send_request(connection: socket.socket, request: RankRequest) -> None:
-    """Send a request with its open files."""
+    """Send a request together with its open files."""
     environments = [dict(order.env) for order in request.orders]
     text = {"folder": request.folder, "cwd": request.cwd, "environments": environments}
     with os.fdopen(os.memfd_create("request"), "wb", buffering=0) as file:
@@ -41,7 +41,10 @@ def send_request(connection: socket.socket, request: RankRequest) -> None:
 
 
 def receive_request(connection: socket.socket) -> RankRequest | None:
-    """Return the next request with its files open here; None if the launcher is gone. Raises ValueError otherwise."""
+    """Return the next request with its files open in this process; None if the launcher is gone.
+
+    Raises ValueError for an invalid request.
+    """
     try:
         message, files = _receive(connection)
     except ConnectionError:
@@ -60,7 +63,7 @@ def receive_request(connection: socket.socket) -> RankRequest | None:
 
 
 def send_message(connection: socket.socket, message: Forked | Ended) -> None:
-    """Send a message to a launcher; it is dropped if the launcher is gone."""
+    """Send a message to a launcher; drop it if the launcher is gone."""
     handles = message.handles if isinstance(message, Forked) else ()
     text = {"pids": message.pids} if isinstance(message, Forked) else message._asdict()
     with contextlib.suppress(OSError):
@@ -68,7 +71,7 @@ def send_message(connection: socket.socket, message: Forked | Ended) -> None:
 
 
 def receive_messages(connection: socket.socket) -> Forked | Ended | None:
-    """Return the forkserver's next message; None if it is gone. Raises BlockingIOError if there is none yet."""
+    """Return the next message of the forkserver; None if it is gone. Raises BlockingIOError if none is pending."""
     try:
         message, handles = _receive(connection, socket.MSG_DONTWAIT)
     except ConnectionError:
@@ -80,7 +83,7 @@ def receive_messages(connection: socket.socket) -> Forked | Ended | None:
 
 
 def hung_up(connection: socket.socket) -> bool:
-    """Return True if the other end is closed and all its messages are read."""
+    """Return True if the other end has closed the connection and all its messages are read."""
     try:
         return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:

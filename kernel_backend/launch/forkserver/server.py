@@ -1,4 +1,4 @@
-"""Run the forkserver's loop: fork ranks for launchers, reap them, and kill those of a lost launcher."""
+"""Run the forkserver's event loop: fork ranks for launchers, reap them, and kill the ranks of a lost launcher."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kernel_backend.launch.forkserver import protocol
 from kernel_backend.launch.forkserver.endpoint import accept
 from kernel_backend.launch.rank_spec import RankRequest
 
-TICK_S = 5.0  # between checks whether it is still needed
+TICK_S = 5.0  # between checks whether the forkserver is still needed
 
 
 class ForkedRank(NamedTuple):
-    """Rank that a forked process is to become, from the launcher's request."""
+    """Rank that a forked process runs as, from the launcher's request."""
 
     rank: int
     request: RankRequest
@@ -32,21 +32,21 @@ class _Child(NamedTuple):
 
 
 class ForkserverLoop:
-    """Single-threaded event loop: launchers are sockets, children are handles (pidfd), no signals are used."""
+    """Single-threaded event loop: launchers are sockets, children are handles (pidfd); no signals are used."""
 
     def __init__(self, listener: socket.socket, idle_s: float) -> None:
         self._listener, self._idle_s = listener, idle_s
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
         self._launchers: set[socket.socket] = set()
-        self._gone: set[socket.socket] = set()  # launchers that have disconnected and whose ranks are being killed
+        self._gone: set[socket.socket] = set()  # disconnected launchers whose ranks are being killed
         self._children: dict[int, _Child] = {}  # by handle
         self._used = time.monotonic()
 
     def serve(self, wanted: Callable[[], bool]) -> ForkedRank | None:
-        """Serve until no rank has lived for the idle time, or none lives and `wanted` returns False.
+        """Serve launchers until no rank has run for the idle time, or until none runs and `wanted` returns False.
 
-        Returns None then; in a fork, returns the rank to become.
+        Returns None then; in a forked process, returns the rank to become.
         """
         while self._children or (time.monotonic() - self._used < self._idle_s and wanted()):
             for ready, _ in self._selector.select(min(TICK_S, self._idle_s)):
@@ -70,14 +70,14 @@ class ForkserverLoop:
         if request is None:
             self._part(launcher)
             return None
-        # A launcher killed while torch was being imported needs no ranks any more.
+        # A launcher that was killed during the import of torch needs no ranks.
         mine = None if protocol.hung_up(launcher) else self._fork(launcher, request)
         if mine is None:
             request.close()
         return mine
 
     def _fork(self, launcher: socket.socket, request: RankRequest) -> ForkedRank | None:
-        """Fork a child per rank; return the rank in the child, where all files of the forkserver are closed."""
+        """Fork a child per rank; in the child, return its rank, with all files of the forkserver closed."""
         forked: dict[int, int] = {}
         for rank in range(len(request.orders)):
             try:
@@ -128,7 +128,7 @@ class ForkserverLoop:
 
 
 def _fork() -> tuple[int, int]:
-    """Fork; return the child's pid and handle, or (0, 0) in the child. Raises OSError if that fails."""
+    """Fork the process; return the child's pid and handle, or (0, 0) in the child. Raises OSError on failure."""
     pid = os.fork()
     if pid == 0:
         return 0, 0

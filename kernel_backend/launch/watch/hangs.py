@@ -1,4 +1,4 @@
-"""Detect a hung gang and the rank to blame from each rank's progress and stacks: pure functions."""
+"""Detect a hung gang, and the rank that caused it, from each rank's progress and stacks: pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernel_backend.model.launch.progress import Phase, Tick, limit
 from kernel_backend.model.trial import HANG, Failure
 from kernel_backend.text import duration
 
-_MOST_TEXT = 12_000  # characters of stacks in a record; the whole of them stays in the attempt's folder
+_MOST_TEXT = 12_000  # characters of stacks in a record; the attempt's folder has all of them
 _WHERE: dict[Phase, str] = {
     "starting": "before its training began",
     "first step": "in its first step, {step}",
@@ -25,7 +25,7 @@ _WHERE: dict[Phase, str] = {
 
 
 class RankState(NamedTuple):
-    """State of a living rank: newest tick, seconds without progress, and stacks (empty if it wrote none)."""
+    """Newest tick of a running rank, seconds without progress, and stacks ("" if it wrote none)."""
 
     tick: Tick
     idle: float
@@ -33,18 +33,18 @@ class RankState(NamedTuple):
 
 
 def overdue(states: Mapping[int, RankState], hang_timeout: float) -> bool:
-    """Return True if one of these living ranks has made no progress for too long.
+    """Return True if one of these running ranks has made no progress for too long.
 
-    Ranks wait for each other: while one is in a slow phase, such as a checkpoint, that phase's limit holds for all.
+    Ranks wait for each other: while one is in a slow phase, such as a checkpoint, its longer limit applies to all.
     """
     longest = max((limit(state.tick.phase, hang_timeout) for state in states.values()), default=0.0)
     return any(state.idle > longest for state in states.values())
 
 
 def hang(states: Mapping[int, RankState], sources: Sources, line: Callable[[str, int], str], at: float) -> Failure:
-    """Return the failure of a hung gang, with the stacks of all its ranks, the blamed one's first.
+    """Return the failure of a hung gang, with the stacks of all ranks, those of the blamed rank first.
 
-    `line` returns a line of a source file, given file and number.
+    `line(file, number)` returns a line of a source file.
     """
     rank = blamed(states)
     state = states[rank]
@@ -65,8 +65,8 @@ def hang(states: Mapping[int, RankState], sources: Sources, line: Callable[[str,
 def blamed(states: Mapping[int, RankState]) -> int:
     """Return the rank that keeps the others waiting.
 
-    It is one that does not answer (a stopped process, a dead disk); else one that answers and does not wait for its
-    peers; else one that waits in code that the other ranks do not reach; else the one at the lowest step.
+    It is a rank that does not answer (stopped, or blocked by a disk); else one that does not wait for its peers; else
+    one that waits in code that the other ranks do not reach; else the one at the lowest step.
     """
     longest = max(state.idle for state in states.values())
     still = {rank: state for rank, state in states.items() if state.idle > longest / 2}

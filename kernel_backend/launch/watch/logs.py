@@ -1,4 +1,4 @@
-"""Search ranks' logs for the first line of each that matches a policy."""
+"""Search the logs of ranks for lines that match a log policy."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kernel_backend.model.experiment import LogPolicy
 from kernel_backend.model.reports import LogMatch
 from kernel_backend.tail import Tail
 
-BEHIND = 4 * 2**20  # a log that grows further ahead is skipped up to here: its end matters most
+BEHIND = 4 * 2**20  # bytes: if a log grows faster, lines are skipped, since its end matters most
 SHOWN = 200  # characters of a line in a record
 
 _log = logging.getLogger(__name__)
 
 
 class LogWatch:
-    """Search of a gang's growing logs for lines that match a policy, a bounded piece at a time."""
+    """Search the growing logs of a gang for lines that match a policy, at most a piece at a time."""
 
     def __init__(self, folder: AttemptFolder, ranks: int, policies: Sequence[LogPolicy]) -> None:
         self._patterns = list(_compiled(policies))

@@ -1,4 +1,4 @@
-"""Track the progress of ranks from the launcher, and find those that make none."""
+"""Track the progress of ranks in the launcher, and detect hangs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from kernel_backend.launch.watch.hangs import RankState, hang, overdue
 from kernel_backend.model.launch.progress import BEGINNING, Tick, limit
 from kernel_backend.model.trial import Failure
 
-AWAKE_S = 1.0  # a longer gap between two polls: the launcher itself stood still, and its ranks perhaps with it
-ANSWER_S = 2.0  # time for ranks to write their stacks
-QUIET_S = 0.2  # a rank that has written none of them for so long is done
+AWAKE_S = 1.0  # if polls are further apart, the launcher was stopped, and its ranks perhaps with it
+ANSWER_S = 2.0  # for ranks to write their stacks
+QUIET_S = 0.2  # a rank that has written nothing for so long has finished
 
 
 class Watch:
-    """Timer for how long each rank of a gang has made no progress, polled at short intervals.
+    """Measure for how long each rank of a gang has made no progress; call `look` at short intervals.
 
-    Only time during which the launcher polled counts: a machine that slept, or a gang that was stopped as a whole, did
+    Only time in which the launcher polls is counted: a machine that slept, or a gang that was stopped as a whole, did
     not hang.
     """
 
@@ -35,17 +35,17 @@ class Watch:
         self._looked = now
         ticks = {rank: self._folder.tick(rank) for rank in self._ticks}
         moved = [rank for rank, tick in ticks.items() if tick != self._ticks[rank]]
-        # A rank that leaves something slow is followed by those that waited for it, but not at the same instant.
+        # When a rank leaves a slow phase, those that waited for it follow a little later.
         anew = ticks if any(self._slow(self._ticks[rank]) for rank in moved) else moved
         self._ticks = ticks
         self._idle = {rank: 0.0 if rank in anew else idle + passed for rank, idle in self._idle.items()}
 
     def states(self, alive: Collection[int]) -> dict[int, RankState]:
-        """Return the states of the living ranks that have written a heartbeat."""
+        """Return the states of the running ranks that have written a tick."""
         return {rank: RankState(tick, self._idle[rank]) for rank, tick in self._ticks.items() if rank in alive and tick}
 
     def overdue(self, alive: Collection[int]) -> bool:
-        """Return True if a living rank has made no progress for longer than the hang timeout allows."""
+        """Return True if a running rank has made no progress for longer than its limit."""
         return overdue(self.states(alive), self._timeout)
 
     def steps(self) -> dict[int, int | None]:
@@ -59,14 +59,14 @@ class Watch:
         return all(tick is not None and tick.phase == "finishing" for tick in ticks)
 
     def preparing(self, rank: int) -> bool:
-        """Return True if a rank's last phase is `prepare`: it runs it, waits for it, or exited there."""
+        """Return True if a rank's last phase is `prepare`: it runs it, waits for it, or exited in it."""
         tick = self._folder.tick(rank)
         return tick is not None and tick.phase == "preparing"
 
     def describe(self, alive: Collection[int], show_stacks: Callable[[Collection[int]], None]) -> Failure:
         """Return the failure of the hung gang; `show_stacks` makes ranks write their stacks."""
         states = self.states(alive)
-        # A rank that has not begun to tick cannot answer yet: the signal would end it.
+        # The signal would kill a rank that has not written a tick yet.
         able = [rank for rank, state in states.items() if state.tick.number]
         before = {rank: len(self._folder.stacks(rank)) for rank in able}
         show_stacks(able)

@@ -1,4 +1,4 @@
-"""Parse the stacks that ranks write on demand, to find ranks that wait for peers: pure functions."""
+"""Parse the stacks that ranks write on demand, and find ranks that wait for their peers: pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CALL = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _MAIN = re.compile(r"main thread (0x[0-9a-f]+)")
 
 _RANKS = "/kernel_backend/runner/ranks/backends.py"
-_SUMS = "/kernel_backend/runner/gradients/reducer.py"  # waits for a sum without any call further in
+_SUMS = "/kernel_backend/runner/gradients/reducer.py"  # waits for an all-reduce without calling other code
 _TALK = ("/torch/distributed/", "/horovod/", _RANKS)
 _LIBRARIES = ("/site-packages/", "/lib/python3", "/kernel_backend/")
 
@@ -26,14 +26,14 @@ def main_stack(text: str) -> list[Call]:
     for line in text.splitlines():
         if thread := _THREAD.match(line):
             here = main is None or int(thread[1], 16) == main
-            found = [] if here else found  # discard an older dump of it
+            found = [] if here else found  # discard an earlier dump
         elif here and (call := _CALL.match(line)):
             found.append(Call(call[1], int(call[2]), call[3]))
     return found
 
 
 def waits_for_peers(stack: Sequence[Call]) -> bool:
-    """Return True if a rank with this stack is communicating, and not in user code called from there."""
+    """Return True if a rank with this stack communicates, and not in user code called from there."""
     if stack and stack[0].file.endswith(_SUMS):
         return True
     for call in stack:
@@ -45,12 +45,12 @@ def waits_for_peers(stack: Sequence[Call]) -> bool:
 
 
 def in_step_with_others(stack: Sequence[Call]) -> bool:
-    """Return True if a rank that waits for its peers does so in our own code, which every rank reaches."""
+    """Return True if a waiting rank waits in Daylight's own code, which every rank reaches."""
     return any(call.file.endswith((_RANKS, _SUMS)) for call in stack)
 
 
 def shortened(text: str, most: int) -> str:
-    """Return at most `most` characters of the stacks: the last threads, whole lines, without our marker line."""
+    """Return at most `most` characters of the stacks: the last threads, whole lines, without the marker line."""
     text = _MAIN.sub("", text, count=1).strip()
     if len(text) <= most:
         return text
