@@ -1,1 +1,1 @@
-"""Train each form of definition: functions, or a loop of the user's."""
+"""Train each form of definition: functions, a loop, a program, Lightning, Keras, Hugging Face, a command."""

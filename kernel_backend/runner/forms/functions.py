@@ -1,4 +1,4 @@
-"""Train a definition of functions: build its parts, restore its checkpoint, run the loop."""
+"""Train a definition that consists of functions: build its parts, restore its checkpoint, run the loop."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class FunctionsTraining:
-    """Training of a definition of functions in this rank, from its checkpoint to its exit code."""
+    """Training of a definition that consists of functions, in this rank."""
 
     def __init__(self, rank: RankContext) -> None:
-        """Build the training; raise InvalidDefinition."""
+        """Build the training; raise InvalidDefinition if the definition is not valid."""
         self._rank = rank
         self._training = build(rank)
 
@@ -83,7 +83,7 @@ class FunctionsTraining:
         return train(training)
 
     def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
-        """Return the trained model, or several by name: the averaged ones with `--ema`, of the `best` weights."""
+        """Return the trained model, or several by name, with the `best` or last weights; with `--ema`, averaged."""
         training = self._training
         if best:
             training.checkpoints.restore_best()
@@ -103,7 +103,7 @@ class FunctionsTraining:
 
 
 def build(rank: RankContext) -> Training:
-    """Build the training that the definition describes, at step 0; raise InvalidDefinition."""
+    """Build the training that the definition describes, at step 0; raise InvalidDefinition if it is not valid."""
     job, loaded, functions, ranks, device = rank.job, rank.loaded, rank.functions, rank.ranks, rank.device
     instructions, spool, progress = rank.instructions, rank.spool, rank.progress
     config = job.config
@@ -228,7 +228,7 @@ def build(rank: RankContext) -> Training:
 
 
 def step_files(rank: RankContext) -> StepFiles:
-    """Return the redirection of the files that step functions write."""
+    """Return the redirection of files that step functions write, for this rank."""
     job, number = rank.job, rank.ranks.rank
     apart = any(tells_ranks_apart(each.read_bytes()) for each in Path(job.code).rglob("*.py"))
     private = attempt_folder(Path(job.home), job.id) / f"rank-{number}.files"
@@ -236,7 +236,7 @@ def step_files(rank: RankContext) -> StepFiles:
 
 
 def source_of(functions: Functions, role: str, config: Config, training: bool) -> Source:
-    """Return the data of a role, with the user's `collate`, and for training with `sampler` and `--uneven drop`."""
+    """Return the data of `role` (such as `train_data`), with the user's `collate` and, for training, `sampler`."""
     data = source(functions.result(role), role)
     if collate := functions.collate():
         data = data._replace(collate=collate)
@@ -248,10 +248,10 @@ def source_of(functions: Functions, role: str, config: Config, training: bool) -
 
 
 def loader_workers(config: Config, functions: Functions, role: str) -> int | None:
-    """Return the number of loader processes for a role's samples; None: chosen to suit the data.
+    """Return the number of loader processes for a role's samples; None to choose it by the data.
 
     It is 0 if the role takes the model, as a process would have a copy that is never trained. Raises InvalidDefinition
-    if some were requested for such a role.
+    if `--loader-workers` requests processes for such a role.
     """
     if not functions.needs_model(role):
         return config.loader_workers
@@ -264,7 +264,7 @@ def loader_workers(config: Config, functions: Functions, role: str) -> int | Non
 
 
 def role_line(job: LaunchSpec, loaded: Loaded, role: str) -> str:
-    """Return where a role's function is written, as `cell [4] line 12`."""
+    """Return where a role's function is defined, as `cell [4] line 12`."""
     line = loaded.definition.functions[role].line
     sources = Sources(Path(job.code), Path(job.cwd), loaded.snapshot)
     frame = users_frame(Call(str(Path(job.code) / f"{MODULE}.py"), line, role), sources)
@@ -272,21 +272,21 @@ def role_line(job: LaunchSpec, loaded: Loaded, role: str) -> str:
 
 
 def precision(config: Config, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
-    """Return a factory of contexts for forward passes: `torch.autocast` with `--amp`, else contexts without effect."""
+    """Return a function that creates contexts for forward passes: `torch.autocast` with `--amp`, else null contexts."""
     if config.amp is None:
         return nullcontext
     return partial(torch.autocast, device.type, _TYPES[config.amp])
 
 
 def steps_known(config: Config, data: Batches) -> dict[str, int]:
-    """Return the loop value `steps`, if it can be computed before a first pass over the data."""
+    """Return `{"steps": N}` with the length of the training, empty if only a pass over the data tells it."""
     if config.steps is not None:
         return {"steps": config.steps}
     return {} if data.per_epoch is None else {"steps": config.epochs * data.per_epoch}
 
 
 def begin(training: Training, numerics: Mapping[str, str], schedules_know_length: bool) -> str | None:
-    """Restore a checkpoint, or share rank 0's initial state, on all ranks; return the checkpoint's id, if any."""
+    """Restore a checkpoint, or share rank 0's initial state; return the checkpoint's ID, None for a fresh start."""
     training.checkpoints.check()
     _must_sample_alike(training)
     manifest = training.checkpoints.restore(schedules_know_length)
@@ -308,7 +308,7 @@ def begin(training: Training, numerics: Mapping[str, str], schedules_know_length
 
 
 def _must_sample_alike(training: Training) -> None:
-    """Raise InvalidDefinition if a user's sampler gives each rank different indices."""
+    """Raise InvalidDefinition if a user's sampler returns different indices on different ranks."""
     mine = [data.sampled for data in (training.train, training.validation, training.test) if data is not None]
     if any(each != mine for each in training.ranks.all_gather_object(mine)):
         raise InvalidDefinition(

@@ -1,4 +1,4 @@
-"""Train a loop of the user's own, `train(run, ...)`."""
+"""Train by the user's own loop, `train(run, ...)`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernel_backend.runner.external_loop.user_loop import LoopSettings
 
 
 class LoopTraining:
-    """Call of `train(run, ...)` in this rank."""
+    """Training in this rank by one call of the user's `train(run, ...)`."""
 
     def __init__(self, rank: RankContext) -> None:
         self._rank = rank
@@ -38,7 +38,7 @@ class LoopTraining:
         return self._training.position.step
 
     def train(self) -> int:
-        """Call `train`, and commit a last checkpoint."""
+        """Call the user's `train`, commit a final checkpoint, and return the exit code."""
         run.attach(self._methods)
         check = RegistrationCheck(self._methods.registered, self._rank.ranks.size, self._rank.note)
         try:
@@ -51,7 +51,7 @@ class LoopTraining:
         return FINISHED
 
     def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
-        """Return the module that is registered as `model`, else all by name; a loop has no `best` weights here."""
+        """Return the module registered as `model`, else all modules by name; `best` is ignored."""
         modules = {name: each for name, each in self._methods.registered.items() if isinstance(each, nn.Module)}
         return modules.get("model", modules)
 

@@ -1,4 +1,4 @@
-"""Run a cell once as it is (`%%dlrun`), and keep its values as artifacts."""
+"""Run a cell once without changes (`%%dlrun`), and store its variables as artifacts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOK_S = 1.0  # between two looks at whether the cell shall give its slots back
 
 
 class PlainTraining:
-    """A cell that runs once, in the one rank of its job."""
+    """Single run of a cell, in the one rank of its job."""
 
     def __init__(self, rank: RankContext) -> None:
         self._rank = rank
@@ -40,7 +40,7 @@ class PlainTraining:
         return self._training.position.step
 
     def train(self) -> int:
-        """Run the cell, keep its values, and commit a last checkpoint."""
+        """Run the cell, store its variables, and commit a final checkpoint."""
         run.attach(self._methods)
         self._training.begin()
         threading.Thread(target=self._beside, daemon=True).start()
@@ -82,7 +82,7 @@ class PlainTraining:
         run.artifact(RESULT, file)
 
     def _pickled(self, name: str, value: Any) -> tuple[bytes | None, str]:
-        """Return a value as bytes, None where that cannot be, and its text."""
+        """Return a value's pickle, None if it cannot be pickled, and its text."""
         try:
             data = pickle.dumps(value)
         except Exception as error:  # whatever a class of the user's raises
@@ -98,7 +98,7 @@ class PlainTraining:
         return data, _shown(value)
 
     def _beside(self) -> None:
-        """Tell that the cell goes on, and end the process once its slots are wanted back: it has no boundary."""
+        """Write heartbeats while the cell runs; exit once its slots are reclaimed, if it registered no state."""
         while not self._ended.wait(_LOOK_S):
             self._rank.progress.tick("step", self.step)
             if self._rank.instructions.release and not self._methods.registered:

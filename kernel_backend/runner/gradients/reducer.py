@@ -1,12 +1,12 @@
-"""Sum the gradients of all ranks while they are still being computed, together with the control word.
+"""Sum the gradients of all ranks during the backward pass, together with a control word of samples, loss and flags.
 
 A step is `begin`, an `add` for each share of the batch that this rank computes, and `finish`.
 
-Neither DistributedOptimizer nor DDP keeps sums the same from run to run. From three ranks on, the order in which a ring
-sums an element depends on its position in a buffer, and both choose their buffers by timing. Here buckets are frozen
-before the first step: flat tensors of which the gradients are views. They are sent as soon as they are full, latest
-parameters first, each only after those before it. A share's loss is weighted by its part of the global batch's samples
-before its gradients are computed, so that they and their sum are never larger than those of one process.
+Neither DistributedOptimizer nor DDP computes sums that are equal from run to run. From three ranks on, the order in
+which a ring adds up an element depends on its position in a buffer, and both assign gradients to buffers by timing.
+Here buckets are laid out before the first step: flat tensors of which the gradients are views. Each is sent as soon as
+it is full and its predecessors were sent, latest parameters first. The loss of a share is weighted by its fraction of
+the global batch's samples before its gradients are computed, so that no gradient or sum is larger than on one process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Parameters = Mapping[str, nn.Parameter]  # by their names in the model
 
 
 class ControlFlags(NamedTuple):
-    """Requests of a rank to all ranks, summed with the gradients: a flag set on any rank holds for all."""
+    """Requests of a rank, summed with the gradients: a flag that one rank sets is seen by all ranks."""
 
     release: bool = False  # commit a checkpoint and leave
     checkpoint: bool = False
@@ -50,28 +50,28 @@ _HEAD = 2 + len(ControlFlags._fields)
 
 
 class Gradients(Protocol):
-    """Computes and sums the gradients of a step."""
+    """Computation of the gradients of a step, summed over the ranks."""
 
     def begin(self) -> None:
         """Begin a step and discard the previous gradients."""
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute the gradients of one share: `loss` is its mean over `samples`.
+        """Compute the gradients of one share of the batch; `loss` is the mean over its `samples`.
 
-        `loss` is None for an empty share, and for a share that trains nothing in this step; `samples` is 0 then. The
+        `loss` is None and `samples` is 0 for an empty share, and for a share that trains nothing in this step. The
         global batch has `total` samples.
         """
 
     def finish(self) -> ControlWord:
-        """Wait until every rank has the gradients of the global batch; raise the backend's error if a peer is lost.
+        """Wait until every rank has the gradients of the global batch; raise the backend's error if a rank is lost.
 
-        A parameter that no rank used has no gradient, as in a plain loop. Raises InvalidDefinition if one has a
-        gradient that is not summed.
+        The gradient of a parameter that no rank used is None, as on one process. Raises InvalidDefinition if a
+        parameter that was frozen when the training began has a gradient.
         """
 
 
 class OwnGradients:
-    """Gradients of a gang of one: the plain training step, bit for bit."""
+    """Gradients on a single rank, bit-identical to a plain training step."""
 
     def __init__(self, parameters: Parameters, scaler: GradScaler) -> None:
         self._parameters = list(parameters.values())  # frozen ones included, as they may be trained later
@@ -94,18 +94,18 @@ class OwnGradients:
         self._word = ControlWord(count + samples, mean, flags)
 
     def finish(self) -> ControlWord:
-        """Return the step's loss, sample count and flags; on one rank there is nothing to sum."""
+        """Return the sample count, loss and flags of the step; on one rank there is nothing to sum."""
         return self._word
 
 
 class Buckets:
-    """Gradients of some parameters as views of preallocated flat tensors; the control word ends the last one.
+    """Gradients as views of preallocated flat tensors, the buckets; the last bucket ends with the control word.
 
-    Parameters frozen at the start stay out, and must not get a gradient later.
+    Parameters without `requires_grad` at the start have no place in a bucket, and must not be trained later.
     """
 
     def __init__(self, parameters: Parameters, scaler: GradScaler, multiple: int = 1) -> None:
-        """Lay out the buckets; every bucket's length is a multiple of `multiple`."""
+        """Lay out the buckets; the length of each is padded to a multiple of `multiple`."""
         named = [(name, each) for name, each in parameters.items() if each.requires_grad]
         self._names = [name for name, _ in named]
         self._parameters = [each for _, each in named]
@@ -130,7 +130,7 @@ class Buckets:
                 self._parameters[index].register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
     def _compute(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute a share's gradients and its part of the word, weighted by its part of all samples."""
+        """Compute a share's gradients and its part of the control word, weighted by its fraction of the samples."""
         # In place: a tensor brought from the host would make the host wait for a GPU.
         self._word[0] += samples
         for index, flag in enumerate(flags, start=2):
@@ -143,7 +143,7 @@ class Buckets:
             self._scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
 
     def _ready(self, bucket: _Bucket) -> None:
-        """Handle a bucket whose gradients are all computed; called in the backward pass."""
+        """Handle a bucket whose gradients are all computed; called during the backward pass."""
 
     @property
     def _word_size(self) -> int:
@@ -197,13 +197,13 @@ class Buckets:
             bucket.flat.zero_()
 
     def _begin_share(self) -> None:
-        """Expect a gradient of every parameter anew."""
+        """Reset the count of missing gradients in every bucket."""
         self._ended = [False] * len(self._ended)
         for bucket in self._buckets:
             bucket.missing = len(bucket.indices)
 
     def _mark_touched(self) -> None:
-        """Mark in the word which parameters this share has used; call before its bucket is sent."""
+        """Record in the control word which parameters this share used; call before the word's bucket is sent."""
         start = _HEAD
         for touched, run in itertools.groupby(self._touched):
             stop = start + len(list(run))
@@ -221,7 +221,7 @@ class Buckets:
                 )
 
     def _read_word(self) -> ControlWord:
-        """Decode the summed word, and remove gradients that no rank has."""
+        """Decode the summed control word, and set to None the gradients of parameters that no rank used."""
         # The one wait for a GPU in a step: whether there is a gradient decides what the optimizer does next.
         samples, loss, *rest = self._word.tolist()
         self._active = False
@@ -233,12 +233,12 @@ class Buckets:
 
 
 class SummedGradients(Buckets):
-    """Gradients of a gang, summed by the backend's ring while those of a rank's last share are computed."""
+    """Gradients summed by the backend's ring all-reduce, overlapped with the backward pass of the last share."""
 
     def __init__(
         self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, name: str = "gradients", shares: int = 1
     ) -> None:
-        """Set up the buckets; `name` is unique among the sums of a training, and each rank adds so many `shares`."""
+        """Set up the buckets; `name` is unique within a training, and each rank adds `shares` shares per step."""
         super().__init__(parameters, scaler)
         self._ranks, self._name, self._shares = ranks, name, shares
         self._sent: list[Handle] = []
@@ -250,7 +250,7 @@ class SummedGradients(Buckets):
         self._sent, self._added = [], 0
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Add the gradients of one share; after the last one, full buckets are being sent when this returns."""
+        """Add the gradients of one share; those of the last share are sent while they are computed."""
         self._begin_share()
         self._added += 1
         self._compute(loss, samples, total, flags)
@@ -282,7 +282,7 @@ class SummedGradients(Buckets):
 class _Bucket:
     """Gradients of one dtype in `flat`, summed in `wide`: `flat` itself, or a float32 copy for 16-bit types.
 
-    Sums of 16 bits are coarse, each backend rounds them in its own way, and Horovod over Gloo has no bfloat16.
+    Sums in 16 bits are inexact, each backend rounds them differently, and Horovod over Gloo does not support bfloat16.
     """
 
     def __init__(self, indices: list[int], flat: Tensor, elements: int) -> None:
@@ -292,7 +292,7 @@ class _Bucket:
         self.wide = flat if dtype == flat.dtype else torch.empty_like(flat, dtype=dtype)
 
     def widen(self) -> Tensor:
-        """Return the gradients in the dtype of their sum; valid until the next call."""
+        """Return the gradients in the dtype in which they are summed; valid until the next call."""
         if self.wide is not self.flat:
             self.wide.copy_(self.flat)
         return self.wide
@@ -306,17 +306,17 @@ class _Bucket:
 def view_like(parameter: Tensor, flat: Tensor) -> Tensor:
     """Return a flat tensor's elements in the parameter's shape and memory order.
 
-    A fused optimizer reads both in memory order, whatever their strides: a `channels_last` model would be trained with
-    gradients of other weights. A parameter with gaps or overlaps has a contiguous gradient, as in torch.
+    A fused optimizer reads both in memory order, whatever their strides: otherwise it would apply gradients to the
+    wrong weights of a `channels_last` model. A parameter with gaps or overlaps has a contiguous gradient, as in torch.
     """
     dense = torch.empty_like(parameter, device="meta").stride() == parameter.stride()
     return flat.as_strided(parameter.shape, parameter.stride()) if dense else flat.view(parameter.shape)
 
 
 def buckets(parameters: Sequence[tuple[torch.dtype, int]], limit: int = BUCKET_BYTES) -> list[list[int]]:
-    """Return indices of parameters (dtype, bytes) in buckets of one dtype each, in sending order.
+    """Assign parameters, given as (dtype, bytes), to buckets of one dtype each; return their indices in sending order.
 
-    Latest parameters come first, as their gradients do; a bucket is full at `limit` bytes.
+    The latest parameters come first, as their gradients are computed first; a bucket is full at `limit` bytes.
     """
     full: list[list[int]] = []
     filling: dict[torch.dtype, list[int]] = {}

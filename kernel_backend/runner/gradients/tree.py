@@ -1,8 +1,9 @@
-"""Sum gradients in a fixed binary tree over the logical ranks: equal bits on any number of real ranks.
+"""Sum gradients in a fixed binary tree over the logical ranks, for equal bits on any number of real ranks.
 
-A ring of W ranks adds in an order that depends on W. Here the leaves are the V shares of the batch, fixed at submit,
-and a sum of two nodes is always taken from left to right. A rank first sums the nodes within its own shares. Then each
-rank gets one slice of all ranks' nodes, sums those, and sends the slice to all: as many bytes as a ring.
+A ring of W ranks adds in an order that depends on W. Here the leaves are the V shares of the batch (one per logical
+rank), whose number is fixed at submit, and two nodes are always added from left to right. A rank first sums the nodes
+within its own shares. Then each rank receives one slice of all ranks' nodes, sums these, and sends the result to all:
+as many bytes as with a ring.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Node(NamedTuple):
 
 
 def cover(mine: range, node: Node) -> Iterator[Node]:
-    """Yield the largest nodes under `node` that together are the leaves `mine`, from left to right."""
+    """Yield the largest nodes under `node` that together cover the leaves `mine`, from left to right."""
     if node.stop <= mine.start or node.start >= mine.stop:
         return
     if mine.start <= node.start and node.stop <= mine.stop:
@@ -44,7 +45,7 @@ def cover(mine: range, node: Node) -> Iterator[Node]:
 
 
 def total(parts: Mapping[Node, Tensor], node: Node) -> Tensor:
-    """Sum the leaves under `node` from the given nodes, overwriting them."""
+    """Return the sum of the leaves under `node`, computed in place from the nodes in `parts`."""
     if node in parts:
         return parts[node]
     left, right = node.children
@@ -52,14 +53,15 @@ def total(parts: Mapping[Node, Tensor], node: Node) -> Tensor:
 
 
 class TreeGradients(Buckets):
-    """Gradients of V logical ranks, of which this one computes `mine`."""
+    """Gradients of all logical ranks, of which this rank computes `mine`, summed in a binary tree."""
 
     def __init__(
         self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, per_rank: Sequence[range], name: str = "tree"
     ) -> None:
         """Set up the tree.
 
-        `per_rank` holds the logical ranks of each rank, in order; `name` is unique among the sums of a training.
+        `per_rank` holds the range of logical ranks that each rank computes, in order; `name` is unique within a
+        training.
         """
         super().__init__(parameters, scaler, multiple=len(per_rank))
         self._ranks, self._mine, self._name = ranks, per_rank[ranks.rank], name
@@ -75,7 +77,7 @@ class TreeGradients(Buckets):
             sums.begin()
 
     def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute the gradients of the next logical rank's share, and sum the tree nodes that it completes here."""
+        """Compute the gradients of the next logical rank's share, and sum the tree nodes complete on this rank."""
         for sums in self._sums:
             sums.make_room()
         self._open()
@@ -87,7 +89,7 @@ class TreeGradients(Buckets):
         self._done += 1
 
     def finish(self) -> ControlWord:
-        """Sum the nodes of all ranks, and return the control word when every rank has the gradients."""
+        """Sum the nodes of all ranks; return the control word once every rank has the gradients."""
         self._refuse_thawed()
         for number, (bucket, sums) in enumerate(zip(self._buckets, self._sums, strict=True)):
             alone = self._ranks.size == 1
@@ -106,9 +108,10 @@ class TreeGradients(Buckets):
 
 
 class _Sums:
-    """This rank's nodes of one bucket, in reused memory: new pages cost as much as sums.
+    """This rank's tree nodes of one bucket, in reused memory, as allocating new memory takes as long as the sums.
 
-    Leaves arrive in the bucket's own memory one after the other; one that is needed longer is copied before the next.
+    Leaves arrive one after the other in the bucket's memory; a leaf that is needed longer is copied before the next
+    one.
     """
 
     def __init__(self, tops: Sequence[Node], leaf: Tensor) -> None:
@@ -122,14 +125,14 @@ class _Sums:
         self.nodes.clear()
 
     def make_room(self) -> None:
-        """Copy the previous leaf out of the bucket's memory, if it is still part of a node to sum."""
+        """Copy the previous leaf out of the bucket's memory if it was not summed yet."""
         for node, tensor in self.nodes.items():
             if tensor is self._leaf:
                 room = self._free.pop() if self._free else torch.empty_like(tensor)
                 self.nodes[node] = room.copy_(tensor)
 
     def add(self, leaf: int) -> None:
-        """Add a leaf, and sum every node of which it is the last leaf."""
+        """Add a leaf, and compute every node that ends with it."""
         self.nodes[Node(leaf, leaf + 1)] = self._leaf
         top = next(node for node in self._tops if node.start <= leaf < node.stop)
         for node in reversed(list(_ending_at(top, leaf + 1))):
@@ -140,7 +143,7 @@ class _Sums:
 
 
 def _ending_at(node: Node, stop: int) -> Iterator[Node]:
-    """Yield the inner nodes under `node` whose last leaf is the one before `stop`, the largest first."""
+    """Yield the inner nodes under `node` whose last leaf is `stop - 1`, the largest first."""
     while node.stop - node.start > 1:
         if node.stop == stop:
             yield node
@@ -148,6 +151,6 @@ def _ending_at(node: Node, stop: int) -> Iterator[Node]:
 
 
 def shares_of(logical: int, size: int) -> list[range]:
-    """Assign `logical` ranks to `size` ranks: consecutive, and as equal as possible."""
+    """Return the range of the `logical` ranks that each of `size` ranks computes: consecutive, as equal as possible."""
     bounds = [rank * logical // size for rank in range(size + 1)]
     return [range(start, stop) for start, stop in itertools.pairwise(bounds)]

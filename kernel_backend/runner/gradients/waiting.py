@@ -1,4 +1,4 @@
-"""Tell gradients that wait for an update, as where batches are accumulated, from those that have done their work."""
+"""Track which gradients an optimizer step has used, to save those that are still being accumulated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SPENT = "_daylight_spent"  # attribute of a gradient: its version when weights 
 
 
 def waiting_gradients(module: nn.Module) -> dict[str, Tensor]:
-    """Return copies of the gradients, by parameter, that no update has used since they last changed."""
+    """Return copies of the gradients that no optimizer step has used since they changed, by parameter name."""
     gradients = {name: each.grad for name, each in module.named_parameters() if each.grad is not None}
     return {
         name: each.detach().clone() for name, each in gradients.items() if getattr(each, _SPENT, None) != each._version
@@ -19,14 +19,14 @@ def waiting_gradients(module: nn.Module) -> dict[str, Tensor]:
 
 
 def restore_gradients(module: nn.Module, gradients: dict[str, Tensor]) -> None:
-    """Set the gradients that `waiting_gradients` returned."""
+    """Restore the gradients that `waiting_gradients` returned."""
     parameters = dict(module.named_parameters())
     for name, gradient in gradients.items():
         parameters[name].grad = gradient.to(parameters[name].device, copy=True)
 
 
 def spend_gradients(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    """Mark the gradients by which an optimizer has updated weights; also as a post hook of its `step`."""
+    """Mark an optimizer's gradients as used; also serves as a post hook of its `step`."""
     for group in optimizer.param_groups:
         for each in group["params"]:
             if each.grad is not None:

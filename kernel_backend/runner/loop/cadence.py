@@ -1,4 +1,4 @@
-"""Decide on rank 0 when to report and when to save a checkpoint; the control word informs other ranks."""
+"""Decide on rank 0 when to report and when to save a checkpoint; other ranks learn it from the control word."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ SOONEST_S, LATEST_S = 5.0, 60.0
 
 
 def interval(cost: Cost) -> float:
-    """Return the default seconds between checkpoints, 5 to 60, such that their cost stays a small share of the time."""
+    """Return the default interval between checkpoints, 5 to 60 seconds; it grows with their cost."""
     return min(LATEST_S, max(SOONEST_S, cost.stall / STALLED, cost.write / BUSY))
 
 
 class CadenceTimer:
-    """Timer consulted once before each step; steps alone fix the grid of reports, the clock only adds to it."""
+    """Timer that is called once before each step; reports follow a fixed grid of steps, and more come after a pause."""
 
     def __init__(
         self, per_epoch: int | None, every: Cadence | None, cost: Callable[[], Cost], busy: Callable[[], bool]
     ) -> None:
         """Set up the timer.
 
-        `cost` returns that of the newest checkpoint, `busy` whether one is still being written.
+        `every` is `--checkpoint-every`, None for the default interval. `cost` returns the cost of the newest
+        checkpoint, and `busy` returns True while one is being written.
         """
         self._per_epoch = per_epoch or 0
         self._grid = max(1, round(self._per_epoch / REPORTS_PER_EPOCH))
@@ -37,7 +38,7 @@ class CadenceTimer:
         self._reported = self._saved = time.monotonic()
 
     def report(self, step: int) -> bool:
-        """Return True if step `step` (from 1) is to be reported."""
+        """Return True if step `step` (from 1) must be reported."""
         now = time.monotonic()
         due = self._on_grid(step) or now - self._reported >= QUIET_S
         if due:
@@ -45,7 +46,7 @@ class CadenceTimer:
         return due
 
     def checkpoint(self, step: int) -> bool:
-        """Return True if a checkpoint is to follow step `step` (from 1)."""
+        """Return True if a checkpoint must follow step `step` (from 1)."""
         since = time.monotonic() - self._saved
         if self._every is None:
             return since >= interval(self._cost()) and not self._busy()
@@ -56,11 +57,11 @@ class CadenceTimer:
         return since >= (self._every.seconds or 0.0)
 
     def after_epoch(self, epochs: int) -> bool:
-        """Return True if a checkpoint is to follow the end of epoch `epochs` (from 1); all ranks agree."""
+        """Return True if a checkpoint must follow epoch `epochs` (from 1); the result is the same on all ranks."""
         return self._every is not None and self._every.epochs is not None and epochs % self._every.epochs == 0
 
     def saved(self) -> None:
-        """Restart the interval after a checkpoint was begun."""
+        """Restart the interval, as a checkpoint was started."""
         self._saved = time.monotonic()
 
     def _on_grid(self, step: int) -> bool:

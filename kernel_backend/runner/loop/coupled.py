@@ -1,4 +1,4 @@
-"""Check once whether a loss is a mean over samples: compare the whole first batch with its shares."""
+"""Check once whether a loss is a mean over samples, by comparing the first batch as a whole with its shares."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _TOLERANCE, _OF_SIXTEEN_BITS = 1e-3, 3e-2
 
 
 def compares(run: Training) -> bool:
-    """Return True if the losses of this step are to be compared: the first step, if shares have separate losses.
+    """Return True if the losses of this step must be compared: in the first step, if it has several shares.
 
-    False if generators held by parts of the training continue from step to step: rank 0 alone would draw from them.
+    Return False if `--rng stream` is set and parts of the training hold generators, as only rank 0 would advance them.
     """
     keeps = run.streams is not None and bool(run.generators)
     by_loss = all(each.function is None for each in run.objectives)
@@ -48,8 +48,8 @@ def compares(run: Training) -> bool:
 def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None:
     """Warn if the loss of the whole batch is not the mean of its shares' losses; called by all ranks.
 
-    `parts` are the loss function's arguments for this rank's shares, `mean` is the weighted mean of its results.
-    Weights, buffers, random numbers and Python values are restored afterwards, and nothing is printed.
+    `parts` are the loss function's arguments for this rank's shares, and `mean` is the weighted mean of its results.
+    Weights, buffers, random states and Python state are restored afterwards; output of the loss function is suppressed.
     """
     small = run.ranks.all_gather_object(sum(size_of(part.values) for part in parts) <= LIMIT // run.ranks.size)
     if not all(small) or not math.isfinite(mean):
@@ -107,7 +107,7 @@ def _loss(run: Training, values: dict[str, Any], draw: int) -> float:
 
 @contextmanager
 def _as_before(modules: Any) -> Iterator[None]:
-    """Restore the weights of auxiliary modules after the block if the loss function has modified them."""
+    """Restore the weights of auxiliary modules after the block, in case the loss function modifies them."""
     # By .data: an undone write must not increment the version that checkpoints compare.
     weights: list[nn.Parameter] = [each for module in modules for each in module.parameters()]
     before = [(each, each._version, each.detach().clone()) for each in weights]

@@ -1,4 +1,4 @@
-"""Validate exactly at any number of ranks: loss and metrics over all samples."""
+"""Compute validation loss and metrics over all samples, with equal results at any number of ranks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
 def _given(
     run: Training, model: nn.Module, number: int, shares: list[Batch], evaluation: Evaluation | None
 ) -> Iterator[MetricPart]:
-    """Yield each share of a batch with the values for loss and metrics, then add it to the metrics."""
+    """Yield each share of a batch with the arguments for loss and metrics, then add it to the metrics."""
     for rank, batch in zip(run.logical.mine, shares, strict=True):
         if run.streams is None:
             reseed(run, "validation", run.step, number, rank)
@@ -63,7 +63,7 @@ def _given(
 
 
 def _add_losses(run: Training, model: nn.Module, part: MetricPart, sums: Sums) -> None:
-    """Add the loss of a share; without a `loss` function, the training steps' losses and logged values."""
+    """Add the loss of a share; without a `loss` function, add the losses and logged values of the training steps."""
     if run.loss is not None:
         loss, _ = loss_and_logged(run.loss_function(**part.values))
         sums.add("loss", loss, part.samples, part.logical)

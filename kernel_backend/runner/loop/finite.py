@@ -1,4 +1,4 @@
-"""End a training whose loss stays nan or infinite, with the step and the layer or parameter it came from."""
+"""Detect losses that stay nan or infinite, and name the step and the layer or parameter where they arise."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ IN_A_ROW = 3  # steps: a gradient scaler in search of its scale may lose one or 
 
 
 class LossNotFinite(Exception):
-    """Signal that a loss is not finite, before its update; the text says where and why."""
+    """Signal that a loss is not finite, raised before the weights are updated; the text says where and why."""
 
 
 class Finite:
-    """Check of an objective's losses: note the first that is not finite, then act as `--on-nan` says."""
+    """Check of an objective's losses: notes the first that is not finite, then acts according to `--on-nan`."""
 
     def __init__(self, on_nan: OnNan, place: str, note: Callable[[str], None]) -> None:
         """Set up the check; `place` locates the loss function's code, `note` warns the user."""
@@ -33,18 +33,18 @@ class Finite:
 
     @property
     def waits(self) -> bool:
-        """Return True if the count is on a GPU, so that reading it synchronises with the GPU."""
+        """Return True if the count of non-finite losses is on a GPU, where reading it would wait for the GPU."""
         return isinstance(self._streak, Tensor)
 
     @property
     def broken(self) -> bool:
-        """Return True if the newest loss is known to be non-finite without reading from a GPU."""
+        """Return True if the newest loss is known to be non-finite; never waits for a GPU."""
         return not self.waits and bool(self._streak)
 
     def take(self, step: int, loss: Tensor | float, find: Callable[[], str]) -> None:
-        """Count a step's loss, before its update; `find` describes the origin of the first non-finite loss.
+        """Count a step's loss before the update; `find` describes the origin of the first non-finite loss.
 
-        Raises LossNotFinite if the training is to go back.
+        Raises LossNotFinite if `--on-nan go_back` applies.
         """
         self._loss = loss
         if self._on_nan == "fail" and isinstance(loss, Tensor) and loss.device.type != "cpu":
@@ -64,7 +64,7 @@ class Finite:
         self._streak += 1
 
     def check(self, step: int, model: nn.Module, last: bool) -> None:
-        """Raise NotFinite after several non-finite losses in a row, or if the `last` step leaves such weights."""
+        """Raise NotFinite after several non-finite losses in a row, or at the `last` step if weights are bad, too."""
         streak = int(self._streak) if self._on_nan == "fail" else 0
         if streak == 0 or (streak < IN_A_ROW and not (last and bad_parameter(model))):
             return
@@ -77,7 +77,7 @@ class Finite:
 
 
 def bad_parameter(model: nn.Module) -> str:
-    """Name the first parameter that is not finite; empty if all are."""
+    """Describe the first parameter that is not finite; return "" if all are finite."""
     for name, parameter in model.named_parameters():
         if not torch.isfinite(parameter).all():
             return f"parameter {name} is {_word_of(parameter)}"
@@ -85,7 +85,7 @@ def bad_parameter(model: nn.Module) -> str:
 
 
 def bad_value(name: str, value: Any) -> str:
-    """Describe the part of a batch that is not finite; empty if all is."""
+    """Describe the first part of `value` (`name` of a batch) that is not finite; return "" if all are finite."""
     if isinstance(value, Tensor):
         is_bad = value.is_floating_point() and not torch.isfinite(value).all()
         return f"the {name} of the batch has {_word_of(value)}" if is_bad else ""
@@ -95,7 +95,7 @@ def bad_value(name: str, value: Any) -> str:
 
 @contextmanager
 def first_bad_layer(model: nn.Module) -> Iterator[list[str]]:
-    """Collect the first layer whose output is not finite, in the order in which layers end, during the block."""
+    """Yield a list that receives the first layer, in order of completion, whose output is not finite in the block."""
     found: list[str] = []
 
     def heard(name: str, module: nn.Module, output: Any) -> None:

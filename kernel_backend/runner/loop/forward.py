@@ -1,4 +1,4 @@
-"""Run a share of a batch through a model: to the device, with random numbers seeded by position."""
+"""Run a share of a batch through a model: move it to the device, and seed random numbers by position."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def forward(run: Training, model: nn.Module, batch: Batch, epoch: int, augments: bool = False) -> dict[str, Any]:
-    """Run a batch through a model and return the loop values that `loss` and `metrics` may take.
+    """Run a batch through a model and return the arguments that `loss` and `metrics` may take, by name.
 
-    If it `augments`, the batch is first changed by the user's `augment`.
+    With `augments`, the user's `augment` changes the batch first.
     """
     data = augmented(run, batch.data, epoch) if augments else to_device(batch.data, run.device)
     inputs = run.rule.split(data)
@@ -33,7 +33,7 @@ def forward(run: Training, model: nn.Module, batch: Batch, epoch: int, augments:
 
 
 def evaluated(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict[str, Any]:
-    """Return the loop values of a validation batch for `loss` and `metrics`; run the model only for `output`."""
+    """Return the arguments for `loss` and `metrics` of a validation batch; run the model only if they need `output`."""
     if run.uses_output:
         return forward(run, model, batch, epoch)
     data = to_device(batch.data, run.device)
@@ -45,7 +45,7 @@ def evaluated(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict
 
 
 def augmented(run: Training, data: Any, epoch: int) -> Any:
-    """Return a training batch on the device, as the user's `augment` has changed it, where there is one."""
+    """Move a training batch to the device, and apply the user's `augment` if there is one."""
     on_device = to_device(data, run.device)
     if run.augment is None:
         return on_device
@@ -76,14 +76,14 @@ def parts(run: Training, batches: list[Batch]) -> list[tuple[int, Batch]]:
 
 
 def reseed(run: Training, *where: int | str) -> None:
-    """Seed the main generators anew, and those that parts of the training hold."""
+    """Reseed the global generators, and those that parts of the training hold, with a seed derived from `where`."""
     value = seeds.mix(run.config.seed, *where)
     seeds.reseed(value)
     run.generators.seed(value)
 
 
 def to_device(data: Any, device: torch.device) -> Any:
-    """Return the batch with its tensors on the device; on a CPU it is there already."""
+    """Return the batch with its tensors moved to the device; on a CPU, return it unchanged."""
     if device.type == "cpu":
         return data
     if isinstance(data, Tensor):

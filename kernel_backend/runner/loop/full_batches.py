@@ -1,4 +1,4 @@
-"""Refuse batches of fewer samples than slots where every slot must compute."""
+"""Reject batches with fewer samples than slots for options under which every slot must compute."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kernel_backend.model.experiment import Config
 
 
 def check_shared(config: Config, samples: int, slots: int) -> None:
-    """Raise InvalidDefinition if a global batch leaves a slot without a sample, and the slots compute together."""
+    """Raise InvalidDefinition if a global batch leaves a slot without a sample under `--sync-bn` or FSDP2."""
     flag = "--sync-bn" if config.sync_bn else "--strategy fsdp2" if config.strategy == "fsdp2" else None
     if flag is not None and samples < slots:
         raise InvalidDefinition(

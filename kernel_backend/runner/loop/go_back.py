@@ -1,8 +1,8 @@
-"""Go back behind a loss that is not finite, and leave out the steps that led to it (`--on-nan go_back`).
+"""Go back to a checkpoint before a loss that is not finite, and skip the steps that led to it (`--on-nan go_back`).
 
-The step to go back to is the newest before it at which `--checkpoint-every` saves, whatever checkpoints there are: an
-older one is trained on to that step, with the same bits. So a training that was killed meanwhile ends as one that was
-not. Left-out steps pass over their batches and advance the schedules; they train nothing.
+The training goes back to the last step before it at which `--checkpoint-every` saves. If that checkpoint is missing, an
+older one is restored and trained to that step, with identical bits: the result does not depend on restarts. Skipped
+steps read their batches and advance the schedules, but do not train.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def saved_before(step: int, every: Cadence, per_epoch: int | None) -> int:
 
 
 def go_back(run: Training, broken: LossNotFinite) -> None:
-    """Restore the state at the newest saved step before the broken one, and leave out the steps in between.
+    """Restore the state of the newest saved step before the non-finite loss, and skip the steps in between.
 
-    Called by all ranks. Raises NotFinite after the third time, and if there is no checkpoint to go back to.
+    All ranks call it. Raises NotFinite if the training went back `MOST` times before, or if there is no checkpoint.
     """
     bad = run.step + 1
     times = len(run.left_out)
@@ -63,7 +63,7 @@ def safe_step(run: Training, step: int) -> int:
 
 
 def is_left_out(run: Training, step: int) -> bool:
-    """Return True if a step (from 1) trains nothing."""
+    """Return True if a step (from 1) is skipped, that is, does not train."""
     return any(step in each for each in run.left_out)
 
 

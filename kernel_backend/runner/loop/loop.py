@@ -1,4 +1,4 @@
-"""Run the training loop: steps, reports, checkpoints, release."""
+"""Run the training loop: steps, reports, checkpoints, and release of the slots on request."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def train(run: Training) -> int:
 
 
 def take_steps(run: Training) -> int:
-    """Take the remaining steps, and return the exit code; raise LossNotFinite if the training is to go back."""
+    """Take the remaining steps and return the exit code; raise LossNotFinite to go back to a checkpoint."""
     for shares in batches(run):
         result = leave_out(run) if is_left_out(run, run.step + 1) else take_step(run, shares)
         run.step += 1
@@ -108,7 +108,7 @@ def take_steps(run: Training) -> int:
 
 
 def batches(run: Training) -> Iterator[list[Batch]]:
-    """Iterate over the remaining steps: a batch for each logical rank of this process."""
+    """Iterate over the remaining steps; each item is the list of this process's batch shares."""
     left = run.train.steps(run.step, run.total_steps)
     return run.streams.isolated(left) if run.streams else left
 
@@ -136,7 +136,7 @@ def take_step(run: Training, shares: list[Batch]) -> StepResult:
 
 
 def leave_out(run: Training) -> StepResult:
-    """Pass over a global batch: advance per-step schedules, train nothing."""
+    """Skip a global batch: advance per-step schedules, but do not train."""
     run.progress.tick("step", run.step + 1)
     run.checkpoints.settle()
     if run.config.schedule_per == "step":
@@ -153,7 +153,7 @@ def summed(
     logged: Sums,
     compared: list[MetricPart] | None,
 ) -> ControlWord:
-    """Compute an objective's gradients of all shares and sum them over the ranks; return the control word."""
+    """Compute an objective's gradients over all shares, and sum them over the ranks; return the control word."""
     gradients = objective.gradients
     check_shared(run.config, shares[0].total, run.ranks.size)
     with objective.trained_alone():
@@ -175,7 +175,7 @@ def summed(
 def each_loss(
     run: Training, objective: Objective, shares: list[Batch], logged: Sums, compared: list[MetricPart] | None
 ) -> Iterator[Tensor | None]:
-    """Yield the mean loss of each share; the caller computes its gradients before taking the next."""
+    """Yield the mean loss of each share; the caller must compute its gradients before it takes the next one."""
     for part in pieces(run, shares):
         run.logical.take(part.rank)
         if run.streams is None:
@@ -193,7 +193,7 @@ def loss_of(
 ) -> Tensor | None:
     """Return the mean loss of one share, None if it is empty; add values to log to `logged`.
 
-    A copy of the loss function's arguments is added to `compared`.
+    If `compared` is a list, a copy of the loss function's arguments is appended to it.
     """
     if not batch.samples:
         return None
@@ -218,7 +218,7 @@ def loss_of(
 
 @contextmanager
 def lone_sample_told(batch: Batch) -> Iterator[None]:
-    """Convert BatchNorm's error about a share of one sample into InvalidDefinition with advice."""
+    """Convert BatchNorm's error about a single sample into InvalidDefinition with advice."""
     try:
         yield
     except ValueError as error:
@@ -231,7 +231,7 @@ def lone_sample_told(batch: Batch) -> Iterator[None]:
 
 
 def control_flags(run: Training) -> ControlFlags:
-    """Return this rank's requests for the current step; rank 0 alone reads clocks."""
+    """Return this rank's requests for the current step; only rank 0 decides by time."""
     decides = run.ranks.rank == 0
     return ControlFlags(
         release=run.instructions.release,
@@ -242,9 +242,9 @@ def control_flags(run: Training) -> ControlFlags:
 
 @contextmanager
 def drawing_alike(run: Training, objective: Objective) -> Iterator[None]:
-    """Seed every rank equally in the block, so that optimizers that draw random numbers stay in sync.
+    """Seed all ranks equally in the block, as optimizers that draw random numbers must draw the same ones.
 
-    Examples of such optimizers are Langevin noise and stochastic rounding.
+    Examples of such optimizers are Langevin dynamics and stochastic rounding.
     """
     if run.streams is None:
         reseed(run, "update", run.step, *run.draws_for(objective))
@@ -256,7 +256,7 @@ def drawing_alike(run: Training, objective: Objective) -> Iterator[None]:
 
 
 def update(run: Training, objective: Objective) -> None:
-    """Update an objective's weights by their gradients."""
+    """Clip the gradients with `--clip`, and step an objective's optimizers."""
     if run.config.clip is not None:
         for optimizer in objective.optimizers.values():
             objective.scaler.unscale_(optimizer)
@@ -285,7 +285,7 @@ def report(run: Training, result: StepResult) -> None:
 
 
 def save(run: Training) -> None:
-    """Begin a checkpoint; training goes on meanwhile."""
+    """Start a checkpoint; training continues meanwhile."""
     run.progress.tick("checkpoint", run.step)
     if run.config.on_nan == "go_back":
         run.checkpoints.retained = safe_step(run, run.step + 1)
@@ -294,7 +294,7 @@ def save(run: Training) -> None:
 
 
 def commit(run: Training) -> None:
-    """Commit a checkpoint before continuing."""
+    """Commit a checkpoint, and continue only then."""
     run.progress.tick("checkpoint", run.step)
     run.checkpoints.finish(moment(run))
     run.pace.saved()

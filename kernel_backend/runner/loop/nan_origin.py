@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def nan_origin(run: Training, objective: Objective, shares: list[Batch]) -> str:
-    """Describe why a loss of this step is not finite, before its update; called by all ranks, changes nothing."""
+    """Describe why a loss of this step is not finite, before the update; all ranks call it, and it changes no state."""
     with torch.no_grad(), RandomStates().aside(), run.logical.aside():
         found = bad_parameter(run.model) or _first(run, _bad_batch, shares)
         if not found and objective.function is None:  # a training step may have side effects: it is not called again
@@ -29,14 +29,14 @@ def nan_origin(run: Training, objective: Objective, shares: list[Batch]) -> str:
 
 
 def _first(run: Training, find: Callable[[Training, int, Batch], str], shares: list[Batch]) -> str:
-    """Return the first finding of all ranks; each looks at all of its shares, since models may call their peers."""
+    """Return the first finding of all ranks; each rank checks all of its shares, as models may communicate."""
     own = [find(run, rank, batch) for rank, batch in parts(run, shares)]
     per_rank = run.ranks.all_gather_object(next(filter(None, own), ""))
     return next(filter(None, per_rank), "")
 
 
 def _bad_batch(run: Training, rank: int, batch: Batch) -> str:
-    """Describe a batch that is not finite, as input and target where a model takes these."""
+    """Describe values of a batch that are not finite, named input and target if the model is called with these."""
     if run.uses_output:
         inputs = run.rule.split(batch.data)
         return bad_value("input", inputs.value) or bad_value("target", inputs.target)

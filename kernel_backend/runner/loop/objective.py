@@ -1,4 +1,4 @@
-"""Hold the optimizers, schedules, gradient sum and scaler of one loss of a step, and the parts it does not train."""
+"""Hold the optimizers, schedules, gradient sum and scaler of one loss, and the parts of the model that it freezes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Schedules = Mapping[str, LRScheduler]
 
 @dataclass(frozen=True)
 class Objective:
-    """Loss that a step minimises, with its optimizers and schedules; a step of a GAN has two, one after the other."""
+    """Loss that a step minimizes, with its optimizers and schedules; a GAN has two, minimized one after the other."""
 
     role: str  # `loss`, or the training step
     function: Callable[..., Any] | None  # the training step; None: the `loss` of the model's output
@@ -44,7 +44,7 @@ class Objective:
 
     @contextmanager
     def trained_alone(self) -> Iterator[None]:
-        """Set `requires_grad` to False for the model's other parts in the block, to compute no gradients there."""
+        """Set `requires_grad` to False in the block for parts of the model that this objective does not train."""
         paused = [each for each in self.others if each.requires_grad]
         for each in paused:
             each.requires_grad_(False)
@@ -62,9 +62,10 @@ class Objective:
 
 
 def assigned(steps: Sequence[str], optimizers: Optimizers) -> dict[str, Optimizers]:
-    """Assign optimizers to the training steps by name; `step` has those that no `step_<name>` names.
+    """Assign optimizers to training steps by name; `step` gets those for which there is no `step_<name>`.
 
-    Without steps all belong to `loss`. Raises InvalidDefinition for a step without an optimizer, or the reverse.
+    Without training steps, all belong to `loss`. Raises InvalidDefinition for a step without an optimizer, and for an
+    optimizer without a step.
 
     Examples
     --------
@@ -102,10 +103,11 @@ def build_objectives(
     gradients: Callable[[Parameters, GradScaler, str], Gradients],
     finite: Callable[[str], Finite],
 ) -> list[Objective]:
-    """Build the objectives of a step, in written order.
+    """Build the objectives of a step, in source order.
 
-    A single objective has all parameters of the model; each of several has those of its optimizers. The last three
-    arguments make a scaler, the gradient sum of some parameters, and the check of a role's losses.
+    A single objective trains all parameters of the model; each of several trains those of its optimizers. `scaler`,
+    `gradients` and `finite` create the gradient scaler, the gradient sum, and the check for finite losses of an
+    objective.
     """
     own = assigned(tuple(steps), optimizers)
     built = []
@@ -136,5 +138,5 @@ def _has(optimizers: Optimizers, parameter: nn.Parameter) -> bool:
 
 
 def named(part: str, name: str) -> str:
-    """Return the name of a checkpoint part: `optimizer`, or `optimizer.gen` of several."""
+    """Return the name of a checkpoint part: `optimizer`, or `optimizer.gen` if there are several."""
     return f"{part}.{name}" if name else part

@@ -1,4 +1,4 @@
-"""Set a training to the position that a checkpoint holds."""
+"""Restore the position of a training from a checkpoint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kernel_backend.runner.loop.training import Training
 
 
 def take_position(training: Training, manifest: Manifest) -> None:
-    """Set step, best validation and all else that the loop counts; the parts were restored before."""
+    """Restore step, best validation and the other counters of the loop; call after the parts were restored."""
     facts = manifest.state["training"]
     training.step = training.began = manifest.step
     training.best, training.validated = facts["best"], facts["validated"]

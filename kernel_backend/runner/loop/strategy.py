@@ -1,4 +1,4 @@
-"""Choose how the ranks hold a model: each all of it (`ddp`), or each a part (`fsdp2`)."""
+"""Choose whether each rank holds the whole model (`ddp`) or a shard of it (`fsdp2`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 class Strategy(Protocol):
-    """Way in which the ranks hold a model, its gradients, optimizers and checkpoints."""
+    """Strategy by which the ranks hold a model, its gradients, optimizers and checkpoints."""
 
     sharded: bool  # every forward pass is called by all ranks
     model: type[Model]
@@ -30,7 +30,7 @@ class Strategy(Protocol):
     checkpointer: type[Checkpointer]
 
     def place(self, module: nn.Module) -> None:
-        """Lay out a module's parameters, before optimizers have them."""
+        """Lay out a module's parameters; call before optimizers are built."""
 
     def gradients(self, parameters: Parameters, scaler: GradScaler, name: str) -> Gradients:
         """Return the gradient sum of some parameters."""
@@ -39,11 +39,11 @@ class Strategy(Protocol):
         """Give all ranks the initial weights of rank 0."""
 
     def whole(self) -> Callable[[Tensor], Tensor]:
-        """Return the function that makes a parameter whole; all ranks call it for each."""
+        """Return a function that gathers a sharded parameter; all ranks must call it for each parameter."""
 
 
 class Replicated:
-    """Each rank has the whole model; gradients are summed."""
+    """Strategy by which each rank holds the whole model, and gradients are summed."""
 
     sharded = False
     model, optimizer, contents, checkpointer = Model, Optimizer, TrainingContents, Checkpointer
@@ -53,10 +53,10 @@ class Replicated:
         self._config, self._ranks, self._per_rank = config, ranks, per_rank
 
     def place(self, module: nn.Module) -> None:
-        """Leave the module as it is."""
+        """Do nothing, as parameters need no other layout."""
 
     def gradients(self, parameters: Parameters, scaler: GradScaler, name: str) -> Gradients:
-        """Choose a tree for logical workers, none for a single rank, else the backend's ring."""
+        """Return the gradient sum: a tree with `--logical-workers`, none on one rank, else an all-reduce."""
         parts = self._config.accumulate or 1
         if self._config.logical_workers is not None:
             leaves = [range(each.start * parts, each.stop * parts) for each in self._per_rank]
@@ -66,16 +66,16 @@ class Replicated:
         return SummedGradients(parameters, scaler, self._ranks, named("gradients", name), parts)
 
     def begin(self, module: nn.Module) -> None:
-        """Copy the weights of rank 0."""
+        """Copy the weights of rank 0 to all ranks."""
         share(list(module.parameters()), self._ranks)
 
     def whole(self) -> Callable[[Tensor], Tensor]:
-        """Return the identity."""
+        """Return the identity function, as no parameter is sharded."""
         return lambda tensor: tensor
 
 
 def strategy_of(config: Config, ranks: Ranks, per_rank: Sequence[range], device: torch.device) -> Strategy:
-    """Return the strategy of a training; a single rank has the whole model in any case."""
+    """Return the strategy of a training; a single rank holds the whole model even with `fsdp2`."""
     if config.strategy == "fsdp2" and ranks.size > 1:
         from kernel_backend.runner.sharded.strategy import Sharded  # its imports take seconds
 

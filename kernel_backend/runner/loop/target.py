@@ -1,7 +1,7 @@
-"""Hold the target of a training: the unit to stop at (an epoch or, if steps are counted, a step).
+"""Hold the target of a training: the epoch or step at which a search wants a result.
 
-At its target everything is reported and committed first. A training that gets a further target keeps its state in
-memory. Others leave, and resume from the checkpoint when they are scheduled again.
+At its target, a training first reports and commits everything. If it gets a further target within some seconds, it goes
+on with its state in memory. Otherwise it exits, and resumes from the checkpoint when it is scheduled again.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ ANSWER_S = 5.0  # time for the service to decide; holding idle slots costs less 
 
 
 class Target:
-    """Current target, the same on every rank."""
+    """Current target of a training, equal on all ranks."""
 
     def __init__(self, until: int | None, ranks: Ranks, instructions: Instructions, progress: Progress) -> None:
-        """Set the target: `until` is a unit counted from 1, or None to train to the end."""
+        """Set the target: `until` is an epoch or step, counted from 1; None to train to the end."""
         self._until, self._ranks = until, ranks
         self._instructions, self._progress = instructions, progress
 
     def reached(self, units: int) -> bool:
-        """Return True if a training of this many units has reached the target."""
+        """Return True if a training with `units` completed epochs or steps has reached the target."""
         return self._until is not None and units >= self._until
 
     def moves_on(self, units: int, step: int) -> bool:
-        """Wait some time for a target beyond `units` and adopt it; return True if one came. Called by all ranks."""
+        """Wait some time for a target beyond `units`; return True if one was received. All ranks call it."""
         self._progress.tick("waiting", step)
         told = self._instructions.beyond(units, ANSWER_S) if self._ranks.rank == 0 else None
         further: int | None = self._ranks.broadcast_object(told)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Training:
-    """State that the loop needs; `step` counts the steps taken and is the whole position."""
+    """State of a training; its position is `step`, the number of steps taken."""
 
     config: Config
     model: nn.Module
@@ -82,24 +82,24 @@ class Training:
     validation_metrics: dict[str, float] = field(default_factory=dict)  # metrics of the validation at this step
 
     def draws_for(self, objective: Objective) -> tuple[str, ...]:
-        """Return seed parts that give each of several objectives of a step its own random draws; empty for one."""
+        """Return seed parts that separate the random draws of several objectives in a step; empty for one."""
         return (objective.role,) if len(self.objectives) > 1 else ()
 
     @property
     def loss_function(self) -> Callable[..., Any]:
-        """Return `loss`, where there is one, with the files that it writes redirected."""
+        """Return the user's `loss`, wrapped so that its file writes are redirected on ranks other than 0."""
         assert self.loss is not None
         return self.files.inside(self.loss)
 
     @property
     def uses_output(self) -> bool:
-        """Return True if a validation needs the model's output, for `loss`, `metrics` or the objects it returns."""
+        """Return True if a validation needs the model's output: for `loss`, for `metrics`, or for metric objects."""
         needs = not self.metrics_asks or "output" in self.metrics_asks
         return self.loss is not None or (self.metrics is not None and needs)
 
     @property
     def total_steps(self) -> int | None:
-        """Return the steps of the whole training; None while the data's length is unknown."""
+        """Return the number of steps of the whole training; None while the data's length is unknown."""
         if self.config.steps is not None:
             return self.config.steps
         return None if self.train.per_epoch is None else self.config.epochs * self.train.per_epoch
@@ -111,10 +111,10 @@ class Training:
 
     @property
     def units(self) -> int:
-        """Return the number of completed units of the search: epochs, or steps if the length is given in steps."""
+        """Return the number of completed epochs, or of steps if the training's length is given in steps."""
         return self.passes if self.config.steps is None else self.step
 
     @property
     def epoch(self) -> float:
-        """Return the epochs taken, in fractions if the data's length is known."""
+        """Return the epochs trained so far, including a fraction; 0 if the data's length is unknown."""
         return self.step / self.train.per_epoch if self.train.per_epoch else 0.0

@@ -1,4 +1,4 @@
-"""Call a training step of the user's, `step` or `step_<name>`, with the models and the batch that it names."""
+"""Call the user's training step, `step` or `step_<name>`, with the models and values that its arguments name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def call_step(
 ) -> tuple[Tensor, Mapping[str, Any]] | None:
     """Return the loss and the logged values of a batch on the device; None if the step trains nothing this time.
 
-    `index` is the number of steps taken before, in a validation the batch's number.
+    `index` is the number of steps taken so far; in a validation, the number of the batch.
     """
     assert objective.function is not None
     values: dict[str, Any] = {"batch": batch, "epoch": epoch, "index": index, "model": model, **parts_of(model)}

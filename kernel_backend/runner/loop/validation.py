@@ -1,4 +1,4 @@
-"""Decide when to validate, and act on the result: the best model so far, schedules by metric, an early end."""
+"""Decide when to validate, and act on the result: record the best model, step schedules, stop early."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_FINITE_IN_A_ROW = 3  # validations
 
 
 def due(run: Training) -> bool:
-    """Return True if a validation follows the step that was just taken: as `--validate-every` says, and at the end."""
+    """Return True if a validation must follow the last step: by `--validate-every`, or at the end of the training."""
     every = run.config.validate_every
     if run.over or every is None:
         return run.over or run.ends
@@ -35,7 +35,7 @@ def due(run: Training) -> bool:
 
 
 def validate_if_due(run: Training, ends: bool) -> bool:
-    """Advance per-epoch schedules where an epoch `ends`, and validate if due; return True for the best model so far."""
+    """Advance per-epoch schedules if an epoch `ends`, and validate if due; return True for the best model so far."""
     run.validated = True
     if ends and run.config.schedule_per == "epoch":
         for each in run.objectives:
@@ -49,8 +49,8 @@ def validate_if_due(run: Training, ends: bool) -> bool:
 def check(run: Training, between: bool = False) -> bool:
     """Validate and report; return True if this is the best model so far.
 
-    A validation `between` the usual ones, which a target requires, leaves buffers, random states, schedules and
-    patience unchanged.
+    `between` marks an extra validation that a search's target requires: it leaves buffers, random states, schedules and
+    the count of `--patience` unchanged.
     """
     if run.validation is None:
         return False
@@ -66,13 +66,13 @@ def check(run: Training, between: bool = False) -> bool:
 
 
 def report_again(run: Training) -> None:
-    """Report the validation at this step, if any; the service ignores duplicates."""
+    """Report the newest validation once more, if any; the service ignores duplicates."""
     if run.validation_metrics:
         run.spool.say(Report(kind="validation", step=run.step, epoch=run.epoch, metrics=run.validation_metrics))
 
 
 def end_epoch(run: Training) -> None:
-    """Call the user's `on_epoch` on rank 0 with the models that are validated; it changes nothing of the training."""
+    """Call the user's `on_epoch` on rank 0 with the models used for validation; restore random states and buffers."""
     if run.on_epoch is None or run.ranks.rank != 0:
         return
     run.progress.tick("validation", run.step)
@@ -83,7 +83,7 @@ def end_epoch(run: Training) -> None:
 
 
 def evaluate_test_data(run: Training) -> None:
-    """Evaluate the best weights on `test_data`, if there is any; the training is over and its last state is committed.
+    """Evaluate the best weights on `test_data`, if there is any, after the final checkpoint was committed.
 
     Raises InvalidDefinition as a validation does.
     """
@@ -105,7 +105,7 @@ def _why_best(run: Training, manifest: Manifest) -> str:
 
 
 def judge(run: Training, between: bool) -> bool:
-    """Compare this validation with the best one, step ReduceLROnPlateau schedules, and end a training without progress.
+    """Compare this validation with the best, step ReduceLROnPlateau schedules, and stop early by `--patience`.
 
     Returns True if it is the best so far. Raises InvalidDefinition if the metric of a search or of `--patience` is
     missing, and NotFinite if the metric was not finite several times in a row.
@@ -149,7 +149,7 @@ def _check_finite(run: Training, value: float) -> None:
 
 
 def _be_patient(run: Training, improved: bool) -> None:
-    """Count validations without progress, and end the training after as many as `--patience` allows."""
+    """Count validations without improvement; end the training once they reach `--patience`."""
     run.stale = 0 if improved else run.stale + 1
     patience = run.config.patience
     if patience is None or run.stale < patience or run.over:

@@ -1,8 +1,7 @@
-"""Compute the loss of a global batch as a whole (`--gather-loss`), for losses that compare samples.
+"""Compute the loss over a whole global batch (`--gather-loss`), for losses that compare samples.
 
-Every rank has the outputs of all, and computes the same loss of them. The gradient of an output goes back through the
-model on the rank that computed that output. The gradient of a parameter that the loss function itself uses is counted
-once.
+Every rank gathers the outputs of all ranks and computes the same loss. The gradient of an output is propagated through
+the model on the rank that computed it. The gradient of a parameter that the loss function itself uses is counted once.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ def gathers(run: Training) -> bool:
 
 
 def share_losses(run: Training, shares: list[Batch], logged: Sums) -> list[Tensor | None]:
-    """Return a substitute for each share's loss: the loss of all, with the share's part of its gradients.
+    """Return a substitute loss for each share: its value is the whole loss, its gradient that of the share's outputs.
 
-    Called by all ranks. None for an empty share. Values to log are added to `logged`. Raises InvalidDefinition if
+    All ranks call it. It is None for an empty share. Values to log are added to `logged`. Raises InvalidDefinition if
     outputs do not have a row for each sample.
     """
     outputs: dict[int, Any] = {}
@@ -85,7 +84,7 @@ def validation_loss(run: Training, number: int, given: Iterable[MetricPart], sum
 
 
 def asked(run: Training) -> frozenset[str]:
-    """Return the loop values that are gathered from all ranks: the arguments of `loss`, and `output`."""
+    """Return the names of the arguments to gather from all ranks: those of `loss`, and `output`."""
     return run.loss_asks | {"output"}
 
 
@@ -112,7 +111,7 @@ def _joined(run: Training, per_rank: list[MetricPart]) -> Whole:
 
 
 def _share_loss(whole: Whole, gradients: tuple[Tensor | None, ...], loss: Tensor, rank: int, output: Any) -> Tensor:
-    """Return a tensor with the loss as its value and, weighted by the share, the share's part of its gradient."""
+    """Return a tensor with the loss as its value and the gradient of one share's outputs, weighted by its samples."""
     outputs = floating(output)
     rows = whole.rows[rank]
     samples = rows.stop - rows.start

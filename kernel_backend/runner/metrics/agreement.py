@@ -1,4 +1,4 @@
-"""Exchange each rank's view of a validation batch, so that all ranks refuse it or none does."""
+"""Compare a validation batch across ranks, so that either all ranks raise an error or none does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 
 class _Report(NamedTuple):
-    """Message of a rank about a batch: kind of metric values, row shapes, and its refusal, if any."""
+    """Message of a rank about a batch: kind of metric values, row shapes, and its error, if any."""
 
     kind: Kind
     numbers: list[str]  # names of values that are no value per sample
@@ -29,7 +29,7 @@ class _Found(NamedTuple):
 
 
 class Agreement:
-    """Comparison of each batch's row shapes, value kinds and errors over all ranks, so that all raise or none does."""
+    """Comparison of each batch's row shapes, value kinds and errors over all ranks, so that all raise or none."""
 
     def __init__(self, ranks: Ranks) -> None:
         self.joins = True  # no rank has found values per sample
@@ -42,7 +42,7 @@ class Agreement:
 
     @property
     def refused(self) -> bool:
-        """Return True if this rank has refused a share of the current batch."""
+        """Return True if this rank has registered an error for the current batch."""
         return self._refusal is not None
 
     def refuse(self, error: InvalidDefinition) -> None:
@@ -54,7 +54,7 @@ class Agreement:
         self._shapes.append({k: shape for name in values for k, shape in row_shapes(values[name], samples, name)})
 
     def compare(self, batch: int, kind: Kind, numbers: list[str]) -> set[Kind]:
-        """Exchange the reports of all ranks and return the kinds of values seen; raise a rank's refusal on all."""
+        """Exchange the reports of all ranks; return the kinds of values, or raise any rank's error on all."""
         refusal = self._refusal.message if self._refusal is not None else None
         reports = self._ranks.all_gather_object(_Report(kind, numbers, self._shapes, refusal))
         self._shapes = []

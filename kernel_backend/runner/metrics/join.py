@@ -1,4 +1,4 @@
-"""Join batches of model outputs and targets, as if all samples had been one batch."""
+"""Join batches of outputs and targets along the sample dimension, as if they had been one batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_backend.errors import InvalidDefinition
 
 
 class NotJoined:
-    """Placeholder for values without a row per sample; raises InvalidDefinition when it is used."""
+    """Placeholder for values that cannot be joined as rows; raises InvalidDefinition when it is used."""
 
     def __init__(self, way: str, kind: str) -> None:
         self._said = f"{way} ({kind}) has no row for each sample, so the batches' cannot be joined"
@@ -32,7 +32,7 @@ class NotJoined:
 
 
 def host_copy(value: Any) -> Any:
-    """Return a copy of a batch's value whose tensors are on the host, in memory of their own."""
+    """Return a copy of a nested value with its tensors copied to host memory."""
     return mapped(lambda each: each.detach().cpu().clone(memory_format=torch.contiguous_format), value)
 
 
@@ -42,7 +42,7 @@ def moved(value: Any, device: torch.device) -> Any:
 
 
 def floating(value: Any) -> list[Tensor]:
-    """Return the floating-point tensors of a batch's value, in order."""
+    """Return the floating-point tensors of a nested value, in order."""
     found: list[Tensor] = []
 
     def seen(tensor: Tensor) -> Tensor:
@@ -79,9 +79,9 @@ def size_of(value: Any) -> int:
 
 
 def row_shapes(value: Any, count: int, way: str) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the shape of each tensor of a batch that has a row per sample, with its name for messages.
+    """Yield name and shape of each tensor or array with a row for each of `count` samples; `way` is the name's prefix.
 
-    A list with as many entries as there are samples is left out: it may hold an entry per sample, of any shape.
+    A list with `count` entries is skipped: it may hold an entry of any shape for each sample.
     """
     if _has_rows(value, count):
         yield way, tuple(value.shape)
@@ -94,9 +94,9 @@ def row_shapes(value: Any, count: int, way: str) -> Iterator[tuple[str, tuple[in
 
 
 def join(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
-    """Join the values of batches of these sample counts; `way` names them in messages.
+    """Join nested values of several batches with these sample counts; `way` names them in error messages.
 
-    Tensors with a row per sample are concatenated; a number of each batch becomes their mean, weighted by samples.
+    Tensors with a row per sample are concatenated. Numbers, one per batch, become their mean, weighted by samples.
     Raises InvalidDefinition if rows differ in shape.
     """
     first = values[0]
@@ -134,7 +134,7 @@ def _tensors(counts: Sequence[int], values: Sequence[Tensor], way: str) -> Any:
 
 
 def _lists(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
-    """Join columns of a batch one by one; concatenate lists with an entry per sample."""
+    """Concatenate lists that have an entry per sample; otherwise join lists of columns column by column."""
     first = values[0]
     pairs = list(zip(values, counts, strict=True))
     of_rows = all(_has_rows(part, count) for each, count in pairs for part in each)

@@ -1,4 +1,4 @@
-"""Notice a loss that jumps and stays up: a training that diverges while its loss is still finite."""
+"""Detect a loss that jumps and stays up: a training that diverges while its loss is still finite."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = 3  # notes of each loss
 
 
 class LossSpikes:
-    """Judge of the losses that one attempt reports, by their names."""
+    """Detector over the losses of one attempt, by name."""
 
     def __init__(self) -> None:
         self._losses: dict[str, _Loss] = {}
@@ -67,7 +67,7 @@ class _Loss:
         )
 
     def _is_high(self, value: float) -> bool:
-        """Return True for a value that is far above the usual ones."""
+        """Return True for a value far above the recent ones."""
         if len(self.usual) < LEAST:
             return False
         median = statistics.median(self.usual)

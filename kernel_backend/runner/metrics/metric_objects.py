@@ -1,4 +1,4 @@
-"""Recognise, merge over ranks and read objects with `update`, `compute` and `reset`, as in torchmetrics."""
+"""Handle objects with `update`, `compute` and `reset`, such as torchmetrics: recognise, merge over ranks, compute."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def mapping(found: Any) -> dict[str, Any]:
 
 
 def named_metrics(found: Any) -> dict[str, Any]:
-    """Return metric objects and numbers by name, with collections expanded; raise InvalidDefinition."""
+    """Return metric objects and numbers by name, with collections expanded; raise InvalidDefinition otherwise."""
     if is_metric(found) and not callable(getattr(found, "items", None)):
         return {type(found).__name__: found}
     named: dict[str, Any] = {}
@@ -51,12 +51,12 @@ def _with_states(metric: Any) -> list[Any]:
 
 
 def states_of(metric: Any) -> States:
-    """Return copies of a metric's states on the host; empty unless it is one of torchmetrics."""
+    """Return copies of a metric's states in host memory; empty if it is not a torchmetrics metric."""
     return [(host_copy(dict(each.metric_state)), each._update_count) for each in _with_states(metric)]
 
 
 def _reduced(values: list[Any], reduce: Callable[[Tensor], Tensor] | None) -> Any:
-    """Reduce the states of several ranks to one, as torchmetrics does."""
+    """Reduce one state of several ranks to one value, with the reduction that torchmetrics declares for it."""
     if isinstance(values[0], list):
         return [each for value in values for each in value]
     if len(values) == 1:
@@ -66,7 +66,7 @@ def _reduced(values: list[Any], reduce: Callable[[Tensor], Tensor] | None) -> An
 
 
 def keep_to_itself(metric: Any) -> None:
-    """Make a torchmetrics metric compute from local states only; it would wait for ranks that do not compute."""
+    """Make a torchmetrics metric compute from its local state only, as other ranks do not call `compute`."""
     for each in _with_states(metric):
         each.distributed_available_fn = _never
 
@@ -84,7 +84,7 @@ def computed(name: str, metric: Any) -> dict[str, float]:
 
 
 def merge(metric: Any, per_rank: list[States], move: Callable[[Any], Any]) -> None:
-    """Set a metric to the merged states of all ranks; `move` brings them to its device."""
+    """Set a metric to the merged states of all ranks; `move` transfers states to the metric's device."""
     if len(per_rank) == 1:
         return
     for module, states in zip(_with_states(metric), zip(*per_rank, strict=True), strict=True):

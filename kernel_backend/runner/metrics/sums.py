@@ -1,4 +1,4 @@
-"""Sum per-sample validation values over the true sample count in float64, at any number of ranks."""
+"""Sum per-sample validation values in float64 and divide by the sample count, at any number of ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 class Sums:
-    """Sums of values and their sample counts, by logical rank and name."""
+    """Sums of values with their sample counts, by logical rank and name."""
 
     def __init__(self) -> None:
         # Sums of a GPU's values stay there until they are read: each read would make the host wait.
@@ -35,9 +35,9 @@ class Sums:
         return bool(self._sums)
 
     def means(self, ranks: Ranks) -> dict[str, float]:
-        """Return the mean of each value over all samples of all ranks; called by all.
+        """Return the mean of each value over the samples of all ranks; all ranks call it.
 
-        Values are added in the order of the logical ranks, so that the result is the same on any placement.
+        Values are added in the order of the logical ranks, so that the result does not depend on the placement.
         """
         merged: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
         mine = {
@@ -66,7 +66,7 @@ def evaluating(*models: nn.Module) -> Iterator[None]:
 
 
 def share(tensors: Sequence[Tensor], ranks: Ranks) -> None:
-    """Broadcast rank 0's tensors, of any dtype, into those of the other ranks, in one operation."""
+    """Overwrite the tensors (of any dtypes) on all ranks with those of rank 0, in one broadcast."""
     if ranks.size == 1 or not tensors:
         return
     with torch.no_grad():
@@ -81,7 +81,7 @@ def share(tensors: Sequence[Tensor], ranks: Ranks) -> None:
 
 
 def number(name: str, value: Any) -> float:
-    """Return a metric's value as a number; raise InvalidDefinition if it is none."""
+    """Return a metric's value as a float; raise InvalidDefinition if it is not a single number."""
     if isinstance(value, Tensor):
         if value.numel() == 1:
             return float(value.detach())

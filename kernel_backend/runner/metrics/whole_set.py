@@ -1,8 +1,8 @@
-"""Compute the `metrics` role over the whole validation set, at any number of ranks.
+"""Compute the user's `metrics` over the whole validation set, at any number of ranks.
 
-Values of which there is one per sample are summed batch by batch. A number, such as an F1 or an RMSE, is no mean over
-batches: outputs and targets are collected, and `metrics` is called once with those of all samples. Objects with
-`update`, `compute` and `reset`, as in torchmetrics, are updated batch by batch.
+Values per sample are summed batch by batch. A single number, such as an F1 or an RMSE, cannot be averaged over batches:
+outputs and targets are collected, and `metrics` is called once with those of all samples. Objects with `update`,
+`compute` and `reset`, as in torchmetrics, are updated batch by batch.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ class MetricPart(NamedTuple):
 
 
 class Evaluation(Protocol):
-    """Accumulator of the metrics over one validation."""
+    """Accumulator of the metrics during one validation."""
 
     def add(self, part: MetricPart) -> None:
-        """Add a share; raise InvalidDefinition, and whatever the user's function raises."""
+        """Add a share; raise InvalidDefinition, and any error of the user's function."""
 
     def end_batch(self, number: int) -> None:
-        """Compare a batch with the other ranks; called by all, so that all refuse it or none does."""
+        """Compare the batch with the other ranks, so that all raise an error or none; all ranks call it."""
 
     def finish(self) -> dict[str, float]:
-        """Return the values over all samples of all ranks; called by all."""
+        """Return the metrics over all samples of all ranks; all ranks call it."""
 
 
 class Metrics:
-    """Caller of the `metrics` role, which makes an Evaluation for each validation."""
+    """Caller of the user's `metrics`; creates an Evaluation for each validation."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Metrics:
         limit: int = LIMIT,
         files: StepFiles | None = None,
     ) -> None:
-        """Set up the role; `asked` are the loop values that it takes, `limit` is in bytes over all ranks."""
+        """Set up the caller; `asked` are the arguments of `metrics`, `limit` is in bytes over all ranks."""
         self._function, self._asked, self._ranks = files.inside(function) if files else function, asked, ranks
         self.device, self._limit = device, limit
         self._objects = [each for _, each in held_by({"metrics": function}) if is_metric(each)]
@@ -89,26 +89,26 @@ class Metrics:
         return OfObjects(self, self._function(epoch=epoch), self._ranks, self._limit)
 
     def reset(self) -> None:
-        """Reset the metric objects that the function uses: its result must cover the samples of one call only."""
+        """Reset the metric objects that the function uses, as a result must cover the samples of one call only."""
         for each in self._objects:
             each.reset()
 
     def gather(self, parts: list[MetricPart]) -> list[MetricPart]:
-        """Return all ranks' parts in sample order on rank 0, an empty list elsewhere; called by all."""
+        """Return the parts of all ranks in sample order on rank 0, an empty list elsewhere; all ranks call it."""
         per_rank = gather_objects(parts, self._ranks, self.device)
         return sorted((part for each in per_rank for part in each), key=lambda part: part[:2])
 
     def gather_states(self, states: dict[str, States]) -> list[dict[str, States]]:
-        """Return all ranks' states of metric objects on rank 0; called by all ranks."""
+        """Return the states of all ranks' metric objects on rank 0; all ranks call it."""
         return gather_objects(states, self._ranks, self.device)
 
     def move(self, values: Any) -> Any:
-        """Move collected values to the device of the training."""
+        """Move nested values to the training's device."""
         return moved(values, self.device)
 
 
 class Collected:
-    """Parts collected for one call with all samples, up to a limit for all ranks together."""
+    """Parts collected for a single call with all samples; `limit` is in bytes over all ranks."""
 
     def __init__(self, ranks: Ranks, limit: int) -> None:
         self._ranks, self.limit = ranks, limit
@@ -131,7 +131,7 @@ class Collected:
 
 
 class WholeSet:
-    """Metrics that are functions of outputs and targets."""
+    """Evaluation of `metrics` that is a function of outputs and targets."""
 
     def __init__(
         self, metrics: Metrics, function: Callable[..., Any], asked: frozenset[str], ranks: Ranks, limit: int
@@ -146,7 +146,7 @@ class WholeSet:
         metrics.reset()
 
     def add(self, part: MetricPart) -> None:
-        """Add per-sample values; collect the arguments of anything else for the call with the whole set."""
+        """Add values per sample; for other values, collect the arguments for one call with the whole set."""
         values = {name: part.values[name] for name in sorted(self._asked)}  # in one order on all ranks
         if self._agreement.refused:
             return
@@ -163,14 +163,14 @@ class WholeSet:
             self._agreement.add(values, part.samples)
 
     def end_batch(self, number: int) -> None:
-        """Raise a rank's error about the batch on all ranks, also if rows to be joined differ in shape."""
+        """Raise an error of any rank on all ranks; also raise if rows to be joined differ in shape."""
         if self._agreement.joins:
             kinds = self._agreement.compare(number, self._kind, self._numbers)
             if "whole" in kinds and self._agreement.difference is not None:
                 raise self._not_joined(self._agreement.difference)
 
     def finish(self) -> dict[str, float]:
-        """Return sums over counts, or the results of the one call with all samples."""
+        """Return the means of values per sample, or the results of the call with all samples."""
         if "per sample" in self._agreement.compare(-1, self._kind, self._numbers):
             if self._error is not None:
                 raise self._error
@@ -189,7 +189,7 @@ class WholeSet:
         return dict(found)
 
     def _try(self, part: MetricPart, values: dict[str, Any]) -> None:
-        """Call `metrics` on one share, find out whether its values are per sample, and sum them if so."""
+        """Call `metrics` on one share; if its values are per sample, sum them."""
         try:
             found = self._function(**values)
         except Exception as error:
@@ -254,10 +254,10 @@ class WholeSet:
 
 
 class OfObjects:
-    """Metric objects as in torchmetrics; the states of all ranks are merged at the end."""
+    """Evaluation of metric objects as in torchmetrics; the states of all ranks are merged at the end."""
 
     def __init__(self, metrics: Metrics, found: Any, ranks: Ranks, limit: int) -> None:
-        """Set up the objects in `found`, the result of `metrics`; numbers in it are taken as they are."""
+        """Set up the metric objects in `found`, the result of `metrics`; numbers in it are returned unchanged."""
         self._metrics, self._ranks, self._collected = metrics, ranks, Collected(ranks, limit)
         values = named_metrics(found)
         self._objects = {name: each for name, each in values.items() if is_metric(each)}
@@ -271,7 +271,7 @@ class OfObjects:
                 to(metrics.device)
 
     def add(self, part: MetricPart) -> None:
-        """Update mergeable metrics; collect outputs and targets for the others, to be computed on one rank."""
+        """Update metrics whose states can be merged; for others, collect outputs and targets for rank 0."""
         values = {name: part.values[name] for name in ("output", "target")}
         for each in self._mergeable.values():
             each.update(values["output"], values["target"])
@@ -284,7 +284,7 @@ class OfObjects:
                 )
 
     def end_batch(self, number: int) -> None:
-        """Do nothing: batches are never joined."""
+        """Do nothing, as batches are not joined."""
 
     def finish(self) -> dict[str, float]:
         """Return each metric's value over all samples."""
@@ -310,7 +310,7 @@ def _kind(value: Any, samples: int) -> Literal["per sample", "number"]:
 
 
 def _of_all(name: str, value: Any, samples: int, values: Mapping[str, Any]) -> dict[str, float]:
-    """Convert one value of the call with all samples into named numbers."""
+    """Convert one value from the call with all samples to named numbers."""
     if is_metric(value):
         if getattr(value, "_update_count", 1) == 0:  # torchmetrics: it was created, but never updated
             value.update(values["output"], values["target"])

@@ -16,21 +16,21 @@ from kernel_backend.model.experiment import BackendChoice
 
 
 class Handle(Protocol):
-    """Asynchronous sum in progress."""
+    """Handle of an asynchronous all-reduce."""
 
     def wait(self) -> None:
-        """Return when the tensor holds the sum; raise the backend's error if a peer is lost."""
+        """Return when the tensor holds the sum; raise the backend's error if a rank is lost."""
 
 
 class Ranks(Protocol):
-    """Ranks of a gang as seen by one of them; every call but `allreduce_async` blocks until all have made it."""
+    """Process group as seen by one rank; every call except `allreduce_async` blocks until all ranks have made it."""
 
     rank: int
     size: int
     local_rank: int
 
     def allreduce_async(self, tensor: Tensor, name: str) -> Handle:
-        """Begin to sum a tensor over all ranks in place, under a `name` that is unused and the same on every rank."""
+        """Start summing a tensor over all ranks in place; `name` must be equal on all ranks and not in use."""
 
     def allreduce_sum(self, tensor: Tensor, name: str) -> Tensor:
         """Sum a tensor over all ranks, in place."""
@@ -51,14 +51,14 @@ class Ranks(Protocol):
         """Return the values of all ranks, in order of rank."""
 
     def barrier(self) -> None:
-        """Return when all ranks have called this."""
+        """Return once all ranks have called this."""
 
     def close(self) -> None:
         """Disconnect from the other ranks."""
 
 
 class Choice(NamedTuple):
-    """Chosen backend, and a sentence that says why."""
+    """Chosen backend, and a sentence with the reason."""
 
     name: str
     reason: str
@@ -84,7 +84,7 @@ def choose(backend: BackendChoice, kind: str) -> Choice:
 
 
 def horovod_problem(kind: str) -> str | None:
-    """Return why Horovod cannot serve devices of `kind` here; None if it can."""
+    """Return the reason why Horovod cannot be used for devices of `kind`; None if it can."""
     try:
         import horovod.torch as hvd
     except ImportError as error:
@@ -100,9 +100,10 @@ def horovod_problem(kind: str) -> str | None:
 
 
 def connect(choice: Choice, kind: str, patience: float) -> Ranks:
-    """Connect this process to its peers by the launcher's variables; a single rank connects to none.
+    """Connect this process to the other ranks by the launcher's environment variables; a single rank connects to none.
 
-    `patience` is how many seconds a peer may be silent; the launcher notices a dead or hung one long before.
+    `patience` is the number of seconds after which a silent rank counts as lost; the launcher detects dead and hung
+    ranks much sooner.
     """
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
@@ -114,12 +115,12 @@ def connect(choice: Choice, kind: str, patience: float) -> Ranks:
 
 
 class SingleRank:
-    """Gang of one, whose collective operations are no-ops."""
+    """Process group of a single rank, whose collective operations are no-ops."""
 
     rank, size, local_rank = 0, 1, 0
 
     def allreduce_async(self, tensor: Tensor, name: str) -> Handle:
-        """Return a handle that is done."""
+        """Return a handle that is done already."""
         return _Done()
 
     def allreduce_sum(self, tensor: Tensor, name: str) -> Tensor:
@@ -143,7 +144,7 @@ class SingleRank:
         return value
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """Return a list of one."""
+        """Return the value in a list of one."""
         return [value]
 
     def barrier(self) -> None:
@@ -158,7 +159,7 @@ class _Done:
 
 
 class HorovodRanks:
-    """Ranks over Horovod, with fusion off: our buckets are the fusion, and Horovod's depends on timing."""
+    """Process group over Horovod, with its tensor fusion off: buckets replace it, and it depends on timing."""
 
     def __init__(self, patience: float) -> None:
         os.environ["HOROVOD_GLOO_TIMEOUT_SECONDS"] = str(math.ceil(patience))
@@ -171,11 +172,11 @@ class HorovodRanks:
         self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
 
     def allreduce_async(self, tensor: Tensor, name: str) -> Handle:
-        """Begin to sum in place."""
+        """Start summing a tensor over all ranks in place."""
         return _HorovodHandle(self._hvd, self._hvd.allreduce_async_(tensor, name=name, op=self._hvd.Sum))
 
     def allreduce_sum(self, tensor: Tensor, name: str) -> Tensor:
-        """Sum in place."""
+        """Sum a tensor over all ranks, in place."""
         self.allreduce_async(tensor, name).wait()
         return tensor
 
@@ -185,11 +186,11 @@ class HorovodRanks:
         return cast("Tensor", got)
 
     def all_gather(self, tensor: Tensor, name: str) -> Tensor:
-        """Concatenate the tensors of all ranks."""
+        """Return the concatenated tensors of all ranks."""
         return cast("Tensor", self._hvd.allgather(tensor, name=f"{name}.join"))
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> Tensor:
-        """Overwrite with the tensor of rank `root`."""
+        """Overwrite the tensor with that of rank `root`, in place."""
         self._hvd.broadcast_(tensor, root, name="broadcast")
         return tensor
 
@@ -198,7 +199,7 @@ class HorovodRanks:
         return self._hvd.broadcast_object(value, root, name="object")
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """Return the values of all ranks."""
+        """Return the values of all ranks, in order of rank."""
         return list(self._hvd.allgather_object(value, name="objects"))
 
     def barrier(self) -> None:
@@ -220,7 +221,7 @@ class _HorovodHandle:
 
 
 class TorchRanks:
-    """Ranks over torch.distributed: gloo for the CPU, nccl for CUDA."""
+    """Process group of torch.distributed: gloo for the CPU, nccl for CUDA."""
 
     def __init__(self, backend: str, rank: int, size: int, local_rank: int, patience: float) -> None:
         import torch.distributed as dist
@@ -230,12 +231,12 @@ class TorchRanks:
         self.rank, self.size, self.local_rank = rank, size, local_rank
 
     def allreduce_async(self, tensor: Tensor, name: str) -> Handle:
-        """Begin to sum in place."""
+        """Start summing a tensor over all ranks in place."""
         work: Handle = self._dist.all_reduce(tensor, async_op=True)
         return work
 
     def allreduce_sum(self, tensor: Tensor, name: str) -> Tensor:
-        """Sum in place."""
+        """Sum a tensor over all ranks, in place."""
         self._dist.all_reduce(tensor)
         return tensor
 
@@ -246,13 +247,13 @@ class TorchRanks:
         return got
 
     def all_gather(self, tensor: Tensor, name: str) -> Tensor:
-        """Concatenate the tensors of all ranks."""
+        """Return the concatenated tensors of all ranks."""
         joined = tensor.new_empty(tensor.numel() * self.size)
         self._dist.all_gather(list(joined.chunk(self.size)), tensor)
         return joined
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> Tensor:
-        """Overwrite with the tensor of rank `root`."""
+        """Overwrite the tensor with that of rank `root`, in place."""
         self._dist.broadcast(tensor, root)
         return tensor
 
@@ -263,7 +264,7 @@ class TorchRanks:
         return box[0]
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """Return the values of all ranks."""
+        """Return the values of all ranks, in order of rank."""
         values: list[Any] = [None] * self.size
         self._dist.all_gather_object(values, value)
         return values

@@ -1,8 +1,8 @@
 """Normalize by the statistics of all ranks' samples (`--sync-bn`), over any backend and on any device.
 
 torch's SyncBatchNorm needs CUDA. Here each rank's count, mean and variance are gathered and combined in the order of
-ranks, so every rank has the same bits. The backward pass takes the same way back. Gradients are those of the sum of all
-ranks' losses, and so exact where each rank's loss is weighted by its part of the global batch.
+the ranks, so that every rank computes the same bits. The backward pass sums gradients in the same way. They are the
+gradients of the sum of all ranks' losses, so each loss must be weighted by its fraction of the global batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAME = "batch statistics"
 
 
 class SharedStatistics:
-    """Link of synchronized modules to the other ranks; every rank calls such a module equally often."""
+    """Process group that synchronized BatchNorm modules use; every rank must call such a module equally often."""
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks: Ranks = ranks
@@ -33,7 +33,7 @@ class SharedStatistics:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Use this rank's samples alone in the block, where the other ranks do not call the modules."""
+        """Use only this rank's samples in the block, for calls that the other ranks do not make."""
         ranks, self.ranks = self.ranks, SingleRank()
         try:
             yield
@@ -44,8 +44,8 @@ class SharedStatistics:
 def synchronize(modules: Iterable[nn.Module], shared: SharedStatistics) -> None:
     """Make each BatchNorm in `modules` use the statistics of all ranks in training.
 
-    The modules stay the same objects; on one rank they are left as they are. Raises InvalidDefinition for a BatchNorm
-    with a `forward` of its own, and for a lazy one.
+    The module objects stay the same, with another class; with one rank nothing changes. Raises InvalidDefinition for a
+    BatchNorm that overrides `forward`, and for a lazy one.
     """
     if shared.ranks.size == 1:
         return
@@ -68,7 +68,7 @@ class _Synchronized(_BatchNorm):
     _shared_statistics: SharedStatistics
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalize as BatchNorm does, in training by the samples of all ranks."""
+        """Normalize as BatchNorm does; in training, use the samples of all ranks."""
         if not self.training or self._shared_statistics.ranks.size == 1:
             return super().forward(input)
         self._check_input_dim(input)  # type: ignore[no-untyped-call]
@@ -91,9 +91,9 @@ def batch_norm(
     factor: float,
     eps: float,
 ) -> Tensor:
-    """Return `torch.nn.functional.batch_norm` in training over the samples of all ranks, which all call it.
+    """Return `torch.nn.functional.batch_norm` in training mode over the samples of all ranks; all ranks call it.
 
-    Running statistics, where there are any, take in the new ones by `factor`.
+    Running statistics, if any, are updated with momentum `factor`.
     """
     axes = [axis for axis in range(input.dim()) if axis != 1]
     shape = [-1 if axis == 1 else 1 for axis in range(input.dim())]
@@ -114,9 +114,9 @@ def batch_norm(
 
 
 def _moments(values: Tensor, axes: list[int], ranks: Ranks) -> tuple[Tensor, Tensor, int]:
-    """Return mean and biased variance of each channel over the samples of all ranks, and the count of values.
+    """Return mean and biased variance of each channel over the samples of all ranks, and the number of values.
 
-    Raises ValueError if all ranks together have one value per channel, as torch does.
+    Raises ValueError if all ranks together have only one value per channel, as torch does.
     """
     variance, mean = torch.var_mean(values, axes, correction=0)
     own = values.numel() // values.shape[1]
@@ -133,7 +133,7 @@ def _moments(values: Tensor, axes: list[int], ranks: Ranks) -> tuple[Tensor, Ten
 
 
 class _Gathered(torch.autograd.Function):
-    """Rows of all ranks; the gradient of a row is the sum of what all ranks have for it."""
+    """Gather a row of each rank; the gradient of a row is the sum of its gradients on all ranks."""
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, ranks: Ranks) -> Tensor:
@@ -146,7 +146,7 @@ class _Gathered(torch.autograd.Function):
 
 
 class _SummedRow(torch.autograd.Function):
-    """Sum of this rank's row over what all ranks have for it: the transpose of `_Gathered`."""
+    """Sum, over all ranks, their tensors' rows for this rank: the transpose of `_Gathered`."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, ranks: Ranks) -> Tensor:

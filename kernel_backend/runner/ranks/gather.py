@@ -1,4 +1,4 @@
-"""Gather objects of all ranks on rank 0, in pieces that any backend can carry."""
+"""Gather objects of all ranks on rank 0, in pieces that every backend can transfer."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PIECE = 64 << 20  # bytes of each rank that travel at once
 
 
 def gather_objects(value: Any, ranks: Ranks, device: torch.device) -> list[Any]:
-    """Return the values of all ranks on rank 0, an empty list elsewhere; called by all ranks.
+    """Return the values of all ranks on rank 0, an empty list elsewhere; all ranks call it.
 
-    `device` is where the backend takes tensors from. Raises whatever pickling the value raises.
+    `device` is the device of the tensors that the backend transfers. Raises any error of pickling the value.
     """
     if ranks.size == 1:
         return [value]

@@ -1,4 +1,4 @@
-"""Save checkpoints of which every rank writes a part, while all of them wait."""
+"""Save checkpoints to which every rank writes its part, while the training waits."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from kernel_backend.runner.checkpoint.saving import Cost
 
 
 class ShardedCheckpointer(Checkpointer):
-    """Checkpointer of a training whose state is sharded: all ranks write at the same time, then rank 0 commits.
+    """Checkpointer of a sharded training: all ranks write at the same time, then rank 0 commits.
 
-    Training waits, since a checkpoint is complete only when each rank has its part on the disk.
+    Training waits, since a checkpoint is complete only when the part of each rank is on the disk.
     """
 
     def save(self, position: Position) -> None:
-        """Commit a checkpoint of the training at `position`; one that cannot be written is left out."""
+        """Commit a checkpoint of the training at `position`; if it cannot be written, skip it with a warning."""
         problem = self._attempt(position)
         if problem is not None and self._ranks.rank == 0:
             self._miss(position, problem)
 
     def settle(self) -> None:
-        """Do nothing: no copy is pending after a save."""
+        """Do nothing, as no copy is pending after a save."""
 
     def finish(self, position: Position) -> None:
         """Commit a final checkpoint; raise CheckpointFailed if it cannot be written after several tries."""
@@ -37,7 +37,7 @@ class ShardedCheckpointer(Checkpointer):
             time.sleep(pause)
 
     def _attempt(self, position: Position) -> str | None:
-        """Write and commit once; return why it failed, the same on all ranks. Raises Fenced."""
+        """Write and commit once; return None, or the reason of a failure, equal on all ranks. Raises Fenced."""
         began = time.monotonic()
         per_rank = self._contents.gather()
         state, parts = self._contents.split(per_rank)

@@ -1,4 +1,4 @@
-"""Split a sharded training's state into a part per rank, and load it on any number of ranks."""
+"""Split the state of a sharded training into one part per rank, and load it on any number of ranks."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SHAPES = "shards"  # in the manifest's state: of each part, the shapes of its s
 
 
 class ShardedContents(TrainingContents):
-    """State of a training in which each rank has rows of the parameters and of what the optimizer has for them."""
+    """State of a training in which each rank holds some rows of each parameter and of its optimizer state."""
 
     def split(self, per_rank: PerRankState) -> tuple[dict[str, Any], Parts]:
-        """Split this rank's state: sharded tensors in parts such as `model.shard-1`, all others on rank 0 alone."""
+        """Split this rank's state: sharded tensors into parts such as `model.shard-1`, all others only on rank 0."""
         state, parts = super().split(per_rank)
         found: dict[str, dict[str, Tensor]] = {}
         state[_SHAPES] = {}
@@ -37,11 +37,11 @@ class ShardedContents(TrainingContents):
         return state, found
 
     def frozen_apart(self, name: str, tensors: Mapping[str, Tensor], module: nn.Module) -> dict[str, dict[str, Tensor]]:
-        """Leave frozen parameters with the others, as all are sharded."""
+        """Return all tensors as one part, as frozen parameters are sharded like trained ones."""
         return {name: dict(tensors)}
 
     def tensors(self, manifest: Manifest, read: Read, name: str) -> dict[str, Tensor]:
-        """Return a part's tensors, those that were sharded with this rank's rows alone."""
+        """Return the tensors of a part; of sharded ones, return this rank's rows."""
         shapes = manifest.state.get(_SHAPES, {}).get(name)
         if not shapes:
             return tensors_of(manifest, name, read)
@@ -49,7 +49,7 @@ class ShardedContents(TrainingContents):
         return others | self._own(manifest, read, name, shapes)
 
     def _own(self, manifest: Manifest, read: Read, name: str, shapes: Mapping[str, list[int]]) -> dict[str, Tensor]:
-        """Read the shards that have rows of this rank, one after the other, and put these together."""
+        """Read the shards that overlap with this rank's rows one after the other, and concatenate these rows."""
         mesh = next(each.device_mesh for each in self._model.parameters() if isinstance(each, DTensor))
         own = {key: own_rows(shape[0], self._ranks.size, self._ranks.rank) for key, shape in shapes.items()}
         found: dict[str, list[Tensor]] = {key: [] for key in shapes}
@@ -78,7 +78,7 @@ def _common(one: range, other: range) -> range:
 
 
 def _rows(tensor: Tensor, start: int, count: int) -> Tensor:
-    """Return some rows in memory of their own; all of them as they are, without a copy."""
+    """Return a copy of some rows; if these are all rows, return the tensor itself."""
     return tensor if count == len(tensor) else tensor[start : start + count].clone()
 
 

@@ -1,4 +1,4 @@
-"""Take gradients that torch's FSDP2 sums and shards in the backward pass, with a control word of their own."""
+"""Use gradients that torch's FSDP2 sums and shards in the backward pass; sum the control word separately."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 class ShardedGradients:
-    """Gradients of which each rank has its rows; every rank computes as many shares."""
+    """Gradients of which each rank holds some rows; every rank must compute equally many shares."""
 
     def __init__(self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, device: torch.device) -> None:
         self._parameters, self._scaler, self._ranks = list(parameters.values()), scaler, ranks
@@ -23,7 +23,7 @@ class ShardedGradients:
             parameter.grad = None
 
     def add(self, loss: torch.Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Add the gradients of a share; torch sums each unit over the ranks as soon as it is computed."""
+        """Add the gradients of a share; torch sums each FSDP unit over the ranks during the backward pass."""
         self._word[0] += samples
         for index, flag in enumerate(flags, start=2):
             if flag:
@@ -34,6 +34,6 @@ class ShardedGradients:
             self._scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
 
     def finish(self) -> ControlWord:
-        """Sum the control word over the ranks; the gradients are complete already."""
+        """Sum the control word over the ranks and return it; the gradients are complete already."""
         samples, loss, *flags = self._ranks.allreduce_sum(self._word, "control word").tolist()
         return ControlWord(int(samples), loss, ControlFlags(*(flag > 0 for flag in flags)))

@@ -1,4 +1,4 @@
-"""Convert between whole tensors and the rows of them that a rank has, as torch's FSDP2 shards them."""
+"""Convert between whole tensors and a rank's rows of them, in the layout of torch's FSDP2."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor, Shard
 
 
 def own_rows(rows: int, ranks: int, rank: int) -> range:
-    """Return the rows of a tensor that a rank has: chunks of one length, of which the last ones may be cut.
+    """Return the row indices of a rank: chunks of equal length, of which the last may be shorter or empty.
 
     Examples
     --------
@@ -24,12 +24,12 @@ def own_rows(rows: int, ranks: int, rank: int) -> range:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """Return all rows of a tensor; called by all ranks."""
+    """Return the whole tensor, gathered from all ranks if it is sharded; all ranks call it."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def from_rows(local: Tensor, shape: Sequence[int], mesh: DeviceMesh) -> DTensor:
-    """Return the tensor of this shape of which this rank has the rows `local`."""
+    """Return the sharded tensor of shape `shape` whose rows on this rank are `local`."""
     size = torch.Size(shape)
     stride = torch.empty(size, device="meta").stride()
     local = local.to(mesh.device_type)
@@ -38,7 +38,7 @@ def from_rows(local: Tensor, shape: Sequence[int], mesh: DeviceMesh) -> DTensor:
 
 
 def sharded_like(own: Any, value: Tensor) -> Tensor:
-    """Return a whole `value` sharded as `own` is, by taking this rank's rows; any other value unchanged."""
+    """Return a whole `value` sharded like `own`, keeping this rank's rows; return any other value unchanged."""
     if not isinstance(own, DTensor) or isinstance(value, DTensor) or value.shape != own.shape:
         return value
     mesh = own.device_mesh

@@ -1,4 +1,4 @@
-"""Wrap a sharded model and its optimizers as checkpoint parts; states may be whole or sharded."""
+"""Wrap a sharded model and its optimizers as checkpoint parts, which load whole and sharded states."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from kernel_backend.runner.sharded.rows import sharded_like
 
 
 class ShardedModel(Model):
-    """Model of whose parameters this rank has rows."""
+    """Checkpoint part for a model of whose parameters this rank holds some rows."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Overwrite parameters and buffers by whole or sharded tensors."""
+        """Overwrite parameters and buffers with whole or sharded tensors."""
         own = self.module.state_dict()
         super().load_state_dict({name: sharded_like(own.get(name), tensor) for name, tensor in state.items()})
 
 
 class ShardedOptimizer(Optimizer):
-    """Optimizer of whose states of a parameter this rank has the parameter's rows."""
+    """Checkpoint part for an optimizer whose state is sharded like the parameters."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore whole or sharded states."""

@@ -1,4 +1,4 @@
-"""Hold of a model on each rank its rows of every parameter, gradient and optimizer state."""
+"""Shard a model over the ranks: each holds some rows of every parameter, gradient and optimizer state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MMAP_THRESHOLD, _LARGE = -3, 1 << 20  # an option of glibc's mallopt, and bytes
 
 
 class Sharded:
-    """Each rank has a part of the model, by torch's FSDP2."""
+    """Strategy that shards the model over the ranks with torch's FSDP2."""
 
     sharded = True
     model: type[Model] = ShardedModel
@@ -43,7 +43,7 @@ class Sharded:
             _return_freed_memory()
 
     def place(self, module: nn.Module) -> None:
-        """Shard rank 0's weights over all ranks; raise InvalidDefinition for several models."""
+        """Copy rank 0's weights to all ranks and shard them; raise InvalidDefinition if there are several models."""
         if parts_of(module):
             raise InvalidDefinition("--strategy fsdp2 shards one model, and model() returns several: leave it out")
         for each in module.parameters():  # one by one: together they would be copied as a whole
@@ -51,21 +51,22 @@ class Sharded:
         shard(module, self._ranks, self._device)
 
     def gradients(self, parameters: Parameters, scaler: GradScaler, name: str) -> Gradients:
-        """Return the gradients that torch sums and shards."""
+        """Return the gradients, which torch sums and shards in the backward pass."""
         return ShardedGradients(parameters, scaler, self._ranks, self._device)
 
     def begin(self, module: nn.Module) -> None:
-        """Do nothing: the weights were those of rank 0 when they were sharded."""
+        """Do nothing, as `place` has copied the weights of rank 0."""
 
     def whole(self) -> Callable[[Tensor], Tensor]:
-        """Return the function that gathers a parameter from all ranks."""
+        """Return the function that gathers a sharded parameter from all ranks."""
         return whole
 
 
 def _return_freed_memory() -> None:
-    """Make the allocator return large blocks to the system when they are freed.
+    """Make the memory allocator return large blocks to the system when they are freed.
 
-    A unit's whole weights come and go in each pass. By default glibc keeps freed blocks of up to 32 MB, in pieces.
+    The whole weights of each FSDP unit are allocated and freed in each pass. By default glibc keeps freed blocks of up
+    to 32 MB, which fragments memory.
     """
     with contextlib.suppress(AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE)

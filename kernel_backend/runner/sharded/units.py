@@ -1,8 +1,8 @@
-"""Shard a model's parameters over the ranks by torch's FSDP2 (`--strategy fsdp2`).
+"""Shard a model's parameters over the ranks with torch's FSDP2 (`--strategy fsdp2`).
 
-A rank keeps its rows of each parameter, of its gradient and of its optimizer state. A unit is a module whose parameters
-are brought together for its forward and backward pass, and released after each. So a rank holds its part of everything,
-and the largest unit as a whole.
+A rank keeps some rows of each parameter, its gradient and its optimizer state. An FSDP unit is a module whose
+parameters are gathered for its forward and backward pass, and freed after each. So a rank needs memory for its rows of
+everything, and for the largest unit as a whole.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def shard(model: nn.Module, ranks: Ranks, device: torch.device) -> None:
 
 
 def units(model: nn.Module) -> list[nn.Module]:
-    """Return the modules that are units of their own, inner ones first; the model itself has what is left.
+    """Return the modules that become FSDP units, inner ones first; the model itself holds the remaining parameters.
 
-    These are the layers of torch that are called as modules, and the elements of `nn.Sequential` and `nn.ModuleList`,
-    if they have enough bytes. Modules that share a parameter with others are in the same unit as these.
+    These are torch's own layers that are called as modules, and the elements of `nn.Sequential` and `nn.ModuleList`, if
+    they have enough bytes. Modules that share a parameter are put into the same unit.
     """
     least = sum(each.nbytes for each in model.parameters()) / UNITS
     shared = _shared(model)
@@ -48,7 +48,7 @@ def units(model: nn.Module) -> list[nn.Module]:
 
 
 def _inner_first(module: nn.Module) -> Iterator[nn.Module]:
-    """Yield the modules below this one that are surely called by themselves."""
+    """Yield the submodules that are certainly called as modules, inner ones first."""
     for child in module.children():
         yield from _inner_first(child)
         holds = isinstance(module, nn.Sequential | nn.ModuleList)
@@ -63,7 +63,7 @@ def _is_torchs(module: nn.Module) -> bool:
 
 
 def _shared(model: nn.Module) -> set[int]:
-    """Return the parameters, by identity, that several modules have."""
+    """Return the `id()` of each parameter that several modules share."""
     seen: set[int] = set()
     found: set[int] = set()
     for module in model.modules():

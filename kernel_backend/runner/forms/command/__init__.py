@@ -1,1 +1,1 @@
-"""Run a command: a process of it per rank, which the rank starts, watches and ends."""
+"""Run a command: each rank starts one process of it, watches it and ends it."""

@@ -1,4 +1,4 @@
-"""Agree between the ranks of a node when their programs end, by files in the attempt's folder."""
+"""Coordinate the ranks of a node when their programs end, by files in the attempt's folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kernel_backend.artifacts.program import LEAVING
 
 
 class Board:
-    """Folder in which each rank sees that all are to leave, and that the programs of all have ended."""
+    """Folder of files by which ranks tell each other that all must leave, and that their programs have ended."""
 
     def __init__(self, folder: Path, rank: int, size: int) -> None:
         folder.mkdir(exist_ok=True)
@@ -16,11 +16,11 @@ class Board:
 
     @property
     def leaving(self) -> bool:
-        """Return True once all programs are to end before they have finished."""
+        """Return True once all programs must end early."""
         return (self.folder / LEAVING).exists()
 
     def leave(self) -> None:
-        """Let all programs end."""
+        """Request that all programs end early."""
         (self.folder / LEAVING).touch()
 
     def ended(self) -> None:

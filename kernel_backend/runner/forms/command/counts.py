@@ -1,4 +1,4 @@
-"""Count how far a program is, by what it reports: steps, and epochs as the units of a search."""
+"""Count a program's progress from its reports: steps, and epochs as the resource unit of a search."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.runner.forms.command.reports import Logged
 
 
 class Place(NamedTuple):
-    """Step and epoch that a report is drawn at."""
+    """Step and epoch at which a report is plotted."""
 
     step: int
     epoch: float
@@ -18,10 +18,10 @@ class Place(NamedTuple):
 
 @dataclass
 class Counts:
-    """Steps and epochs of a program.
+    """Steps and epochs of a program, counted from its reports.
 
-    A program that names no step has one for each report. An epoch is completed by a validation: the one that the
-    program names, counted from the first that it ever named, else the next one.
+    If a program's reports name no step, each report is one step. A validation completes an epoch: the one that it
+    names, relative to the first epoch ever named, else the next one.
     """
 
     step: int = 0
@@ -31,7 +31,7 @@ class Counts:
     names_steps: bool = False
 
     def take(self, report: Logged, validation: bool) -> Place:
-        """Count a report and return its place."""
+        """Count a report, and return the step and epoch at which it is plotted."""
         if report.step is not None:
             self.step, self.names_steps = report.step, True
         elif report.values and not self.names_steps:
@@ -45,7 +45,7 @@ class Counts:
         return Place(self.step, max(self.epochs, self.here))
 
     def skip(self, later: Counts) -> None:
-        """Number reports beyond those that were counted `later`, before a restart from here."""
+        """Continue numbering steps after those in `later`, which were counted before a restart from this state."""
         if not self.names_steps:
             self.step = max(self.step, later.step)
 
@@ -55,5 +55,5 @@ class Counts:
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Counts:
-        """Return the counts of a state."""
+        """Return the counts that `state` returned."""
         return cls(**state)

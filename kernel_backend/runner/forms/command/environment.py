@@ -1,4 +1,4 @@
-"""Set the variables of a command's process: those that launchers give their ranks, and Daylight's own."""
+"""Set the environment variables of a command's process: those of common launchers, and Daylight's own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernel_backend.runner.definition.trackers import SILENT
 
 
 def launcher_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
-    """Return the variables that torchrun and the launcher of DeepSpeed set besides those of the rank in `base`."""
+    """Return the variables that torchrun and DeepSpeed's launcher set, besides the rank's own in `base`."""
     rank, size = base.get("RANK", "0"), base.get("WORLD_SIZE", "1")
     sizes = [len(share.slots) for share in job.placement]
     node = next(index for index in range(len(sizes)) if int(rank) < sum(sizes[: index + 1]))
@@ -40,8 +40,8 @@ def program_env(
 ) -> dict[str, str]:
     """Return the environment of a rank's program.
 
-    `folder` connects it with its rank, and modules of the folders `paths` are found first. `python` is found first
-    among programs.
+    `folder` is where program and rank exchange messages. The folders `paths` come first on `PYTHONPATH`, and the folder
+    of the interpreter `python` comes first on `PATH`.
     """
     rank = int(base.get("RANK", "0"))
     found = [*map(str, paths), *filter(None, [base.get("PYTHONPATH")])]
@@ -59,7 +59,7 @@ def program_env(
 
 
 def argv(command: Command, job: LaunchSpec, checkpoints: Path, python: str) -> list[str]:
-    """Return the words to start, with hyperparameters, the snapshot's file of the program and the interpreter."""
+    """Return the argument vector with hyperparameters, snapshot path and interpreter filled in."""
     words = command.filled(job.params, str(checkpoints))
     if command.at is not None and command.program is not None:
         words[command.at] = str(Path(job.code) / PROJECT / command.program)

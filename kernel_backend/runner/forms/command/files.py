@@ -1,4 +1,4 @@
-"""Keep a program's checkpoint folder: it lives on between attempts, and its copies are Daylight's checkpoints."""
+"""Manage a program's checkpoint folder: it persists between attempts, and Daylight's checkpoints are copies of it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ Fingerprint = Mapping[str, tuple[int, int, int]]  # inode, size and time of each
 
 
 class CheckpointFiles:
-    """Checkpoint folder of a trial's program, in `root`; the contents of its checkpoints.
+    """Checkpoint folder of a trial's program, below `root`, and the contents of its checkpoints.
 
-    A program that commits by itself finds the folder as it was at its newest commit. Any other finds it as it left it.
+    If the program commits checkpoints itself, a restart restores the folder to the newest commit. Otherwise the program
+    finds the folder as it left it.
     """
 
     def __init__(self, root: Path, uid: str) -> None:
@@ -43,9 +44,9 @@ class CheckpointFiles:
         self.commits = False  # the program has committed the folder by itself
 
     def begin(self, resume_from: str | None) -> None:
-        """Take the folder as an earlier attempt left it; empty one that is not of this trial or this lineage.
+        """Reuse the folder of an earlier attempt; empty it if it belongs to another trial or checkpoint lineage.
 
-        `load` replaces its files where a checkpoint counts more.
+        If the resume checkpoint is newer than the folder, `load` then replaces the files.
         """
         known = self._known()
         if known.get("uid") != self._uid or (resume_from is None and known.get("committed")):
@@ -56,14 +57,14 @@ class CheckpointFiles:
         self.commits = known.get("commits", False)
 
     def wrote(self, state: dict[str, Any], committed: str | None) -> None:
-        """Store the program's position beside the folder, and the newest checkpoint of it."""
+        """Store the program's position next to the folder, with the ID of its newest checkpoint."""
         self.state = state
         record = {"uid": self._uid, "state": state, "commits": self.commits, "committed": committed}
         with replacing(self._root / _STATE, durable=False) as file:
             file.write(json.dumps(record).encode())
 
     def fingerprint(self) -> Fingerprint:
-        """Return inode, size and time of all files."""
+        """Return inode, size and modification time of all files."""
         found = {}
         for path in self._files(self.folder):
             with contextlib.suppress(FileNotFoundError):
@@ -72,13 +73,13 @@ class CheckpointFiles:
         return found
 
     def quiet(self, seconds: float) -> bool:
-        """Return True if no file has changed for so long."""
+        """Return True if no file has changed for this many seconds."""
         newest = max((time_ns for _, _, time_ns in self.fingerprint().values()), default=0)
         return time.time() - newest / 1e9 >= seconds
 
     @property
     def changed(self) -> bool:
-        """Return True if the folder is not as it was when it was last copied or restored."""
+        """Return True if the folder has changed since it was last copied or restored."""
         return self.fingerprint() != self._copied
 
     def stage(self) -> bool:
@@ -100,7 +101,7 @@ class CheckpointFiles:
         return True
 
     def marked(self) -> bool:
-        """Return True once for each time that the program created the marker, and delete it."""
+        """Return True if the program has created the marker file since the last call, and delete it."""
         marker = self.folder / MARKER
         if not marker.exists():
             return False
@@ -110,11 +111,11 @@ class CheckpointFiles:
     # Contents
 
     def gather(self) -> PerRankState:
-        """Return nothing: no other rank has a state."""
+        """Return an empty state, as the files are those of rank 0 only."""
         return NOBODYS
 
     def check(self) -> None:
-        """Do nothing: any file can be held."""
+        """Do nothing, as a checkpoint can hold any file."""
 
     def split(self, _: PerRankState) -> tuple[dict[str, Any], Parts]:
         """Return the copied files as tensors of bytes."""
@@ -122,7 +123,7 @@ class CheckpointFiles:
         return {PART: state}, {PART: tensors} if tensors else {}
 
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
-        """Replace the folder by a checkpoint's files, unless an attempt of this trial left newer ones."""
+        """Replace the folder by a checkpoint's files, unless an attempt of this trial has left newer ones."""
         known = self._known()
         if known.get("uid") == self._uid and known.get("committed") == manifest.id and not self.commits:
             return
@@ -140,7 +141,7 @@ class CheckpointFiles:
         self._copied = self.fingerprint()
 
     def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
-        """Raise InvalidDefinition: a program begins with the weights that it reads itself."""
+        """Raise InvalidDefinition, as a program reads its initial weights itself."""
         raise InvalidDefinition("a command cannot begin with the weights of another trial: give it a file by an option")
 
     def _known(self) -> dict[str, Any]:
@@ -158,7 +159,7 @@ class CheckpointFiles:
 
 
 class NoCopy(HostCopy):
-    """Copy of tensors that nothing writes to: none."""
+    """Host copy of tensors that are never modified: it copies nothing."""
 
     def begin(self, parts: Parts, lazily: bool) -> Copying:
         """Return the tensors themselves."""
@@ -166,7 +167,7 @@ class NoCopy(HostCopy):
 
 
 def _mapped(path: Path) -> Tensor:
-    """Return a file's bytes as a tensor that reads them when they are needed."""
+    """Return a file's bytes as a memory-mapped tensor."""
     size = path.stat().st_size
     if size == 0:
         return torch.empty(0, dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""Follow a program on rank 0: its reports, requests and checkpoints, and the target of a search."""
+"""Handle a program's reports, requests and checkpoints on rank 0, and the target that a search sets."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _GUARANTEE = "none: the program goes on from what it saved"
 
 
 class Lead:
-    """What rank 0 does for a program besides keeping it alive."""
+    """Handler on rank 0 of a program's reports, requests and checkpoints."""
 
     def __init__(
         self, job: LaunchSpec, folder: Path, log: Path, instructions: Instructions, spool: Spool, progress: Progress
     ) -> None:
-        """Choose the checkpoint that the program goes on from, and put its files into the checkpoint folder."""
+        """Choose the checkpoint to resume from, and restore its files in the checkpoint folder."""
         self._job, self._folder, self._spool, self._progress = job, folder, spool, progress
         self.files = CheckpointFiles(program_folder(Path(job.home), job.experiment, job.trial), job.uid)
         self._messages = Messages(folder / messages_file(0))
@@ -88,7 +88,10 @@ class Lead:
         self._spool.say(Note(text=text, level=level))
 
     def begin(self, world: int) -> bool:
-        """Report the start; a trial at its target waits for the next, and False is returned where none came."""
+        """Report the start; a trial that is at its search's target waits for a further one.
+
+        Return False if none came.
+        """
         config = self._job.config
         self._spool.say(
             Started(
@@ -108,7 +111,7 @@ class Lead:
     # Reports
 
     def look(self) -> bool:
-        """Read what the program has said since, and carry it out; return True if there was anything."""
+        """Read and handle the program's new messages; return True if there were any."""
         before = len(self._queue)
         requests = self._read(self._patterns.new())
         some = bool(requests) or len(self._queue) > before
@@ -121,7 +124,7 @@ class Lead:
         return some
 
     def end(self) -> None:
-        """Read the rest of what the program said, once it has ended."""
+        """Read the remaining messages after the program has ended."""
         while self.look():
             pass
         self._read(self._patterns.rest())
@@ -142,7 +145,7 @@ class Lead:
         return requests
 
     def _count(self) -> None:
-        """Count reports up to the target, and none beyond all that a search lets the program train."""
+        """Count reports up to the search's target, and none beyond the trial's maximum."""
         counted = False
         while self._queue and not self.at_target and not self.over:
             self._report(self._queue.popleft())
@@ -194,7 +197,7 @@ class Lead:
     # Checkpoints
 
     def _save(self) -> None:
-        """Commit the folder if the program asked for it, or if it has changed and settled."""
+        """Commit the folder if the program requested it, or if its files have changed and are complete."""
         if self._due:
             self.files.commits = True
             if self._commit():
@@ -220,7 +223,7 @@ class Lead:
         return max(LEAST_S, COST * self._checkpoints.cost.write)
 
     def _commit(self) -> bool:
-        """Commit the folder now; return False if its files change at this moment."""
+        """Commit the folder now; return False if files are changing."""
         self._progress.tick("checkpoint", self.step)
         if not self.files.stage():
             return False
@@ -245,17 +248,17 @@ class Lead:
 
     @property
     def at_target(self) -> bool:
-        """Return True where the search decides how the trial goes on."""
+        """Return True if the trial has reached its search's target, and the search must decide how it continues."""
         return self._target.reached(self._units) and not self.over
 
     @property
     def over(self) -> bool:
-        """Return True once the program has reported all that a search lets it train."""
+        """Return True once the program has reported as many units as a search lets it train at most."""
         return self._job.until is not None and self._units >= self._total
 
     @property
     def beyond(self) -> bool:
-        """Return True if the program goes on after all that a search lets it train."""
+        """Return True if the program continues after its maximum in a search."""
         return self.over and bool(self._queue)
 
     @property
@@ -267,16 +270,16 @@ class Lead:
         return self.counts.step if self._job.config.steps is not None else self.counts.epochs
 
     def moves_on(self) -> bool:
-        """Wait some time for a further target; return True if one came."""
+        """Wait some time for a further target; return True if one was received."""
         return self._target.moves_on(self._units, self.step)
 
     def leave(self) -> None:
-        """Commit the folder before the program has finished; what a program has not committed itself is left out."""
+        """Commit the folder before the program has finished; skip changes that it has not committed itself."""
         if not (self.files.commits and self.files.changed):
             self._commit_at_last()
 
     def finish(self) -> None:
-        """Commit the folder at the end; raise InvalidDefinition if a search got no value of its metric."""
+        """Commit the folder at the end; raise InvalidDefinition if a search received no value of its metric."""
         if self._job.config.search is not None and not self._judgement.validated:
             raise InvalidDefinition(_unseen(self._job.config.metric))
         self._commit_at_last()
@@ -286,13 +289,13 @@ class Lead:
             time.sleep(0.1)
 
     def close(self) -> None:
-        """Wait some time for a checkpoint that is being written."""
+        """Wait a limited time for a checkpoint that is being written."""
         with contextlib.suppress(DaylightError):
             self._checkpoints.close()
 
 
 def _judges(job: LaunchSpec) -> bool:
-    """Return True if `--metric` names validations: in a search, or where it was given."""
+    """Return True if validations are compared by `--metric`: in a search, or if the option was set."""
     return job.config.search is not None or job.config.metric != Metric()
 
 

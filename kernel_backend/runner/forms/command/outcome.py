@@ -1,4 +1,4 @@
-"""Describe how a program ended: by its exit code, and the exception at the end of its log."""
+"""Describe the failure of a program, from its exit code and the last exception in its log."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _HINTS = {
 
 
 def program_failure(code: int, log: Path, rank: int, step: int | None, command: str, sources: Sources) -> Failure:
-    """Return the failure of a program that ended with this exit code; a negative one is a signal.
+    """Return the failure of a program with this exit code; a negative code is a signal.
 
-    An exception at the end of its log is the failure, with the user's frames.
+    If its log ends with a traceback, the failure is that exception, with the user's frames.
     """
     text = _end_of(log)
     how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
@@ -66,7 +66,7 @@ def _end_of(log: Path) -> str:
 
 
 def _raised(text: str) -> tuple[str, str, list[str]] | None:
-    """Return class, message and lines of the last traceback in a text; None without one."""
+    """Return class, message and lines of the last traceback in a text; None if there is none."""
     begin = text.rfind(_BEGIN)
     if begin < 0:
         return None

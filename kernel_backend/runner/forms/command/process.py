@@ -1,4 +1,4 @@
-"""Start a program, and end it with all processes that come from it."""
+"""Start a program, and end it with all of its descendant processes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _GONE = (psutil.NoSuchProcess, psutil.AccessDenied)
 
 
 class ProgramProcess:
-    """Program of this rank, a child; all orphans that it leaves become children of this process too."""
+    """Program of this rank, a child process; descendants that lose their parent become children of this process."""
 
     def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
-        """Start the program in the current folder; raise InvalidDefinition if that is not possible."""
+        """Start the program in the current folder; raise InvalidDefinition if it cannot be started."""
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         try:
@@ -41,11 +41,11 @@ class ProgramProcess:
             raise InvalidDefinition(f"{words[0]} cannot be started: {error.strerror or error}") from None
 
     def code(self) -> int | None:
-        """Return the exit code, a signal as a negative number; None while it runs."""
+        """Return the exit code, negative for a signal; None while the program runs."""
         return self._child.poll()
 
     def seconds(self) -> float:
-        """Return the CPU time of all processes of the program that live."""
+        """Return the CPU seconds of all living processes of the program."""
         found = 0.0
         for each in self._processes():
             with contextlib.suppress(*_GONE):
@@ -54,20 +54,20 @@ class ProgramProcess:
         return found
 
     def pause(self) -> None:
-        """Stop all processes of the program where they are."""
+        """Suspend all processes of the program (SIGSTOP)."""
         self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Let paused processes go on."""
+        """Resume suspended processes (SIGCONT)."""
         self._signal(signal.SIGCONT)
 
     def terminate(self) -> None:
-        """Ask the program to end, not its children: it may need its loader workers to save its state."""
+        """Send SIGTERM to the program only, as it may need its loader workers to save its state."""
         if self.code() is None:
             self._child.terminate()
 
     def end(self) -> None:
-        """Kill all processes of the program, orphans too, and wait until they are gone."""
+        """Kill all processes of the program, including orphans, and wait until they are gone."""
         while left := self._processes():
             for each in left:
                 with contextlib.suppress(*_GONE):

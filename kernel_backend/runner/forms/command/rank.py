@@ -1,4 +1,4 @@
-"""Run one rank of a command: no definition is imported, and no backend connected."""
+"""Run one rank of a command, without importing a definition or connecting a backend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kernel_backend.runner.progress import Progress
 def work(
     job: LaunchSpec, instructions: Instructions, spool: Spool, progress: Progress, watch: Callable[[FormTraining], None]
 ) -> int:
-    """Run the job's command as one of its ranks and return the exit code; `watch` is given the training."""
+    """Run the job's command as one of its ranks and return the exit code; `watch` is called with the training."""
     code = Path(job.code)
     snapshot = read_snapshot(code)
     source = (code / f"{MODULE}.py").read_text()

@@ -1,4 +1,4 @@
-"""Read what a program reports: lines of JSON from `run` or `$DAYLIGHT_METRICS`, and numbers in its log."""
+"""Read a program's reports: JSON lines from `run` or `$DAYLIGHT_METRICS`, and numbers in its log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLACES = ("step", "epoch")
 
 
 class Logged(NamedTuple):
-    """Values that a program reports, with step and epoch where it names them."""
+    """Values that a program reports, with step and epoch if it names them."""
 
     values: dict[str, float]
     step: int | None = None
@@ -24,7 +24,7 @@ class Logged(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Request of a program to its rank, such as `checkpoint`; `answer` names the file that it waits for."""
+    """Request of a program to its rank, such as `checkpoint`; `answer` is the file on which the program waits."""
 
     kind: str
     fields: Mapping[str, Any]
@@ -32,7 +32,7 @@ class Request(NamedTuple):
 
 
 class Messages:
-    """Messages of a program, of which those that cannot be read are collected in `unread`."""
+    """Messages of a program; lines that cannot be parsed are collected in `unread`."""
 
     def __init__(self, path: Path) -> None:
         self._lines = Tail(path, longest=LONGEST)
@@ -62,7 +62,7 @@ class Messages:
 
 
 class LogPatterns:
-    """Numbers in the lines of a log, by the named groups of patterns."""
+    """Numbers in the lines of a log, matched by the named groups of regular expressions."""
 
     def __init__(self, log: Path, patterns: Sequence[str]) -> None:
         self._patterns = [re.compile(each) for each in patterns]
@@ -70,12 +70,12 @@ class LogPatterns:
         self.unread: list[str] = []
 
     def new(self) -> Iterator[Logged]:
-        """Yield the numbers in the lines since the last call; those that match several patterns are together."""
+        """Yield the numbers in the lines since the last call; the matches of all patterns in a line are combined."""
         if self._patterns:
             yield from self._found(self._lines.new())
 
     def rest(self) -> Iterator[Logged]:
-        """Yield the numbers in a last line without a line break."""
+        """Yield the numbers in a last line that has no line break."""
         if self._patterns:
             yield from self._found(self._lines.rest())
 
@@ -100,7 +100,7 @@ class LogPatterns:
 
 
 def logged(numbers: Mapping[str, float], validation: bool) -> Logged:
-    """Return reported numbers, of which those named `step` and `epoch` are places; places that are none are dropped."""
+    """Separate the numbers named `step` and `epoch` from the values; drop them unless they are whole numbers."""
     values = {name: value for name, value in numbers.items() if name not in _PLACES}
     step, epoch = (_whole(numbers.get(name)) for name in _PLACES)
     return Logged(values, step, epoch, validation)

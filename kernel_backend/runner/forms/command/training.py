@@ -1,4 +1,4 @@
-"""Supervise a program: start it, watch whether it does anything, and end it when its rank must leave."""
+"""Supervise a program: start it, detect hangs, and end it when its rank must leave."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FAILED = 1
 
 
 class CommandTraining:
-    """Program of one rank, to its end."""
+    """Program of one rank, from its start to its end."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class CommandTraining:
         return self._lead.step if self._lead is not None else 0
 
     def train(self) -> int:
-        """Run the program to its end, or until its slots are wanted back."""
+        """Run the program to its end, or until its slots are reclaimed; return the exit code."""
         if self._lead is not None and not self._lead.begin(self._size):
             self._board.leave()
         if self._board.leaving:
@@ -84,7 +84,7 @@ class CommandTraining:
         return self._ended(code)
 
     def close(self) -> None:
-        """End the program, if it still runs, and wait for a checkpoint that is being written."""
+        """End the program if it is still running, and wait for a checkpoint that is being written."""
         if self._process is not None:
             self._process.end()
         if self._lead is not None:
@@ -107,7 +107,7 @@ class CommandTraining:
         return ProgramProcess(words, env)
 
     def _watch(self, process: ProgramProcess) -> None:
-        """Tick if the program has said, written or computed anything."""
+        """Write a heartbeat if the program has written to its log or used CPU time."""
         size, seconds = self._log.stat().st_size, self._seen[1]
         if time.monotonic() - self._computed > CPU_S:
             self._computed, seconds = time.monotonic(), process.seconds()
@@ -116,7 +116,7 @@ class CommandTraining:
             self._progress.tick("step", self.step + 1)
 
     def _must_leave(self, lead: Lead, process: ProgramProcess) -> bool:
-        """Follow the program; return True if its search ends it here, or lets it wait without its slots."""
+        """Handle messages; return True if the program must end, at its maximum or at a final target."""
         lead.look()
         if lead.beyond:
             return True
@@ -130,7 +130,7 @@ class CommandTraining:
         return not goes_on
 
     def _settle(self, process: ProgramProcess) -> None:
-        """Wait until the program has saved what it may be about to save, or has ended."""
+        """Wait until the program has written what it may be saving, or has ended."""
         begun = since = time.monotonic()
         files = self._checkpoints.fingerprint()
         saved = False
@@ -143,7 +143,7 @@ class CommandTraining:
             time.sleep(LOOK_S)
 
     def _end_early(self, process: ProgramProcess) -> None:
-        """End a program that has not finished: by `run.should_stop`, then SIGTERM, then SIGKILL."""
+        """End a program early: by `run.should_stop`, then SIGTERM, then SIGKILL."""
         process.go_on()
         if self._lead is not None:
             self._lead.look()
@@ -163,7 +163,7 @@ class CommandTraining:
             time.sleep(LOOK_S)
 
     def _left(self) -> int:
-        """Commit what the program has saved, once the programs of all ranks have ended; return the exit code."""
+        """Commit the program's files once the programs of all ranks have ended; return the exit code."""
         self._board.ended()
         if self._lead is None:
             return RELEASED
@@ -178,7 +178,7 @@ class CommandTraining:
         return RELEASED
 
     def _ended(self, code: int) -> int:
-        """Return the exit code of this rank, whose program has ended with `code`."""
+        """Return the exit code of this rank for a program that ended with `code`."""
         if self._lead is not None:
             self._lead.end()
         if self._board.leaving:

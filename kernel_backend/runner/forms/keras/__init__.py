@@ -1,1 +1,1 @@
-"""Train a compiled Keras model by Keras' own `fit`, on its torch backend."""
+"""Train a compiled Keras model with Keras' own `fit`, on its torch backend."""

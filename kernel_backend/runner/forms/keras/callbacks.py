@@ -1,4 +1,4 @@
-"""Run the user's callbacks in a job, and the job's own steps between them."""
+"""Call the user's callbacks in a job, and count, report and save between them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class JobCallbacks(keras.callbacks.CallbackList):  # type: ignore[misc]
-    """Callbacks of `fit`, before and behind which the training of the job goes on."""
+    """Callback list of `fit` that also notifies the job's loop before and after the user's callbacks."""
 
     def __init__(self, loop: KerasLoop, callbacks: Sequence[Any], **options: Any) -> None:
         super().__init__(list(callbacks), add_history=True, **options)
@@ -21,12 +21,12 @@ class JobCallbacks(keras.callbacks.CallbackList):  # type: ignore[misc]
         self._loop = loop
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Call the callbacks."""
+        """Call the user's callbacks, then begin the training."""
         super().on_train_begin(logs)
         self._loop.begin_training(self.callbacks)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Call the callbacks; what a checkpoint within the epoch has is restored behind them, as they were called."""
+        """Call the user's callbacks and begin the epoch; if it resumes in the middle, restore the state afterwards."""
         if self._loop.resumes_within_epoch:
             super().on_epoch_begin(epoch, logs)
             self._loop.begin_epoch(self.callbacks)
@@ -35,13 +35,13 @@ class JobCallbacks(keras.callbacks.CallbackList):  # type: ignore[misc]
             super().on_epoch_begin(epoch, logs)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Begin a step, unless this attempt begins behind it."""
+        """Begin a step, unless an earlier attempt has taken it."""
         if not self._loop.skips(batch):
             self._loop.begin_step()
             super().on_train_batch_begin(batch, logs)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """End a step."""
+        """End a step, unless an earlier attempt has taken it."""
         if not self._loop.skips(batch):
             super().on_train_batch_end(batch, self._loop.trained(logs))
             self._loop.end_step()
@@ -61,6 +61,6 @@ class JobCallbacks(keras.callbacks.CallbackList):  # type: ignore[misc]
         super().on_test_batch_end(batch, self._loop.validated(batch, logs))
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """End an epoch, and its last step with it."""
+        """End an epoch, and with it its last step."""
         super().on_epoch_end(epoch, logs)
         self._loop.end_epoch(logs)

@@ -1,4 +1,4 @@
-"""Give Keras' `fit` this rank's shares of the batches, from where the training resumes."""
+"""Feed Keras' `fit` with this rank's shares of the batches, starting where the training resumes."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ SKIPPED = object()  # stands for a batch that the training has behind it
 
 
 class Data(NamedTuple):
-    """Samples, and the structure that Keras is given of a batch."""
+    """Samples of a data set, and the structure in which Keras expects a batch."""
 
     source: Source
     like: Any = None  # of arrays: their structure, with None for each; else a batch is as it is read
 
     def batch(self, data: Any) -> Any:
-        """Return what Keras is given: (x,), (x, y) or (x, y, sample_weight)."""
+        """Return a batch as Keras expects it: (x,), (x, y) or (x, y, sample_weight)."""
         if self.like is not None:
             return tree.pack_sequence_as(self.like, list(data))
         return tuple(data) if isinstance(data, list) else data
 
 
 def data_of(value: Any, role: str) -> Data:
-    """Return the data that a role gives: arrays x, (x, y) or (x, y, sample_weight), a torch Dataset or DataLoader.
+    """Convert the user's data: arrays x, (x, y) or (x, y, sample_weight), a torch Dataset or DataLoader.
 
     Raises InvalidDefinition for anything else.
     """
@@ -68,16 +68,16 @@ def _of_arrays(arrays: tuple[Any, ...], role: str) -> Data:
 
 
 def _tensor(sliced: Any) -> torch.Tensor:
-    """Return all samples of one of Keras' arrays, of the type in which Keras would give them to the model."""
+    """Return all samples of an array wrapped by Keras, in the dtype that Keras would pass to the model."""
     found = sliced.convert_to_torch_compatible(sliced[0:])
     return torch.as_tensor(found)
 
 
 class Shares(DataAdapter):  # type: ignore[misc]
-    """This rank's shares of the batches of one data set, as Keras' `fit` reads them."""
+    """Adapter that yields this rank's shares of the batches of one data set to Keras' `fit`."""
 
     def __init__(self, rank: RankContext, data: Data, *, training: bool) -> None:
-        """Set up the batches, those of training shuffled."""
+        """Set up the batches; `training` shuffles them."""
         found, config = data.source, rank.config
         if training and config.uneven == "drop":
             found = found._replace(drop_last=True)
@@ -102,7 +102,7 @@ class Shares(DataAdapter):  # type: ignore[misc]
         self.batch: Batch | None = None  # that Keras has now
 
     def get_torch_dataloader(self) -> Iterator[Any]:
-        """Return an iterator over one pass; batches that were taken before the training was resumed are skipped."""
+        """Return an iterator over one pass; batches of an earlier attempt are replaced by a marker, and skipped."""
         return self._pass()
 
     def _pass(self) -> Iterator[Any]:
@@ -126,7 +126,7 @@ class Shares(DataAdapter):  # type: ignore[misc]
 
     @property
     def samples(self) -> tuple[int, int]:
-        """Return the samples of the current batch: of this rank, and of all ranks."""
+        """Return the number of samples in the current batch: this rank's, and those of all ranks."""
         assert self.batch is not None
         return self._batches.own_samples(self.batch.total), self.batch.total
 

@@ -1,4 +1,4 @@
-"""Follow the steps and epochs of Keras' `fit`: report, agree with the other ranks, save, and leave between them."""
+"""Add Daylight's work to the steps and epochs of Keras' `fit`: report, agree with other ranks, save, and leave."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from kernel_backend.runner.metrics.sums import share
 
 
 class KerasLoop:
-    """Position of one `fit` of a model in this rank, and what happens between its steps."""
+    """Position of a call of `fit` in this rank, with the work between its steps."""
 
     def __init__(self, rank: RankContext, model: Any, train: Shares, validation: Shares | None) -> None:
-        """Choose the checkpoint to go on from; it is restored when the first epoch begins."""
+        """Choose the checkpoint to resume from; it is restored when the first epoch begins."""
         self.training = ExternalTraining(rank)
         self.training.form_state = self._state
         self._rank, self._model = rank, model
@@ -47,12 +47,12 @@ class KerasLoop:
 
     @property
     def over(self) -> bool:
-        """Return True if no steps are left, as a checkpoint at the end of the training tells."""
+        """Return True if a restored checkpoint is at the end of the training, so that no steps remain."""
         position, config = self.training.position, self._rank.config
         return position.over or self._stopped == self._length or position.epoch >= self.epochs(config.epochs)
 
     def epochs(self, wanted: int) -> int:
-        """Return the number of epochs to train, which reaches as far as `--steps`."""
+        """Return the number of epochs to train: `wanted`, or as many as `--steps` needs."""
         steps = self._rank.config.steps
         return wanted if steps is None else -(-steps // self._train.count)
 
@@ -66,21 +66,21 @@ class KerasLoop:
     # What JobCallbacks calls
 
     def skips(self, batch: int) -> bool:
-        """Return whether a batch of this epoch was taken before this attempt."""
+        """Return True if a batch of this epoch was trained by an earlier attempt."""
         return batch < self._skipped
 
     def begin_training(self, callbacks: Sequence[Any]) -> None:
-        """Restore the checkpoint at the end of a training, of which nothing is left but to end it."""
+        """Restore the checkpoint if it is at the end of the training, as no epoch will begin."""
         if self.over:
             self._begin(callbacks)
 
     @property
     def resumes_within_epoch(self) -> bool:
-        """Return True at the beginning of an epoch of which an earlier attempt took some steps."""
+        """Return True at the start of an epoch of which an earlier attempt took some steps."""
         return self._sums is None and self._saved.get("batch", 0) > 0
 
     def begin_epoch(self, callbacks: Sequence[Any]) -> None:
-        """Begin an epoch; in the first one of this attempt, restore the checkpoint."""
+        """Begin an epoch; in the first epoch of this attempt, restore the checkpoint."""
         if self._sums is None:
             self._begin(callbacks)
         self._skipped = self._train.taken
@@ -117,7 +117,7 @@ class KerasLoop:
         self._keep_aside(self._train)
 
     def trained(self, logs: Any) -> Any:
-        """Return what callbacks are told of a step, the same on every rank where any of them looks."""
+        """Return the logs of a step for callbacks; equal on all ranks if any callback reads them."""
         assert self._sums is not None
         self._put_back()
         train, position = self._train, self.training.position
@@ -141,7 +141,7 @@ class KerasLoop:
         return logs
 
     def end_step(self) -> None:
-        """End a step, but for the last of an epoch, which ends with that."""
+        """End a step, except the last of an epoch, which `end_epoch` ends."""
         assert self._sums is not None
         model = self._model
         if self._last:
@@ -160,7 +160,7 @@ class KerasLoop:
         self._keep_aside(self._validation)
 
     def validated(self, batch: int, logs: Any) -> Any:
-        """Return what callbacks are told of a batch of a validation."""
+        """Return the logs of a validation batch for callbacks."""
         assert self._validation is not None
         assert self._sums is not None
         self.training.tick_validation()
@@ -171,7 +171,7 @@ class KerasLoop:
         return self._model.get_metrics_result()
 
     def begin_validation(self) -> None:
-        """Have all ranks validate with rank 0's statistics of BatchNorm."""
+        """Copy rank 0's BatchNorm statistics to all ranks for a validation."""
         share(list(self._weights.buffers()), self._rank.ranks)
 
     def end_epoch(self, logs: Any) -> None:
@@ -196,7 +196,7 @@ class KerasLoop:
     # Batches without samples of this rank
 
     def _keep_aside(self, shares: Shares) -> None:
-        """Copy what a batch must not change, if this rank has no samples of it."""
+        """Copy metrics and buffers before a batch of which this rank has no samples, to restore them afterwards."""
         self._before = []
         if not shares.samples[0]:
             assert self._sums is not None
@@ -214,12 +214,12 @@ class KerasLoop:
 
 
 def build_config(model: Any) -> dict[str, Any]:
-    """Return the shapes with which a model is built, as JSON."""
+    """Return the input shapes that a model was built with, as JSON."""
     found: dict[str, Any] = json.loads(json.dumps(model.get_build_config() or {}, default=str))
     return found
 
 
 def numbers(logs: Any) -> dict[str, float]:
-    """Return those of Keras' logs that are single numbers."""
+    """Return the values of Keras' logs that are single numbers."""
     found = keras.src.utils.python_utils.pythonify_logs(logs or {})
     return {name: float(each) for name, each in found.items() if isinstance(each, bool | int | float)}

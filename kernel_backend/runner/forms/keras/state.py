@@ -1,4 +1,4 @@
-"""Make checkpoint parts of a Keras model, its optimizers, metrics, random seeds and callbacks."""
+"""Wrap a Keras model, its optimizers, metrics, random seeds and callbacks as checkpoint parts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SEEDS = 2**32
 
 
 class Variables(nn.Module):
-    """Keras variables as a module: trainable ones are its parameters, others buffers, which each rank has its own of.
+    """Keras variables as a torch module: trainable ones become parameters, others buffers, which differ per rank.
 
-    A name begins with the variable's place among those of the model, as Keras counts names up in a process.
+    Each name begins with the variable's index in the model, as Keras numbers names differently in each process.
     """
 
     def __init__(self, variables: Iterable[Any], trained: frozenset[int] = frozenset()) -> None:
-        """Hold these variables; `trained` are those, by identity, that the model trains or has frozen."""
+        """Register these variables; `trained` holds the `id()` of those that are trainable or frozen weights."""
         super().__init__()
         for place, each in enumerate(variables):
             name = f"{place:04}/{each.path.replace('.', '_')}"
@@ -39,21 +39,21 @@ def model_variables(model: Any) -> Variables:
 
 
 def other_variables(model: Any) -> Variables:
-    """Return what changes beside the weights: the states of metrics and of random seeds."""
+    """Return the other variables that change in training: states of metrics and random seeds."""
     own = {id(each) for each in model.weights}
     found = {id(each): each for each in [*model.variables, *model.metrics_variables, *_seeds(model)]}
     return Variables(each for key, each in found.items() if key not in own)
 
 
 def differ(model: Any, seed: int, rank: int) -> None:
-    """Have the random layers of this rank draw other numbers than those of rank 0."""
+    """Reseed the random layers of this rank, so that ranks draw different numbers."""
     for place, each in enumerate(_seeds(model)):
         first, second = each.value.tolist()
         each.assign([(first + seeds.mix(seed, "keras", place, rank)) % _SEEDS, second])
 
 
 def _trainable(model: Any) -> Iterable[Any]:
-    """Return the variables that were made to be trained, frozen ones among them."""
+    """Yield the variables that are created as trainable, including those frozen later."""
     for layer in model._flatten_layers(include_self=True, recursive=True):
         yield from layer._trainable_variables
 
@@ -69,21 +69,21 @@ def _seeds(model: Any) -> list[Any]:
 
 
 class KerasOptimizer:
-    """Optimizer of Keras as a part of a checkpoint."""
+    """Checkpoint part for a Keras optimizer."""
 
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
 
     def state_dict(self) -> dict[str, Any]:
-        """Return its variables: moments, iterations, the learning rate."""
+        """Return the optimizer's variables: moments, iterations, learning rate."""
         return {str(place): each.value.detach() for place, each in enumerate(self._optimizer.variables)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore its variables."""
+        """Restore the optimizer's variables."""
         self._load(state, self._optimizer.variables)
 
     def take_over(self, state: dict[str, Any]) -> None:
-        """Restore its variables but keep the learning rate of this trial."""
+        """Restore the optimizer's variables, but keep this trial's learning rate."""
         rate: Any = getattr(self._optimizer, "_learning_rate", None)
         before = rate.value.clone() if hasattr(rate, "assign") else None
         if len(state) == len(self._optimizer.variables):
@@ -98,7 +98,7 @@ class KerasOptimizer:
 
 
 def optimizers(model: Any) -> dict[str, Any]:
-    """Return the optimizers of a model by name: the compiled one, and those that a class of the user's keeps."""
+    """Return a model's optimizers by name: the compiled one, and those in attributes of a user's model class."""
     found = {"optimizer": model.optimizer} if model.optimizer is not None else {}
     known = {id(each) for each in found.values()}
     for name, each in vars(model).items():
@@ -109,20 +109,20 @@ def optimizers(model: Any) -> dict[str, Any]:
 
 
 class CallbackState:
-    """Plain attributes of callbacks as a part of a checkpoint."""
+    """Checkpoint part for plain attributes of callbacks."""
 
     def __init__(self, callbacks: Sequence[Any]) -> None:
         self._callbacks = [each for each in callbacks if not isinstance(each, keras.callbacks.ProgbarLogger)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the attributes of each callback that are numbers, texts, arrays, and containers of those."""
+        """Return the attributes of each callback that are numbers, strings, arrays, or containers of these."""
         return {
             f"{place} {type(each).__name__}": part_of("", _plain(each)).state_dict()
             for place, each in enumerate(self._callbacks)
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the attributes of the callbacks that are still there."""
+        """Restore the attributes of callbacks that still exist."""
         for place, each in enumerate(self._callbacks):
             saved = state.get(f"{place} {type(each).__name__}")
             if saved is not None:

@@ -1,4 +1,4 @@
-"""Train a cell for Keras in this rank: make the model and its data, and call `fit`."""
+"""Train a Keras cell in this rank: create the model and its data, and call `fit`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from kernel_backend.runner.forms.keras.user_callbacks import callbacks_of
 
 
 class KerasTraining:
-    """Call of `fit` in this rank."""
+    """Training of a Keras model in this rank, by its `fit`."""
 
     def __init__(self, rank: RankContext) -> None:
-        """Make the model and its data; raise InvalidDefinition for what is no compiled model, or cannot be shared."""
+        """Create the model and its data; raise InvalidDefinition if one of them is not valid."""
         self._rank = rank
         _check_backend()
         with keras.device(str(rank.device)):
@@ -39,7 +39,7 @@ class KerasTraining:
         return self._loop.training.position.step
 
     def train(self) -> int:
-        """Call `fit`, and commit a last checkpoint."""
+        """Call `fit`, commit a final checkpoint, and return the exit code."""
         try:
             with keras.device(str(self._rank.device)):
                 self._fit()
@@ -84,7 +84,7 @@ class KerasTraining:
 
 
 def _skipping(step: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """Return a training step that does nothing with batches that were taken before this attempt."""
+    """Return a training step that skips batches trained by an earlier attempt."""
     return lambda data: {} if data[0] is SKIPPED else step(data)
 
 
@@ -97,7 +97,7 @@ def _check_backend() -> None:
 
 
 def _compiled(model: Any, world: int) -> Any:
-    """Return the model; raise InvalidDefinition for what is no compiled Keras model, or not right on several slots."""
+    """Return the model; raise InvalidDefinition if it is not a compiled Keras model, or is wrong on several slots."""
     if not isinstance(model, keras.Model):
         raise InvalidDefinition(f"model() returned a {type(model).__name__}: return the compiled keras.Model")
     if not model.compiled:

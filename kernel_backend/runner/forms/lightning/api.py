@@ -1,6 +1,6 @@
-"""Import what is used of Lightning from the package that the cell uses: `lightning`, or `pytorch_lightning`.
+"""Import Lightning's names from the package that the cell uses: `lightning` or `pytorch_lightning`.
 
-Each has classes of its own. Nothing but the training of a cell for Lightning imports this module.
+The two packages have separate classes. Import this module only to train a cell that uses Lightning.
 """
 
 from __future__ import annotations

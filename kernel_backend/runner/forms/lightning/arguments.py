@@ -1,4 +1,4 @@
-"""Make the Trainer of a job from the arguments that a cell gives its own."""
+"""Derive the arguments of the job's Trainer from those of the cell's Trainer."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ NEVER = 2**62  # steps between the logs of Lightning's own choice
 
 
 def trainer_arguments(given: Mapping[str, Any], config: Config, automatic: bool) -> dict[str, Any]:
-    """Return the arguments of the job's Trainer without its parts of ours.
+    """Return the arguments of the job's Trainer, without Daylight's own plugins.
 
-    What options and arguments both decide follows the configuration, which has the arguments as its defaults.
-    `automatic` tells that Lightning steps the only optimizer.
+    Settings that both options and arguments define come from the configuration, whose defaults are the arguments.
+    `automatic` means automatic optimization with a single optimizer.
     """
     found = {name: value for name, value in given.items() if name in KEPT}
     if given.get("gradient_clip_algorithm", "norm") == "norm":

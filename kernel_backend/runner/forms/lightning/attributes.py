@@ -1,6 +1,7 @@
-"""Save and restore plain attributes of a user's objects and states of torchmetrics, which no `state_dict` holds.
+"""Save and restore plain attributes of a user's objects, and states of torchmetrics, which no `state_dict` holds.
 
-A module collects outputs in a list, a callback counts: after a kill in the middle of an epoch they go on from there.
+For example, a module collects outputs in a list, or a callback counts: after a restart in the middle of an epoch they
+continue from there.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ _CONTAINERS = ("ndarray", "deque", "set", "defaultdict", "bytearray")
 
 
 class Attributes:
-    """Attributes of some objects that have changed since `begin`, and states of the metrics within them."""
+    """Attributes of some objects that have changed since `begin`, and the states of their metrics."""
 
     def __init__(self, owners: Owners, ignored: Mapping[str, frozenset[str]]) -> None:
-        """Set up the objects; `ignored` are attributes by object that belong to Lightning or to torch."""
+        """Set up the objects by name; `ignored` are names of attributes of each that belong to Lightning or torch."""
         self._owners, self._ignored = owners, ignored
         self._first: dict[str, str] = {}
         self._loaded: dict[str, Any] | None = None
 
     def begin(self) -> None:
-        """Remember the present values: those that stay follow from the definition."""
+        """Record the current values; attributes that never change later are not saved."""
         self._first = {name: digest for name, (_, digest) in self._plain().items()}
 
     @property
     def unheld(self) -> list[str]:
-        """Return the attributes that hold data which a checkpoint cannot."""
+        """Return the attributes with data that a checkpoint cannot hold."""
         return [
             f"{owner}.{name} is a {type(value).__name__}"
             for owner, obj in self._owners.items()
@@ -56,7 +57,7 @@ class Attributes:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Keep a saved state until `apply`."""
+        """Store a saved state until `apply`."""
         self._loaded = state
 
     def apply(self) -> None:
@@ -65,7 +66,7 @@ class Attributes:
             self.put(self._loaded)
 
     def put(self, state: dict[str, Any]) -> None:
-        """Set the attributes to a state."""
+        """Restore the attributes and metrics from a state."""
         for path, value in state["attributes"].items():
             owner, _, name = path.rpartition("/")
             setattr(self._owners[owner], name, host_copy(value))
@@ -81,7 +82,7 @@ class Attributes:
                 metric._update_count, metric._computed = saved["updates"], None
 
     def _plain(self) -> dict[str, tuple[Any, str]]:
-        """Return the attributes that a checkpoint can hold, with their digests."""
+        """Return the values and digests of attributes that a checkpoint can hold."""
         found: dict[str, tuple[Any, str]] = {}
         for owner, obj in self._owners.items():
             for name, value in self._own(owner, obj):
@@ -98,7 +99,7 @@ class Attributes:
         return [(name, value) for name, value in vars(obj).items() if name not in ignored]
 
     def _modules(self) -> dict[str, nn.Module]:
-        """Return the modules that callbacks hold, such as averaged weights; a module's own are saved with it."""
+        """Return the modules that callbacks hold, such as averaged weights; a module's submodules are saved with it."""
         return {
             f"{owner}/{name}": value
             for owner, obj in self._owners.items()

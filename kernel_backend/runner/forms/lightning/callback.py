@@ -1,4 +1,4 @@
-"""The first callback of a Trainer."""
+"""Define the first callback of the job's Trainer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernel_backend.runner.forms.lightning.api import Callback
 
 
 class RankCallback(Callback):
-    """Callback that comes before those of the user, and before values of a step are logged."""
+    """Callback that runs before the user's callbacks, and before the values of a step are logged."""
 
     def __init__(self, agree: Callable[[], None], validated: Callable[[], None]) -> None:
         """Set up the callback: `agree` is called after each batch, `validated` after each validation."""
@@ -20,5 +20,5 @@ class RankCallback(Callback):
         self._agree()
 
     def on_validation_end(self, *args: Any, **kwargs: Any) -> None:
-        """Keep what a validation has logged."""
+        """Store the values that a validation has logged."""
         self._validated()

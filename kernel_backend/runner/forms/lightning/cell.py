@@ -1,4 +1,4 @@
-"""Find what the cell of a job fits, and make what it leaves to be made."""
+"""Find the cell's call of `fit`, and create the module and data that it leaves out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kernel_backend.runner.determinism import seeds
 
 
 def fit_call(rank: RankContext) -> FitCall:
-    """Return what the cell fits; without a `fit` of its own, module and data are made here."""
+    """Return the module and data that the cell fits; create them here if the cell does not call `fit` itself."""
     module = rank.loaded.module
     definition = rank.loaded.definition
     found: FitCall | None = vars(module).get(FIT)

@@ -1,4 +1,4 @@
-"""Collect what a module logs, and report it: of a step the mean over the samples of all ranks."""
+"""Collect the values that a module logs, and report them; step values are averaged over the samples of all ranks."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ Of = Literal["step", "epoch", "validation"]
 
 
 class Curves:
-    """Values that were logged since the last report, under the names by which they were logged."""
+    """Values logged since the last report, by the names under which they were logged."""
 
     def __init__(self, rank: RankContext) -> None:
-        """Set up the values of this rank."""
+        """Set up without any values."""
         self._rank = rank
         self._values: dict[Of, dict[str, float]] = {"step": {}, "epoch": {}, "validation": {}}
 
     def take(self, of: Of, metrics: Mapping[str, float]) -> None:
-        """Keep values of a step, or means of an epoch or a validation, which all ranks have alike."""
+        """Store values of a step, or means of an epoch or a validation, which are equal on all ranks."""
         self._values[of] |= metrics
 
     def given(self, of: Of) -> dict[str, float]:
-        """Return values and forget them."""
+        """Return the stored values and discard them."""
         found, self._values[of] = self._values[of], {}
         return found
 
     def report(self, step: int, epoch: float, loss: Tensor | float | None, samples: int, due: bool) -> dict[str, float]:
-        """Report a step if one is `due` or an epoch has ended, and return its values; called by all ranks.
+        """Report a step if it is `due` or an epoch has ended, and return its values; all ranks call it.
 
-        `samples` were in this rank's share; `loss` is the mean of the global batch, None without one.
+        `samples` is the size of this rank's share; `loss` is the mean over the global batch, None if there is none.
         """
         if not due and not self._values["epoch"]:
             return {}

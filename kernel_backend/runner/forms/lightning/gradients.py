@@ -1,4 +1,4 @@
-"""Sum gradients over the ranks after each backward pass, whatever the training step does with them."""
+"""Sum gradients over the ranks after each backward pass, however many the training step runs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 class RankGradients:
-    """Gradients of a module, summed by frozen buckets.
+    """Gradients of a module, summed over the ranks in buckets laid out at the start of an epoch.
 
-    A backward pass may come several times in a step, for other parameters each time, and add to earlier gradients.
+    A step may run several backward passes, each for other parameters, and may add to earlier gradients.
     """
 
     def __init__(self, module: nn.Module, ranks: Ranks) -> None:
-        """Set up the sums; the buckets are made at the first step of an epoch."""
+        """Set up the sums; buckets are laid out at the first step of an epoch."""
         self._module, self._ranks = module, ranks
         self._numbers = itertools.count()
         self._trainable: list[bool] = []
@@ -28,7 +28,7 @@ class RankGradients:
         self._backward = _Backward()
 
     def begin_step(self, first: bool) -> None:
-        """Make buckets for the parameters that are trained, if at the `first` step of an epoch they have changed."""
+        """Lay out buckets for the trainable parameters, at the `first` step of an epoch or if there are none yet."""
         if self._ranks.size == 1 or (self._sums is not None and not first):
             return
         trainable = [each.requires_grad for each in self._module.parameters()]
@@ -47,7 +47,7 @@ class RankGradients:
     def add(
         self, loss: Tensor, scaled: Tensor, batch: Batch, flags: ControlFlags, compute: Callable[[Tensor], None]
     ) -> tuple[ControlFlags, float]:
-        """Run `compute`, which computes gradients, and add those of the global batch to the parameters' gradients.
+        """Run `compute`, which computes gradients, and add the global batch's gradients to those of the parameters.
 
         Returns the flags of all ranks, and the mean loss of the global batch.
         """
@@ -65,7 +65,7 @@ class RankGradients:
 
 
 class _Backward:
-    """Stand-in for a scaler whose scaled loss computes its gradients as Lightning does."""
+    """Replacement for a GradScaler whose scaled loss computes gradients by Lightning's own function."""
 
     compute: Callable[[Tensor], None]
 

@@ -1,6 +1,6 @@
-"""Hand Lightning the batches of a user's DataLoader: shared out to the ranks, in an order that follows from the seed.
+"""Feed Lightning with a user's DataLoader: batches are shared by the ranks, in an order derived from the seed.
 
-The place in the data is the epoch and the batch in it, so that a training resumes anywhere without reading again.
+The position in the data is the epoch and the batch, so that a training resumes anywhere without reading again.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Padding = Callable[[], Any]  # the data of a rank whose share of a batch is empt
 
 
 class Loader:
-    """Batches of one DataLoader as Lightning iterates over them: this rank's shares of global batches."""
+    """Iterable over this rank's shares of one DataLoader's global batches, used in its place by Lightning."""
 
     def __init__(self, batches: Batches, padding: Padding, taken: Taken) -> None:
-        """Set up the loader; `taken` is called with each share before Lightning gets its data."""
+        """Set up the loader; `padding` replaces an empty share; `taken` is called with each share before it is used."""
         self.batches, self._padding, self._taken = batches, padding, taken
 
     def __len__(self) -> int:
@@ -44,10 +44,10 @@ class Loader:
 
 
 class TrainingLoader(Loader):
-    """Training batches, from the place at which the training is."""
+    """Training batches, starting at the training's position."""
 
     def __init__(self, batches: Batches, padding: Padding, taken: Taken, place: Place) -> None:
-        """Set up the loader; `place` is asked when the first batch of a pass is needed."""
+        """Set up the loader; `place` returns the position, and is called when the first batch of a pass is needed."""
         super().__init__(batches, padding, taken)
         self._place = place
 
@@ -58,16 +58,16 @@ class TrainingLoader(Loader):
 
 
 class ValidationLoader(Loader):
-    """Validation batches in their order."""
+    """Validation batches, in the DataLoader's order."""
 
     def __iter__(self) -> Iterator[Any]:
         yield from self._given(self.batches.in_order())
 
 
 def made_of(loader: Any, role: str, training: bool) -> Source:
-    """Return what `role` returned as samples; raise InvalidDefinition for what cannot be shared out.
+    """Convert a DataLoader that `role` returned to a Source; raise InvalidDefinition if it cannot be shared.
 
-    The order of a training DataLoader that does not shuffle is kept, as Lightning keeps it.
+    A training DataLoader that does not shuffle keeps its order, as under Lightning.
     """
     found = source(loader, role)
     if found.stream:
@@ -80,7 +80,7 @@ def made_of(loader: Any, role: str, training: bool) -> Source:
 
 
 def batches_of(rank: RankContext, data: Source, mine: range, count: int, training: bool) -> Batches:
-    """Return the batches of these samples, of which `mine` of `count` shares are this rank's."""
+    """Return the batches of these samples; of the `count` shares of each, this rank computes `mine`."""
     config = rank.config
     tag, workers = "sample" if training else "validation", config.loader_workers
     return Batches(
@@ -89,7 +89,7 @@ def batches_of(rank: RankContext, data: Source, mine: range, count: int, trainin
 
 
 def padding_of(data: Source, seed: int) -> Any:
-    """Return a batch of two samples, for a rank whose share is empty; random numbers are drawn as always there."""
+    """Return a batch of two samples for a rank whose share is empty, with fixed random numbers."""
     with RandomStates().aside():
         seeds.reseed(seeds.mix(seed, "padding"))
         return data.collate([data.dataset[place % len(data.dataset)] for place in range(2)])

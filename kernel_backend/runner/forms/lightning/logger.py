@@ -1,4 +1,4 @@
-"""Collect what a LightningModule logs for the reports of its steps."""
+"""Collect the values that a LightningModule logs, for the reports of its steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Logged = Callable[[Mapping[str, float]], None]
 
 
 class ReportLogger(Logger):
-    """Logger that hands values on under the names by which they are logged."""
+    """Lightning logger that passes values to Daylight under the names by which they were logged."""
 
     def __init__(self, logged: Logged, note: Callable[[str], None]) -> None:
         """Set up the logger; `logged` receives values, `note` messages for the user."""
@@ -25,16 +25,16 @@ class ReportLogger(Logger):
 
     @property
     def version(self) -> str:
-        """Return an empty version."""
+        """Return an empty string, as there are no versions."""
         return ""
 
     @property
     def experiment(self) -> Any:
-        """Return an object that takes scalars as TensorBoard does."""
+        """Return an object with the `add_scalar` of TensorBoard's SummaryWriter."""
         return self._experiment
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Hand values on; the epoch that Lightning adds is known from the step."""
+        """Pass values on, except the epoch that Lightning adds."""
         self._logged({name: float(value) for name, value in metrics.items() if name != "epoch"})
 
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
@@ -42,14 +42,14 @@ class ReportLogger(Logger):
 
 
 class Experiment:
-    """Stand-in for the experiment of another logger: scalars are kept, all else is noted once and dropped."""
+    """Replacement for another logger's experiment: scalars are reported, other calls are noted once and ignored."""
 
     def __init__(self, logged: Logged, note: Callable[[str], None]) -> None:
         self._logged, self._note = logged, note
         self._told: set[str] = set()
 
     def add_scalar(self, tag: str, scalar_value: Any, *args: Any, **kwargs: Any) -> None:
-        """Keep a scalar."""
+        """Report a scalar."""
         self._logged({tag: float(scalar_value)})
 
     def __getattr__(self, name: str) -> Any:

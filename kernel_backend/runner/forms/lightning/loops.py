@@ -1,4 +1,4 @@
-"""Lightning's loops of epochs and steps, with a boundary after each step at which a training stops and resumes."""
+"""Extend Lightning's loops over epochs and steps by a boundary after each step, where a training stops and resumes."""
 
 from __future__ import annotations
 
@@ -8,86 +8,86 @@ from kernel_backend.runner.forms.lightning.api import FitLoop, TrainingEpochLoop
 
 
 class Course(Protocol):
-    """Methods that Lightning's loops call at their boundaries; all ranks call each."""
+    """Training whose methods Lightning's loops call at their boundaries; all ranks call each method."""
 
     trainer: Any
 
     @property
     def resumes_within_epoch(self) -> bool:
-        """Return True at the beginning of an epoch in whose middle the training resumes."""
+        """Return True at the start of an epoch that an earlier attempt left in the middle."""
 
     def resumed_within_epoch(self) -> None:
-        """Mark that the epoch in whose middle the training resumes goes on."""
+        """Record that the partly trained epoch has been resumed."""
 
     def begin(self) -> None:
-        """Restore the training, before the hooks that begin it."""
+        """Restore the training, before Lightning's start hooks run."""
 
     def begun(self) -> None:
-        """Restore again what those hooks have changed."""
+        """Restore state that the start hooks have changed."""
 
     def end_step(self) -> None:
         """Count a step."""
 
     def boundary(self, ends: bool) -> None:
-        """Report, save or leave after a step (`ends`: the last of an epoch)."""
+        """Report, save or leave after a step; `ends` marks the last step of an epoch."""
 
     def finish(self) -> None:
-        """Commit the last checkpoint."""
+        """Commit the final checkpoint."""
 
 
 class Steps(TrainingEpochLoop):
     """Loop over the steps of an epoch."""
 
     def __init__(self, training: Course, min_steps: int | None, max_steps: int) -> None:
-        """Set up the loop of the training's Trainer."""
+        """Set up the loop for the job's Trainer."""
         super().__init__(training.trainer, min_steps, max_steps)
         self._training = training
 
     def reset(self) -> None:
-        """Begin an epoch; one that is resumed in its middle keeps its counters."""
+        """Begin an epoch; keep the counters of one that is resumed in the middle."""
         if self._training.resumes_within_epoch:
             self._training.resumed_within_epoch()
         else:
             super().reset()
 
     def on_advance_end(self, data_fetcher: Any) -> None:
-        """End a step; unless it is the last of its epoch, the training may stop here."""
+        """End a step; report, save or leave unless it is the last of its epoch."""
         super().on_advance_end(data_fetcher)
         self._training.end_step()
         if not self.done:
             self._training.boundary(ends=False)
 
     def _broadcast_sigterm_tensor(self) -> None:
-        """Do nothing: ranks agree on a release in another way."""
+        """Do nothing, as Daylight's ranks agree on a release by the control word."""
 
 
 class Epochs(FitLoop):
     """Loop over the epochs."""
 
     def __init__(self, training: Course, steps: Steps, min_epochs: int | None, max_epochs: int | None) -> None:
-        """Set up the loop of the training's Trainer."""
+        """Set up the loop for the job's Trainer."""
         super().__init__(training.trainer, min_epochs, max_epochs)
         self._training = training
         self.epoch_loop = steps
 
     def on_run_start(self) -> None:
-        """Restore the training before the hooks that begin it, and again what they have changed."""
+        """Restore the training before the start hooks, and restore afterwards what they have changed."""
         self._training.begin()
         super().on_run_start()
         self._training.begun()
 
     def on_advance_start(self) -> None:
-        """Begin an epoch, unless it is resumed in its middle."""
+        """Begin an epoch, unless it is resumed in the middle."""
         if not self._training.resumes_within_epoch:
             super().on_advance_start()
 
     def on_advance_end(self) -> None:
-        """End an epoch; unless it is the last, the training may stop here."""
+        """End an epoch; report, save or leave unless it is the last."""
         super().on_advance_end()
         if not self.done:
             self._training.boundary(ends=True)
 
     def on_run_end(self) -> None:
-        """End the training and commit its last checkpoint."""
+        """End the training and commit the final checkpoint."""
         super().on_run_end()
         self._training.finish()

@@ -1,4 +1,4 @@
-"""Compute metrics of torchmetrics over all ranks."""
+"""Compute torchmetrics over all ranks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 def sync_metrics(module: nn.Module, ranks: Ranks, syncs: Callable[[], bool]) -> None:
-    """Have metrics of torchmetrics computed from the states of all ranks, by the platform's own communication.
+    """Make torchmetrics in the module gather states from all ranks through Daylight's backend.
 
-    `syncs` tells whether each rank has seen its share of the samples alone.
+    `syncs` returns True while each rank processes only its own share of the samples.
     """
 
     def gathered(tensor: Tensor, group: Any = None) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Save and restore what differs from rank to rank: running means, attributes, states of metrics."""
+"""Save and restore the state that differs per rank: running means, attributes, metric states."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kernel_backend.runner.forms.lightning.results import Results
 
 
 class PerRank:
-    """State of one rank; loading keeps it until `apply`."""
+    """State of one rank; a loaded state takes effect in `apply`."""
 
     def __init__(self, trainer: Any, results: Results, attributes: Attributes) -> None:
-        """Set up the state of a Trainer, the values that its module logs in training, and attributes of its objects."""
+        """Set up the state: a Trainer, values logged in training (`results`), and attributes of the user's objects."""
         self._trainer, self._values, self._attributes = trainer, results, attributes
         self.within_epoch = False  # the loaded state is of the middle of an epoch
         self._results: list[dict[str, Any]] | None = None
@@ -31,16 +31,16 @@ class PerRank:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Keep a saved state until `apply`."""
+        """Store a saved state until `apply`."""
         self._results, self._current_fx = state["results"], state["current_fx"]
         self.within_epoch = state["within"]
         self._attributes.load_state_dict(state["own"])
 
     def begin(self, seed: int, rank: int, step: int) -> None:
-        """Begin on a rank that the checkpoint does not have: its means of this epoch begin here."""
+        """Do nothing: a rank that the checkpoint has no state for starts its means of this epoch from zero."""
 
     def apply(self) -> None:
-        """Restore this rank's state; may be called again."""
+        """Restore the stored state; may be called several times."""
         self._attributes.apply()
         if self._results is None:
             return
@@ -50,7 +50,7 @@ class PerRank:
         self._values.load_state_dict(self._results, self._trainer.strategy.reduce, self._metric_at)
 
     def _metric_at(self, path: str) -> Any:
-        """Return the metric of torchmetrics at a path of the module."""
+        """Return the metric object at a dotted path in the module."""
         found: Any = self._trainer.lightning_module
         for name in path.split("."):
             found = found[name] if isinstance(found, nn.ModuleDict) else getattr(found, name)

@@ -1,4 +1,4 @@
-"""Save and restore what Lightning's Trainer knows of its place: counters, logged values, callbacks."""
+"""Save and restore the progress of Lightning's Trainer: counters, logged values, callbacks."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kernel_backend.runner.gradients.waiting import restore_gradients, waiting_g
 
 
 class TrainerState:
-    """State of a Trainer that is the same on all ranks; loading keeps it until `apply`."""
+    """State of a Trainer that is equal on all ranks; a loaded state takes effect in `apply`."""
 
     def __init__(self, trainer: Any) -> None:
-        """Set up the state of this Trainer."""
+        """Set up the state of a Trainer."""
         self._trainer = trainer
         self._loaded: dict[str, Any] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return counters of the loops, metrics that callbacks have seen, and the state of callbacks."""
+        """Return the counters of the loops, metrics that callbacks have received, and the state of callbacks."""
         trainer, connector = self._trainer, self._trainer._logger_connector
         return {
             "loops": {name: each.state_dict() for name, each in _counters(trainer).items()},
@@ -36,16 +36,16 @@ class TrainerState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Keep a saved state until `apply`."""
+        """Store a saved state until `apply`."""
         self._loaded = state
 
     def go_on(self) -> None:
-        """Train on from the loaded state, whether or not a callback has ended that training."""
+        """Clear `should_stop` in the loaded state, so that training continues even if a callback had stopped it."""
         if self._loaded is not None:
             self._loaded["should_stop"] = False
 
     def apply(self) -> None:
-        """Set the Trainer to the loaded state; may be called again."""
+        """Restore the stored state in the Trainer; may be called several times."""
         state, trainer = self._loaded, self._trainer
         if state is None:
             return
@@ -66,7 +66,7 @@ class TrainerState:
 
 
 def _waiting(trainer: Any) -> dict[str, Tensor]:
-    """Return copies of gradients to which later batches add before weights are updated."""
+    """Return copies of accumulated gradients that no weight update has used yet."""
     module = trainer.lightning_module
     if module.automatic_optimization and not trainer.fit_loop.epoch_loop._should_accumulate():
         return {}
@@ -74,7 +74,7 @@ def _waiting(trainer: Any) -> dict[str, Tensor]:
 
 
 def holdable(state: Any) -> Any:
-    """Return a state if a checkpoint can hold it, else None."""
+    """Return the state if a checkpoint can hold it, else None."""
     try:
         flatten(state)
     except DaylightError:

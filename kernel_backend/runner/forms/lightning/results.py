@@ -1,4 +1,4 @@
-"""Mean values that a module logs over an epoch: right over all ranks, and saved in its middle."""
+"""Average logged values over an epoch and over all ranks, with a state that can be saved within the epoch."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Results(ResultCollection):
     def __init__(self, training: bool, weightless: Callable[[], bool], shared: Callable[[], bool]) -> None:
         """Set up the values.
 
-        `weightless` tells that the current batch is of a rank whose share is empty, `shared` that each rank has seen
-        its share of the samples alone.
+        `weightless` returns True while this rank's share is empty. `shared` returns True while each rank processes only
+        its own share of the samples.
         """
         super().__init__(training)
         self._weightless, self._shared = weightless, shared
@@ -40,13 +40,13 @@ class Results(ResultCollection):
         return found
 
     def state_dict(self) -> list[dict[str, Any]]:
-        """Return the values so far, in the order in which they were logged first."""
+        """Return the values so far, in the order in which they were first logged."""
         return [_saved(key, each) for key, each in self.items()]
 
     def load_state_dict(self, state: list[dict[str, Any]], reduce: Any, metric: Callable[[str], Any]) -> None:
         """Restore the values.
 
-        `reduce` is the strategy's, `metric` returns the object of torchmetrics by its path in the module.
+        `reduce` is the strategy's reduction. `metric` returns a metric object by its path in the module.
         """
         self.clear()
         for each in state:

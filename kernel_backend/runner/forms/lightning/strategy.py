@@ -1,4 +1,4 @@
-"""Run Lightning's steps on this rank: gradients are summed over the ranks, and checkpoints wait for no step."""
+"""Run Lightning's steps on this rank: sum gradients over the ranks, and wait for pending checkpoint copies."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from kernel_backend.runner.gradients.waiting import spend_gradients
 
 
 class StepParts(Protocol):
-    """Methods that Lightning calls within its steps."""
+    """Training whose methods the strategy calls within a step."""
 
     rank: RankContext
 
     def loader(self, loader: Any) -> Any:
-        """Return the loader that Lightning iterates over in the place of a user's."""
+        """Return the loader that replaces a user's DataLoader."""
 
     def sum_gradients(self, loss: Tensor, scaled: Tensor, compute: Callable[[Tensor], None]) -> None:
-        """Compute the gradients of this rank's share and sum those of all ranks."""
+        """Run `compute` for this rank's share, and sum the gradients of all ranks."""
 
     def before_update(self) -> None:
-        """Prepare a change of the weights."""
+        """Prepare a weight update."""
 
     def counted(self) -> AbstractContextManager[None]:
-        """Return a context for a step whose share may be empty."""
+        """Return a context that discards metric updates of an empty share."""
 
     def is_scratch(self, path: str) -> bool:
-        """Return True for a path that Lightning chose."""
+        """Return True if Lightning chose this path, and not the user."""
 
     def begin_validation(self) -> None:
         """Prepare a validation."""
 
 
 class RankStrategy(SingleDeviceStrategy):
-    """Strategy of one rank of a gang; its peers are those of the platform."""
+    """Lightning strategy of one rank; the process group is Daylight's."""
 
     strategy_name = "daylight"
 
     def __init__(self, training: StepParts) -> None:
-        """Set up the strategy for the training's device and ranks."""
+        """Set up the strategy for the training's device and process group."""
         super().__init__(device=training.rank.device)
         self._training = training
         ranks = training.rank.ranks
@@ -58,15 +58,15 @@ class RankStrategy(SingleDeviceStrategy):
 
     @property
     def is_distributed(self) -> bool:
-        """Return False: the platform shares out samples, and Lightning leaves samplers as they are."""
+        """Return False, so that Lightning does not replace samplers: Daylight shares out the samples."""
         return False
 
     def process_dataloader(self, dataloader: object) -> object:
-        """Replace a user's DataLoader by the shares of this rank."""
+        """Replace a user's DataLoader by one that yields this rank's shares."""
         return self._training.loader(dataloader)
 
     def backward(self, closure_loss: Tensor, optimizer: Any, *args: Any, **kwargs: Any) -> Tensor:
-        """Compute gradients and sum them over all ranks, before hooks may look at them."""
+        """Compute gradients and sum them over all ranks, before Lightning's hooks see them."""
         plugin, module = self.precision_plugin, self.lightning_module
         assert module is not None
         self.pre_backward(closure_loss)
@@ -83,7 +83,7 @@ class RankStrategy(SingleDeviceStrategy):
         return done
 
     def optimizer_step(self, optimizer: Any, closure: Callable[[], Any], model: Any = None, **kwargs: Any) -> Any:
-        """Update weights; in manual optimization all ranks draw the same random numbers meanwhile."""
+        """Update weights; in manual optimization, all ranks draw equal random numbers during the update."""
         assert self.lightning_module is not None
         if self.lightning_module.automatic_optimization:
             return super().optimizer_step(optimizer, closure, model, **kwargs)
@@ -94,17 +94,17 @@ class RankStrategy(SingleDeviceStrategy):
             return done
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the module's training step; an empty share leaves no trace in metrics."""
+        """Run the module's training step; metric updates of an empty share are discarded."""
         with self._training.counted():
             return super().training_step(*args, **kwargs)
 
     def validation_step(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the module's validation step; an empty share leaves no trace in metrics."""
+        """Run the module's validation step; metric updates of an empty share are discarded."""
         with self._training.counted():
             return super().validation_step(*args, **kwargs)
 
     def reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
-        """Return the mean, sum, least or largest of all ranks' values, added in the order of the ranks."""
+        """Return the mean, sum, minimum or maximum over all ranks, computed in the order of the ranks."""
         ranks = self._training.rank.ranks
         if ranks.size == 1:
             return tensor
@@ -118,7 +118,7 @@ class RankStrategy(SingleDeviceStrategy):
         return found.amin(0) if operation == "min" else found.amax(0)
 
     def all_gather(self, tensor: Tensor, group: Any = None, sync_grads: bool = False) -> Tensor:
-        """Return the tensors of all ranks, stacked."""
+        """Return the stacked tensors of all ranks."""
         ranks = self._training.rank.ranks
         if ranks.size == 1:
             return tensor
@@ -133,10 +133,10 @@ class RankStrategy(SingleDeviceStrategy):
         return self._training.rank.ranks.broadcast_object(obj, src)
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
-        """Write a checkpoint file of a callback, unless it belongs to a folder that Lightning chose."""
+        """Write a checkpoint file of a callback, unless Lightning chose the folder."""
         if not self._training.is_scratch(str(filepath)):
             super().save_checkpoint(checkpoint, filepath, storage_options)
 
     def on_validation_start(self) -> None:
-        """Begin a validation: buffers of rank 0 are those of all."""
+        """Begin a validation with rank 0's buffers on all ranks."""
         self._training.begin_validation()

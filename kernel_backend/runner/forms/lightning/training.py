@@ -1,4 +1,4 @@
-"""Train a LightningModule in one rank: its parts, its place, and the boundary after each step."""
+"""Train a LightningModule in one rank: its parts, its position, and the boundary after each step."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
 class Released(BaseException):
-    """Raised through Lightning's loops when the training leaves its slots."""
+    """Raised through Lightning's loops to end a training that must release its slots."""
 
 
 class LightningTraining:
-    """Training of a LightningModule in this rank, from its checkpoint to its exit code."""
+    """Training of a LightningModule in this rank."""
 
     def __init__(self, rank: RankContext) -> None:
-        """Build module, data and Trainer; raise InvalidDefinition."""
+        """Build module, data and Trainer; raise InvalidDefinition if the cell is not valid."""
         self.rank = rank
         be_quiet()
         call = fit_call(rank)
@@ -152,15 +152,15 @@ class LightningTraining:
 
     @property
     def syncs(self) -> bool:
-        """Return True while each rank sees its share of the samples alone."""
+        """Return True while each rank processes only its own share of the samples."""
         return self._count > 1 and not (self.trainer.validating and self._validating_whole)
 
     def _collects(self) -> bool:
-        """Return True if the end of a validation computes from what its steps collected, which needs all samples."""
+        """Return True if the module has `on_validation_epoch_end`, which may need the outputs of all samples."""
         return _overrides(self.module, "on_validation_epoch_end")
 
     def loader(self, loader: Any) -> Loader:
-        """Return the loader that Lightning iterates over in the place of a user's."""
+        """Return the loader that replaces a user's DataLoader."""
         training = self.trainer.state.stage == "train"
         if isinstance(loader, Loader):
             return loader
@@ -190,13 +190,13 @@ class LightningTraining:
         return made
 
     def is_scratch(self, path: str) -> bool:
-        """Return True for a path that Lightning chose, where nothing needs to be written."""
+        """Return True if Lightning chose this path: nothing needs to be written there."""
         return Path(path).resolve().is_relative_to(Path(self._scratch.name).resolve())
 
     # The training
 
     def train(self) -> int:
-        """Train to the end, or until released, and return the exit code."""
+        """Train to the end or until released; return the exit code."""
         call = self._call
         data: dict[str, Any] = {"datamodule": call.datamodule} if call.datamodule is not None else {}
         if call.train_dataloaders is not None:
@@ -220,7 +220,7 @@ class LightningTraining:
         self._scratch.cleanup()
 
     def begin(self) -> None:
-        """Restore a checkpoint, or share rank 0's initial state; called before the hooks that begin a training."""
+        """Restore a checkpoint, or share rank 0's initial state; called before Lightning's start hooks."""
         trainer, rank, config = self.trainer, self.rank, self.rank.config
         per_epoch = trainer.num_training_batches
         self.per_epoch = None if math.isinf(per_epoch) else int(per_epoch)
@@ -293,7 +293,7 @@ class LightningTraining:
         self.per_rank.apply()
 
     def begun(self) -> None:
-        """Restore again what hooks at the beginning have changed, or stop where the training already is."""
+        """Restore state that the start hooks have changed; stop if the training is at its end or target."""
         self.state.apply()
         self.per_rank.apply()
         if self.over:
@@ -305,16 +305,16 @@ class LightningTraining:
 
     @property
     def resumes_within_epoch(self) -> bool:
-        """Return True at the beginning of an epoch in whose middle the training resumes."""
+        """Return True at the start of an epoch that an earlier attempt left in the middle."""
         return self.per_rank.within_epoch
 
     def resumed_within_epoch(self) -> None:
-        """Mark that the epoch in whose middle the training resumes goes on."""
+        """Record that the partly trained epoch has been resumed."""
         self.per_rank.within_epoch = False
 
     @property
     def total_steps(self) -> int | None:
-        """Return the steps of the whole training, if they are known."""
+        """Return the number of steps of the whole training; None if it is not known."""
         config = self.rank.config
         if config.steps is not None:
             return config.steps
@@ -327,12 +327,12 @@ class LightningTraining:
 
     @property
     def units(self) -> int:
-        """Return the completed units of a search: epochs, or steps if the length is given in steps."""
+        """Return the number of completed epochs, or of steps if the training's length is given in steps."""
         return self.epochs if self.rank.config.steps is None else self.step
 
     @property
     def epoch(self) -> float:
-        """Return the epochs taken, in fractions if their length is known."""
+        """Return the epochs trained so far, including a fraction if their length is known."""
         return self.step / self.per_epoch if self.per_epoch else float(self.epochs)
 
     # A step
@@ -372,7 +372,7 @@ class LightningTraining:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Leave no trace of the block in attributes and metrics if this rank's share is empty."""
+        """Discard changes to attributes and metrics in the block if this rank's share is empty."""
         if not self._weightless:
             yield
             return
@@ -381,7 +381,7 @@ class LightningTraining:
         self.attributes.put(before)
 
     def sum_gradients(self, loss: Tensor, scaled: Tensor, compute: Callable[[Tensor], None]) -> None:
-        """Compute the gradients of this rank's share and sum those of all ranks."""
+        """Run `compute` for this rank's share, and sum the gradients of all ranks."""
         batch = self._batch
         assert batch is not None
         if self._count == 1:
@@ -393,7 +393,7 @@ class LightningTraining:
         self._flags = word
 
     def before_update(self) -> None:
-        """Wait for the copy of a checkpoint before weights change; all ranks draw alike in the update."""
+        """Wait for a pending checkpoint copy before weights change; with several ranks, seed all equally."""
         assert self.checkpoints is not None
         self.checkpoints.settle()
         if self._count > 1:
@@ -409,7 +409,7 @@ class LightningTraining:
         )
 
     def agree(self) -> None:
-        """Agree with all ranks on what follows this step: with its gradients, or in a sum of its own."""
+        """Exchange the ranks' requests after a step; they come with the gradients, or in a separate sum."""
         if self._count == 1:
             self._agreed = self._own_flags()
         elif self._flags is not None:
@@ -421,7 +421,7 @@ class LightningTraining:
         self.trainer.log_every_n_steps = 1 if self._agreed.report else NEVER
 
     def end_step(self) -> None:
-        """Count a step, with its validation if it had one."""
+        """Count a step, and attach the values of its validation, if any."""
         self.step += 1
         assert self._trained is not None
         self.first_epoch.take([self._trained])
@@ -438,17 +438,17 @@ class LightningTraining:
         self._curves.take("epoch" if ended else "step", metrics)
 
     def begin_validation(self) -> None:
-        """Give all ranks the buffers of rank 0 for a validation."""
+        """Copy rank 0's buffers to all ranks for a validation."""
         self.logical.share(self.rank.ranks)
         self.rank.progress.tick("validation", self.step)
 
     def validated(self) -> None:
-        """Keep the metrics of a validation for the step that it follows."""
+        """Store the metrics of a validation for the step that it follows."""
         self._seen = self._curves.given("validation")
         self.first_epoch.validated()
 
     def _flush(self) -> None:
-        """Report what was logged since the last report."""
+        """Report the values logged since the last report."""
         samples = self._trained.samples if self._trained is not None else 0
         loss = self._loss if self.module.automatic_optimization else None
         values = self._curves.report(self.step, self.epoch, loss, samples, due=self._agreed.report)
@@ -460,7 +460,7 @@ class LightningTraining:
     # The boundary
 
     def boundary(self, ends: bool) -> None:
-        """Report, save, or leave after a step (`ends`: the last of an epoch); called by all ranks."""
+        """Report, save or leave after a step; `ends` marks the last step of an epoch. All ranks call it."""
         assert self.checkpoints is not None
         self._flush()
         improved = self._improved()
@@ -480,7 +480,7 @@ class LightningTraining:
             self.pace.saved()
 
     def _improved(self) -> bool:
-        """Judge the validation at this step, if there was one; return True if it is the best so far."""
+        """Evaluate the validation at this step, if any; return True if it is the best so far."""
         metrics = self._validation_metrics
         return bool(metrics) and self._judgement.validation(self.step, metrics)
 
@@ -489,7 +489,7 @@ class LightningTraining:
         return Position(self.step, self.epoch, self._validation_metrics, facts)
 
     def finish(self) -> None:
-        """Report the end of the training and commit its last checkpoint."""
+        """Report the last values and commit the final checkpoint."""
         assert self.checkpoints is not None
         self._flush()
         self._improved()
@@ -517,7 +517,7 @@ class LightningTraining:
         return found | {f"callback {place} {type(each).__name__}": each for place, each in enumerate(callbacks)}
 
     def _clamps(self) -> bool:
-        """Return True if hooks after a step may change weights, so that a lazy copy could be torn."""
+        """Return True if hooks after a step may change weights, so that a lazy copy could be inconsistent."""
         return _overrides(self.module, "on_train_batch_end") or not self.module.automatic_optimization
 
     def _guarantee(self) -> str:
@@ -528,7 +528,7 @@ class LightningTraining:
 
 
 class AlreadyOver(BaseException):
-    """Raised where a training was killed between its last checkpoint and its exit."""
+    """Raised if the restored checkpoint is at the end of the training, so that only the exit is left."""
 
 
 def _part(kind: str, name: str, several: Mapping[str, Any]) -> str:
@@ -540,7 +540,7 @@ def _overrides(module: LightningModule, name: str) -> bool:
 
 
 def _ignored() -> dict[str, frozenset[str]]:
-    """Return the attributes of a plain module and data module, which are Lightning's own."""
+    """Return the attributes of a plain module and data module, which belong to Lightning."""
     found = {"module": frozenset(vars(LightningModule())) | {"training"}}
     found["datamodule"] = frozenset(vars(LightningDataModule())) | {"trainer"}
     return found

@@ -1,1 +1,1 @@
-"""Train a cell with a Trainer of Hugging Face under the Trainer's own loop."""
+"""Train a cell's Hugging Face Trainer with the Trainer's own loop."""

@@ -1,4 +1,4 @@
-"""Hand a Trainer of Hugging Face this rank's shares of the batches, from where the training resumes."""
+"""Feed a Hugging Face Trainer with this rank's shares of the batches, starting where the training resumes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from kernel_backend.runner.determinism.random_states import RandomStates
 
 
 class Loader:
-    """Batches of one DataLoader as the Trainer iterates over them; a batch size is that of one rank, as in torchrun."""
+    """Iterable over this rank's shares of a DataLoader's batches; its batch size is per rank, as under torchrun."""
 
     def __init__(self, rank: RankContext, loader: DataLoader[Any], *, training: bool, seed: int) -> None:
-        """Set up the batches; raise InvalidDefinition for data that cannot be shared out. `seed` orders the samples."""
+        """Set up the batches, in an order derived from `seed`; raise InvalidDefinition if the data cannot be shared."""
         role = "train_dataset" if training else "eval_dataset"
         found = source(loader, role)
         if found.stream:
@@ -58,7 +58,7 @@ class Loader:
         return self._batches.per_epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin the next pass in this epoch."""
+        """Set the epoch of the next pass."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[Any]:
@@ -78,7 +78,7 @@ class Loader:
             yield batch.data
 
     def own(self, batch: Batch) -> int:
-        """Return how many samples of a batch are this rank's own, without those that fill an empty share."""
+        """Return how many samples of a batch belong to this rank, without repeats that fill an empty share."""
         return self._batches.own_samples(batch.total)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Override what a Trainer of Hugging Face does with processes, checkpoints and logs, and nothing of how it trains."""
+"""Override a Hugging Face Trainer's handling of processes, checkpoints and logs, but not its training."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kernel_backend.runner.forms.trainer.loop import TrainerLoop
 
 
 class JobCallback(TrainerCallback):
-    """Tells the loop when the training and a step begin."""
+    """Callback that tells the job's loop when the training and each step begin."""
 
     def __init__(self, loop: TrainerLoop) -> None:
         self._loop = loop
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
-        """Restore the checkpoint; other callbacks were called before."""
+        """Restore the checkpoint, after the user's callbacks were called."""
         self._loop.begin()
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
@@ -35,7 +35,7 @@ _Trainer: Any = Trainer  # its own methods are hardly typed
 
 
 class JobTrainer(_Trainer):  # type: ignore[misc]
-    """Methods that stand before those of the user's Trainer in a job, see `in_job`."""
+    """Mixin whose methods override those of the user's Trainer in a job; see `in_job`."""
 
     job: TrainerLoop
 
@@ -48,11 +48,11 @@ class JobTrainer(_Trainer):  # type: ignore[misc]
         return self.job.validation_loader(super().get_eval_dataloader(eval_dataset))
 
     def get_test_dataloader(self, test_dataset: Any) -> Loader:
-        """Return this rank's shares of the batches of a prediction."""
+        """Return this rank's shares of the batches for a prediction."""
         return self.job.validation_loader(super().get_test_dataloader(test_dataset))
 
     def is_world_process_zero(self) -> bool:
-        """Return True on rank 0 alone."""
+        """Return True on rank 0 only."""
         return self.job.first
 
     is_local_process_zero = is_world_process_zero
@@ -71,7 +71,7 @@ class JobTrainer(_Trainer):  # type: ignore[misc]
         self.job.restore_again()
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
-        """Return the batches of a step, and the number of items in those of all ranks."""
+        """Return the batches of a step, and the number of items (such as tokens) in the batches of all ranks."""
         found, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         if items is None or self.job.world == 1:
             return found, items
@@ -80,7 +80,7 @@ class JobTrainer(_Trainer):  # type: ignore[misc]
         return found, torch.tensor(self.job.sum(float(mine)), device=device)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
-        """Train on a batch, whose loss is weighted by this rank's part of its samples."""
+        """Train on a batch; the loss is weighted by this rank's fraction of its samples."""
         self.job.begin_batch()
         if num_items_in_batch is not None and self.job.world > 1:
             num_items_in_batch = _Items.of(num_items_in_batch, self.job)
@@ -90,7 +90,7 @@ class JobTrainer(_Trainer):  # type: ignore[misc]
         return loss
 
     def evaluation_loop(self, *args: Any, **arguments: Any) -> Any:
-        """Evaluate on all ranks with the same statistics of BatchNorm."""
+        """Evaluate on all ranks, with rank 0's BatchNorm statistics."""
         self.job.begin_validation()
         return super().evaluation_loop(*args, **arguments)
 
@@ -104,7 +104,7 @@ class JobTrainer(_Trainer):  # type: ignore[misc]
         return super()._finalize_training(*args, **arguments)
 
     def log(self, logs: dict[str, float], *args: Any, **arguments: Any) -> None:
-        """Log, and report to the job."""
+        """Log the values, and report them to the job."""
         super().log(logs, *args, **arguments)
         self.job.log(logs)
 
@@ -112,13 +112,13 @@ class JobTrainer(_Trainer):  # type: ignore[misc]
         self.job.training.request_checkpoint()
 
     def save_model(self, *args: Any, **arguments: Any) -> None:
-        """Save the model, on rank 0 alone."""
+        """Save the model, on rank 0 only."""
         if self.job.first:
             super().save_model(*args, **arguments)
 
 
 def in_job(trainer: Any, job: TrainerLoop) -> None:
-    """Have a Trainer, of whatever class, call the job's methods before its own."""
+    """Insert JobTrainer before the Trainer's own class, so that its methods take precedence."""
     kind = type(trainer)
     trainer.__class__ = type(kind.__name__, (JobTrainer, kind), {"__module__": kind.__module__})
     trainer.job = job
@@ -136,13 +136,13 @@ def in_job(trainer: Any, job: TrainerLoop) -> None:
 
 
 class _Items(Tensor):
-    """Number of items in the batches of all ranks, which tells the job when a loss is divided by it."""
+    """Number of items in the batches of all ranks, which notifies the job when a loss is divided by it."""
 
     job: TrainerLoop
 
     @classmethod
     def of(cls, number: Any, job: TrainerLoop) -> _Items:
-        """Return the number as one that tells `job` of its use."""
+        """Return the number as a tensor that notifies `job` of its use."""
         found = torch.as_tensor(number).as_subclass(cls)
         found.job = job
         return found

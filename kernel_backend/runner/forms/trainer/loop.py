@@ -1,4 +1,4 @@
-"""Follow the steps and epochs of a Trainer: report, agree with the other ranks, save, and leave between them."""
+"""Add Daylight's work to the steps and epochs of a Trainer: report, agree with other ranks, save, and leave."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SPEEDS = ("_runtime", "_per_second", "_preparation_time")
 
 
 class TrainerLoop:
-    """Position of one `train()` in this rank, and what happens between its steps."""
+    """Position of a call of `train()` in this rank, with the work between its steps."""
 
     def __init__(self, rank: RankContext, trainer: Any) -> None:
-        """Choose the checkpoint to go on from; it is restored when the training begins."""
+        """Choose the checkpoint to resume from; it is restored when the training begins."""
         self.training = ExternalTraining(rank)
         self.training.form_state = self._state
         self._rank, self._trainer = rank, trainer
@@ -75,13 +75,13 @@ class TrainerLoop:
         return self._validation
 
     def own_of(self, batches: list[Any]) -> list[Any]:
-        """Return those of the newest training batches of which this rank has samples of its own."""
+        """Return the newest training batches in which this rank has samples, not counting repeated ones."""
         assert self._train is not None
         newest = list(self._train.read)[-len(batches) :]
         return [data for data, batch in zip(batches, newest, strict=True) if batch.samples and self._train.own(batch)]
 
     def sum(self, number: float) -> float:
-        """Return the sum of a number over all ranks; called by all."""
+        """Return the sum of a number over all ranks; all ranks call it."""
         if self.world == 1:
             return number
         on = self._rank.device if self._rank.choice.name == "torch" else torch.device("cpu")
@@ -89,7 +89,7 @@ class TrainerLoop:
         return float(self._rank.ranks.allreduce_sum(word, "trainer").item())
 
     def gathered(self, data: Any, *_: Any, **__: Any) -> Any:
-        """Return an evaluation's values of all ranks, in the order of the samples."""
+        """Return the values of an evaluation from all ranks, in the order of the samples."""
         assert self._validation is not None
         batch = self._validation.read[-1]
         own = self._validation.own(batch)
@@ -106,13 +106,13 @@ class TrainerLoop:
     # What the Trainer's loop does
 
     def begins_at(self, epochs: int) -> tuple[int, int]:
-        """Return the epochs and the batches within one that earlier attempts took."""
+        """Return the epoch and the batch within it at which this attempt starts."""
         position = self.training.position
         over = position.over or self._stopped == self._length
         return (epochs, 0) if over else (position.epoch, self._taken)
 
     def begin(self) -> None:
-        """Restore the checkpoint: the Trainer has its model, optimizer and schedule now."""
+        """Restore the checkpoint, once the Trainer has created model, optimizer and schedule."""
         trainer, training = self._trainer, self.training
         training.expected_steps = trainer.state.max_steps
         training.register("model", trainer.model)
@@ -127,12 +127,12 @@ class TrainerLoop:
         training.begin()
 
     def resumes_within(self) -> bool:
-        """Return True for the first epoch of this attempt if earlier attempts took batches of it."""
+        """Return True once if earlier attempts trained batches of this attempt's first epoch."""
         resumes, self._resumes_within = self._resumes_within, False
         return resumes
 
     def restore_again(self) -> None:
-        """Restore what the beginning of an epoch has changed that began before this attempt."""
+        """Restore callbacks and random states after the start hooks of an epoch that is resumed in the middle."""
         assert self._callbacks is not None
         self._callbacks.apply()
         self.training.contents.restore_random()
@@ -143,7 +143,7 @@ class TrainerLoop:
         self._loss = 0.0
 
     def begin_batch(self) -> None:
-        """Take the next batch, and weight this rank's loss by its samples."""
+        """Take the next batch, and set the weight of this rank's loss by its number of samples."""
         assert self._train is not None
         batch: Batch = self._train.read.popleft()
         self.training.take(batch)
@@ -152,7 +152,7 @@ class TrainerLoop:
         self._taken += 1
 
     def counted(self) -> None:
-        """Record that the loss is divided by the items of all ranks, so that their losses are to be added."""
+        """Record that the loss is divided by the items of all ranks, so that the ranks' losses must be added."""
         self.scale = float(self.world) if self.scale else 0.0
 
     def add_loss(self, loss: Tensor) -> None:
@@ -160,18 +160,18 @@ class TrainerLoop:
         self._loss += float(loss)
 
     def begin_validation(self) -> None:
-        """Have all ranks validate with rank 0's statistics of BatchNorm."""
+        """Copy rank 0's BatchNorm statistics to all ranks for a validation."""
         share(list(self._trainer.model.buffers()), self._rank.ranks)
 
     def average_loss(self) -> None:
-        """Average the losses since the last log over the ranks, where they are logged now."""
+        """Average the losses since the last log over the ranks, if they are logged now."""
         trainer = self._trainer
         logs = trainer.control.should_log and trainer.state.global_step > trainer._globalstep_last_logged
         if self.world > 1 and logs:
             trainer._tr_loss.fill_(self.sum(float(trainer._tr_loss)) / self.world)
 
     def log(self, logs: Mapping[str, Any]) -> None:
-        """Report what the Trainer logs: an evaluation as a validation, other values beside the loss of the step."""
+        """Report the Trainer's logs: an evaluation as a validation, other values with the loss of the step."""
         if not self._running:
             return
         found = {name: float(value) for name, value in logs.items() if isinstance(value, bool | int | float)}
@@ -185,7 +185,7 @@ class TrainerLoop:
             self.training.report("training", kept)
 
     def boundary(self) -> None:
-        """End a step, or the epoch after its last one."""
+        """End a step; after the last step of an epoch, end the epoch."""
         training, position, control = self.training, self.training.position, self._trainer.control
         assert self._train is not None
         count = len(self._train)
@@ -206,7 +206,7 @@ class TrainerLoop:
         control.should_training_stop = stops or position.over
 
     def end(self) -> None:
-        """End the steps: what is logged from now on sums the training up."""
+        """Stop reporting: later logs only summarize the training."""
         self._running = False
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""Make checkpoint parts of what a Trainer and its callbacks hold beside model, optimizer and schedule."""
+"""Wrap the state of a Trainer and its callbacks, besides model, optimizer and schedule, as checkpoint parts."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _SUMS = ("_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "current_f
 
 
 class Progress:
-    """Position, logs and sums of a Trainer."""
+    """Checkpoint part for a Trainer's position, logs and sums."""
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the training, and the sums since the last log."""
+        """Return the Trainer's state, and its sums since the last log."""
         trainer = self._trainer
         state = {name: value for name, value in dataclasses.asdict(trainer.state).items() if name in _HELD}
         sums = {name: getattr(trainer, name) for name in _SUMS}
         return {"state": part_of("", state).state_dict(), "sums": part_of("", sums).state_dict()}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Restore them."""
+        """Restore the Trainer's state and sums."""
         for name, owner in (("state", self._trainer.state), ("sums", self._trainer)):
             found: dict[str, Any] = {}
             part_of("", found).load_state_dict(saved[name])
@@ -38,7 +38,7 @@ class Progress:
 
 
 class Callbacks:
-    """Plain attributes of a Trainer's callbacks."""
+    """Checkpoint part for plain attributes of a Trainer's callbacks."""
 
     def __init__(self, callbacks: list[Any]) -> None:
         self._callbacks = {f"{place} {type(each).__name__}": each for place, each in enumerate(callbacks)}
@@ -49,12 +49,12 @@ class Callbacks:
         return {name: part_of("", _plain(each)).state_dict() for name, each in self._callbacks.items()}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Restore the attributes of the callbacks that are still there."""
+        """Restore the attributes of callbacks that still exist."""
         self._loaded = saved
         self.apply()
 
     def apply(self) -> None:
-        """Set the attributes to the restored state, if there is one; may be called again."""
+        """Set the attributes to the loaded state, if any; may be called several times."""
         for name, each in self._callbacks.items():
             if name in self._loaded:
                 found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Train a cell's Trainer of Hugging Face in this rank: call its `train`."""
+"""Train a cell's Hugging Face Trainer in this rank, by its `train`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _OVERRIDDEN = ("_init_training_state", "_run_epoch", "_maybe_log_save_evaluate",
 
 
 class TrainerTraining:
-    """Call of `train()` in this rank."""
+    """Training in this rank by one call of a Trainer's `train()`."""
 
     def __init__(self, rank: RankContext) -> None:
-        """Take the cell's Trainer; raise InvalidDefinition for a version of transformers without the hooks."""
+        """Find the cell's Trainer; raise InvalidDefinition if transformers is too old for the hooks."""
         if not all(hasattr(Trainer, name) for name in _OVERRIDDEN):
             raise InvalidDefinition(
                 f"a job trains a Trainer of transformers 5.23 or newer, and {transformers.__version__} is installed"
@@ -43,7 +43,7 @@ class TrainerTraining:
         return self._loop.training.position.step
 
     def train(self) -> int:
-        """Call `train`, and commit a last checkpoint."""
+        """Call `train`, commit a final checkpoint, and return the exit code."""
         # Only now a restart knows its place in the data: batches are not read again.
         transformers.trainer.skip_first_batches = lambda loader, count: loader  # type: ignore[attr-defined]
         set_seed(self._rank.config.seed)
