@@ -1,1 +1,1 @@
-"""Train programs with a training loop of their own, as they stand."""
+"""Train programs that contain their own training loop, without changes to their source."""

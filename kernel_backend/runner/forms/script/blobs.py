@@ -1,4 +1,4 @@
-"""Keep the bytes of tensors, arrays and files of several snapshots, each content once, by its digest."""
+"""Store the bytes of tensors, arrays and files of snapshots by digest, so that equal contents are stored once."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ Blobs = dict[str, Tensor]  # one-dimensional, of bytes, by digest
 
 
 def bytes_of(tensor: Tensor) -> Tensor:
-    """Return all bytes of the memory that a tensor is a view of, on the host, without a copy if they are there."""
+    """Return all bytes of a tensor's storage in host memory, without a copy if they are there already."""
     storage = tensor.untyped_storage()
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),)).cpu()  # type: ignore[call-overload,no-any-return]
 
 
 def digest(data: Tensor) -> str:
-    """Return the digest of bytes."""
+    """Return the xxh3-128 of a uint8 tensor."""
     size = data.numel()
     memory = (ctypes.c_ubyte * size).from_address(data.data_ptr()) if size else b""
     return xxhash.xxh3_128_hexdigest(memory)
 
 
 def from_bytes(data: bytes) -> Tensor:
-    """Return bytes as a tensor."""
+    """Return bytes as a uint8 tensor."""
     return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
 
 
 def kept(own: Mapping[str, Tensor], known: Mapping[str, Tensor]) -> Blobs:
-    """Return copies of these blobs, which do not change any more; those that are known are not copied again."""
+    """Return copies of these contents by digest, for long-term use; reuse those that are already in `known`."""
     return {name: known[name] if name in known else data.clone() for name, data in own.items()}
 
 
 def together(snapshots: Iterable[Any]) -> Blobs:
-    """Return the blobs of several snapshots."""
+    """Return the contents of several snapshots, by digest."""
     return {name: data for each in snapshots for name, data in each.blobs.items()}

@@ -1,4 +1,4 @@
-"""Tell listeners what a program does while it trains; nothing is told while a resumed program runs again."""
+"""Notify listeners of a program's training events, except while a resumed program repeats earlier steps."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kernel_backend.definition.script.loops import TrainingLoop
 
 
 class Events:
-    """Lists of listeners, none of which may change the program's state or draw random numbers."""
+    """Lists of listeners; no listener may change the program's state or draw random numbers."""
 
     def __init__(self) -> None:
-        """Begin to listen to `backward` and to optimizers."""
+        """Patch `torch.autograd.backward`, and register a hook for optimizer steps."""
         self.on_backward: list[Callable[[Any], None]] = []  # given the tensor, before its backward pass
         self.on_step: list[Callable[[int], None]] = []  # given the number of steps taken, at the head that ends one
         self.on_iteration: list[Callable[[TrainingLoop, FrameType], None]] = []  # at the end of an iteration
@@ -29,28 +29,28 @@ class Events:
         self._handle = register_optimizer_step_post_hook(self._hear_update)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Restore `backward` and remove the hook."""
         torch.autograd.backward = self._backward
         self._handle.remove()
 
     def iteration(self, loop: TrainingLoop, frame: FrameType) -> None:
-        """Tell of the end of an iteration."""
+        """Notify listeners of the end of an iteration."""
         for each in self.on_iteration:
             each(loop, frame)
 
     def step(self, step: int) -> None:
-        """Tell of a step."""
+        """Notify listeners of a completed step."""
         self.backwards = self.updates = 0
         for each in self.on_step:
             each(step)
 
     def resume(self) -> None:
-        """Tell listeners again, from the head of a checkpoint on."""
+        """Notify listeners from now on, as the program has reached the checkpoint."""
         self.muted = False
         self.backwards = self.updates = 0
 
     def output(self, text: str) -> None:
-        """Tell of a text that the program printed."""
+        """Notify listeners of printed text."""
         if not self.muted:
             for each in self.on_output:
                 each(text)

@@ -1,8 +1,9 @@
-"""Keep the files that a program writes as they were at the checkpoint when a restart runs the program again.
+"""Restore the files that a program writes to their state at the checkpoint, when a restart runs the program again.
 
-While the program runs again, files that it made are hidden, so that its setup takes the way of the first start, and
-what it writes goes nowhere. At the checkpoint's head, files that grow are cut to the size that they had there, files
-that came later are removed, and open ones go on at their position.
+A restarted program runs again from its top until it reaches the checkpoint's position. Meanwhile, files that it created
+earlier are hidden, so that its setup behaves as on the first start, and its writes are discarded. At the checkpoint's
+position, appended files are truncated to their size there, files created later are deleted, and open files continue at
+their position.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _WRITES = frozenset("wax+")
 
 
 class _Opened(NamedTuple):
-    """A file that the program opened for writing, and has not closed as far as is known."""
+    """File that the program opened for writing and has not closed, as far as is known."""
 
     path: str
     appends: bool
@@ -33,21 +34,21 @@ class _Opened(NamedTuple):
 
 
 class ProgramFiles:
-    """Files that a program opens for writing in its own folders, on one rank."""
+    """Files in the user's folders that a program opens for writing, on one rank."""
 
     def __init__(self, cwd: str, record: Path | None, but: Sequence[str], writes: bool = True) -> None:
-        """Read which files earlier attempts have made.
+        """Read the record of the files that earlier attempts have created.
 
         Parameters
         ----------
         cwd : str
-            The working folder; paths are kept relative to it.
+            Working directory; paths are stored relative to it.
         record : Path or None
-            File that holds the size of each file before the program wrote it; None: none is kept.
+            File with the size of each file before the program wrote it; None for no record.
         but : sequence of str
-            Folders of the job's own, which are left alone.
+            Folders of the job itself, whose files are ignored.
         writes : bool
-            False on ranks that write no files: they hide what rank 0 has made.
+            False on ranks that write no files: they only hide the files that rank 0 has created.
         """
         self._cwd, self.record, self._writes = cwd, record, writes
         self._caches = (*caches_of(os.environ), *but)
@@ -62,12 +63,12 @@ class ProgramFiles:
         self._restored: list[tuple[Any, str, Any]] = []
 
     def replay(self) -> None:
-        """Begin to run again up to a checkpoint: hide what earlier attempts have made, and write nothing."""
+        """Prepare to repeat the program up to a checkpoint: hide files of earlier attempts, and discard writes."""
         self._replays = True
         self._hidden = {path for path, size in self._before.items() if size is None}
 
     def state(self) -> dict[str, Any]:
-        """Return the sizes of the files that the program has written, and the positions of the open ones."""
+        """Return the sizes of the files that the program has written, and the positions of open files."""
         self._open = [each for each in self._open if _is_open(each.file())]
         positions: dict[str, int] = {}
         for each in self._open:
@@ -80,11 +81,11 @@ class ProgramFiles:
         return {"sizes": sizes, "positions": positions, "grows": sorted(self._grows | set(positions))}
 
     def passed(self, state: Mapping[str, Any]) -> None:
-        """Show the files that were there at a place that the program has come to while it runs again."""
+        """Unhide the files that existed at a position which the repeated program has reached."""
         self._hidden -= {path for path, size in state["sizes"].items() if size is not None}
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Bring the files to their state at the checkpoint; the program goes on from there."""
+        """Restore the files to their state at the checkpoint, from where the program continues."""
         self._replays, self._hidden = False, set()
         if not self._writes:
             return
@@ -104,7 +105,7 @@ class ProgramFiles:
 
     @contextlib.contextmanager
     def throughout(self, builtins_of: dict[str, Any]) -> Iterator[None]:
-        """Hear of the files of a program, whose modules have these builtins, in the block."""
+        """Observe the file operations of a program in the block; `builtins_of` is the builtins dict of its modules."""
         opens = self._opening(builtins.open)
         given = builtins_of["open"]
         builtins_of["open"] = opens
@@ -147,7 +148,7 @@ class ProgramFiles:
         return opens
 
     def _saving(self, real: Callable[..., Any], place: int) -> Callable[..., Any]:
-        """Hear of a file that is written in native code; a program that runs again writes the same once more."""
+        """Wrap a function that writes a file in native code; a repeated program simply writes the file once more."""
 
         def saves(*args: Any, **named: Any) -> Any:
             if (path := self._path(args[place])) is not None and self._writes:
@@ -166,7 +167,7 @@ class ProgramFiles:
         return sees
 
     def _making(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Make a folder; while the program runs again, one that is there is the one that it made."""
+        """Wrap a function that creates a folder; a repeated program accepts an existing folder as its own."""
 
         def makes(path: Any, mode: int = 0o777, **options: Any) -> None:
             if not (self._replays and os.path.isdir(path)):
@@ -177,7 +178,7 @@ class ProgramFiles:
     # Paths
 
     def _path(self, file: Any) -> str | None:
-        """Return the path of a file of the user's, relative to the working folder if it is below; None for others."""
+        """Return the path of a user's file, relative to the working directory if it is below; None for other files."""
         if not isinstance(file, str | bytes | os.PathLike) or threading.get_ident() != self._thread:
             return None
         path = os.path.abspath(os.fsdecode(file))
@@ -203,7 +204,7 @@ class ProgramFiles:
             made.replace(self.record)
 
     def _reopen(self, opened: _Opened, file: Any, position: int) -> None:
-        """Have a file that was opened while the program ran again write to its path from now on."""
+        """Redirect a file object that was opened during the repetition to its real path."""
         file.flush()
         flags = os.O_RDWR | os.O_CREAT | (os.O_APPEND if opened.appends else 0)
         real = os.open(self._absolute(opened.path), flags, 0o666)

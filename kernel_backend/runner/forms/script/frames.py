@@ -1,4 +1,4 @@
-"""Read and write the names of a program: its modules' globals, and the locals of its functions on the stack."""
+"""Read and write a program's variables: globals of its modules, and locals of its functions on the stack."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OWN = frozenset(
 
 
 def program_modules(builtins: Mapping[str, Any], main: ModuleType) -> dict[str, dict[str, Any]]:
-    """Return the namespaces of a program's modules that were imported so far, by name."""
+    """Return the namespaces of the program's modules imported so far, by name."""
     found = {"__main__": vars(main)}
     for name, module in list(sys.modules.items()):
         if isinstance(module, ModuleType) and module.__dict__.get("__builtins__") is builtins:
@@ -34,19 +34,19 @@ def program_frames(frame: FrameType | None, builtins: Mapping[str, Any]) -> list
 
 
 def names(namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names of a namespace that the program itself has bound."""
+    """Return the variables in a namespace that the program has defined."""
     return {name: value for name, value in namespace.items() if name not in _OWN}
 
 
 def set_globals(namespace: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """Bind the names of a module to these values, and no others."""
+    """Set the globals of a module to exactly these values."""
     for name in names(namespace).keys() - values.keys():
         del namespace[name]
     namespace.update(values)
 
 
 def set_locals(frame: FrameType, values: Mapping[str, Any]) -> None:
-    """Bind the local variables of a running function to these values, and no others."""
+    """Set the local variables of a running function to exactly these values."""
     held = frame.f_locals
     if sys.version_info >= (3, 13):  # which writes through (PEP 667), and cannot unbind
         held.update(values)

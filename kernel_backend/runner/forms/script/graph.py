@@ -1,8 +1,8 @@
-"""Write the objects of a program as one pickle with one memo, so that aliases stay aliases.
+"""Pickle the objects of a program together, so that shared references are preserved.
 
-Objects are described by their paths, and filled into those that a restarted program has at the same paths: hooks,
-closures and libraries that hold them stay right. The bytes of tensors and arrays are kept apart, by digest; those that
-are as they were when the setup had run are described by that digest alone.
+Objects are identified by the path of variables and attributes that leads to them. On restart their state is written
+into the objects at the same paths, so that hooks, closures and libraries keep valid references. The bytes of tensors
+and arrays are stored separately, by digest; those unchanged since the program's setup are stored as a digest only.
 """
 
 from __future__ import annotations
@@ -48,15 +48,16 @@ REDUCERS: dict[type, Reducer] = {}  # of further classes, by exact class
 
 
 class GraphWriter(pickle.Pickler):
-    """Pickler of a program's objects."""
+    """Pickler for the objects of a program."""
 
     def __init__(
         self, namespaces: Mapping[str, Mapping[str, Any]], unchanged: Mapping[Path, str], trial: bool = False
     ) -> None:
-        """Begin.
+        """Set up the pickler.
 
-        `namespaces` are those of the program's modules, whose functions and classes are the user's. `unchanged` has the
-        digests of tensors and arrays after the setup. A `trial` only finds out whether something can be written.
+        `namespaces` are those of the program's modules, whose functions and classes are the user's. `unchanged` holds
+        the digests of tensors and arrays after the program's setup. A `trial` only checks whether objects can be
+        pickled.
         """
         self._buffer = io.BytesIO()
         super().__init__(self._buffer, protocol=5)
@@ -71,7 +72,7 @@ class GraphWriter(pickle.Pickler):
         self._contents: list[tuple[CellType | int, Any]] = []
 
     def write(self, roots: Mapping[Any, Mapping[str, Any]], more: Mapping[str, Any]) -> bytes:
-        """Return the pickle of namespaces by key, and of more values; raises what the pickling of an object raises."""
+        """Return the pickle of these namespaces (`roots`, by key) and of `more` values; raise any error of pickling."""
         for key, names in roots.items():
             for name, value in names.items():
                 self._at(value, (key, "root", name))
@@ -86,7 +87,7 @@ class GraphWriter(pickle.Pickler):
     # What pickle calls
 
     def persistent_id(self, obj: Any) -> Any:
-        """Write containers by number and path, so that those that exist are filled; their contents come later."""
+        """Return an identifier for a container, so that an existing one is filled; its contents are written later."""
         kind = type(obj)
         if kind in ATOMS or kind not in _CONTAINERS:
             return None
@@ -106,7 +107,7 @@ class GraphWriter(pickle.Pickler):
         return number, path, kind.__name__, getattr(obj, "maxlen", None)
 
     def reducer_override(self, obj: Any) -> Reduced:
-        """Return how an object that is no plain value is written."""
+        """Return the reduction, as of `__reduce__`, of an object that is not a plain value."""
         kind = type(obj)
         path = self._paths.get(id(obj))
         special = REDUCERS.get(kind)
@@ -141,13 +142,13 @@ class GraphWriter(pickle.Pickler):
     # How kinds of objects are written
 
     def live(self, obj: Any, path: Path | None) -> Reduced:
-        """Return the description of an object by its path alone."""
+        """Return a reduction that stores only the object's path, and finds the object there on restart."""
         if self._trial and path is None:
             raise pickle.PicklingError(f"a {type(obj).__name__} cannot be saved")
         return reading.live, (path, type(obj).__name__)
 
     def at(self, obj: Any, path: Path | None, attribute: str) -> Any:
-        """Register an object as an attribute of the one at `path`, and return it."""
+        """Register an object as an attribute of the object at `path`, and return it."""
         if path is not None:
             self._at(obj, (path, "attribute", attribute))
         return obj
@@ -227,7 +228,7 @@ class GraphWriter(pickle.Pickler):
         return (*reduced, state, None, None, reading.fill_tensor)
 
     def _storage(self, data: Tensor, path: Path | None) -> tuple[int, int, str | None, bool]:
-        """Return number and size of a tensor's memory; where it comes first, its digest, and if the setup makes it."""
+        """Return number and size of a tensor's storage; on first use also its digest, and if the setup creates it."""
         storage = data.untyped_storage()
         if not storage.nbytes():
             return -1, 0, None, False
@@ -249,7 +250,7 @@ class GraphWriter(pickle.Pickler):
         return reading.array, (content, obj.dtype, obj.shape, order)
 
     def _blob(self, data: Tensor, path: Path | None) -> tuple[str, bool]:
-        """Return the digest of bytes, and True if the setup makes them; keep them otherwise."""
+        """Return the digest of bytes, and True if the program's setup creates equal ones; otherwise store the bytes."""
         if self._trial:
             return "", False
         found = digest(data)
@@ -284,7 +285,7 @@ _SAVED: set[type] = {functools.partial, random.Random}  # whole instances can al
 
 
 def _contents(obj: Any) -> Any:
-    """Return what a container holds; a long list of plain values as its pickle."""
+    """Return the contents of a container; a long list of plain values as a pickle of its own."""
     if isinstance(obj, dict):
         return tuple(obj.items()), getattr(obj, "default_factory", None)
     if type(obj) is list and len(obj) > _MANY and set(map(type, obj)) <= ATOMS:
@@ -293,7 +294,7 @@ def _contents(obj: Any) -> Any:
 
 
 def _list_items(writer: GraphWriter, items: Any, path: Path | None) -> Reduced:
-    """Describe an iterator over a list, whose position is set once the list has its items."""
+    """Return the reduction of a list iterator, whose position is set after the list is filled."""
     made, arguments, *position = items.__reduce__()
     if not position:  # at its end
         return made, arguments

@@ -1,8 +1,9 @@
-"""Follow the training loops of a running program: at each head, count steps and epochs, and tell the job.
+"""Follow the training loops of a running program: count steps and epochs at the head of each loop.
 
-A checkpoint is a list of stations, in the order in which a program that runs again from its top comes to them: loops
-that were finished, which it skips, and loops that it was in, whose current iteration it begins anew. At each it gets
-the state that it had there; the last one is the head where the checkpoint was taken.
+The head of a loop is where its next iteration begins. A checkpoint is a list of stations: the loops that a program
+reaches when it runs again from its top, up to the position of the checkpoint. Loops that were finished are skipped;
+loops that were running restart with their current iteration. At each station the program's state there is restored; the
+last station is the head at which the checkpoint was saved.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SHORT_S = 1.0  # iterations of outer loops that take less are not begun anew: a
 
 @dataclass
 class Station:
-    """A loop that a resumed program comes to, and its state there."""
+    """Loop that a resumed program reaches, and the program's state there."""
 
     key: str
     finished: bool
@@ -37,7 +38,7 @@ class Station:
 
 @dataclass
 class Active:
-    """A training loop that the program is in."""
+    """Training loop that is running."""
 
     site: Site
     frame: FrameType
@@ -50,26 +51,26 @@ class Active:
 
 
 class HeadListener(Protocol):
-    """What the heads tell, and ask, of the job."""
+    """Job that is notified at the heads of loops."""
 
     def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
-        """End an iteration of a loop."""
+        """Handle the end of an iteration of a loop."""
 
     def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
-        """Go on from the head where the checkpoint was taken."""
+        """Continue from the head at which the checkpoint was saved."""
 
     def note(self, text: str) -> None:
-        """Tell the user."""
+        """Send a note to the user."""
 
     def more(self) -> dict[str, Any]:
-        """Return what else is part of a state, such as files."""
+        """Return additional state for a snapshot, such as files."""
 
     def passed(self, saved: Mapping[str, Any]) -> None:
-        """Restore what else was part of a state on the way to the checkpoint's head."""
+        """Restore additional state at a station before the checkpoint's head."""
 
 
 class Heads:
-    """The functions that rewritten loops call."""
+    """Functions that the rewritten training loops of a program call."""
 
     def __init__(
         self,
@@ -79,10 +80,10 @@ class Heads:
         always: bool,
         records: bool = True,
     ) -> None:
-        """Begin without a loop.
+        """Set up without any loop.
 
-        `deepest` is the depth of the innermost loops. With `always` each iteration's beginning is recorded, else that
-        of long ones; without `records` none is.
+        `deepest` is the nesting depth of the innermost loops. With `always`, the state at the start of each iteration
+        of outer loops is recorded, otherwise only that of long iterations; without `records`, none is.
         """
         self._listener, self._sites, self._deepest = listener, sites, deepest
         self._always, self._records = always, records
@@ -94,11 +95,11 @@ class Heads:
         self._head_of: Active | None = None  # where the program is
 
     def frames(self) -> list[FrameType]:
-        """Return the frames of these loops."""
+        """Return the stack frames of the running loops."""
         return [each.frame for each in self.active]
 
     def hooks(self) -> dict[str, Callable[..., Any]]:
-        """Return the functions by the names that the rewritten program calls."""
+        """Return the functions that the rewritten program calls, by name."""
         return {
             rewrite.BEGIN: self.begin,
             rewrite.LOOP: self.loop,
@@ -112,22 +113,22 @@ class Heads:
         }
 
     def loops(self) -> list[TrainingLoop]:
-        """Return the training loops that the program is in, outermost first."""
+        """Return the running training loops, outermost first."""
         return [each.site.loop for each in self.active]
 
     def replay(self, stations: list[Station]) -> None:
-        """Have the program pass these stations when it runs."""
+        """Set the stations that the program passes when it runs again."""
         self._replay = list(stations)
 
     @property
     def outermost(self) -> bool:
-        """Return True while the program is in one training loop alone."""
+        """Return True while only one training loop is running."""
         return len(self.active) == 1
 
     def stations(self) -> list[Station] | None:
-        """Return the checkpoint of this moment; None if it has to wait for the head of an outer loop.
+        """Return the stations of a checkpoint at this head; None if it must wait for the head of an outer loop.
 
-        Raises what the pickling of an object raises.
+        Raises any error of pickling an object.
         """
         here = self._head_of
         if here is None or here is not self.active[-1]:
@@ -144,7 +145,7 @@ class Heads:
     # What the program calls
 
     def begin(self, key: str) -> bool:
-        """Begin a loop; return True if it shall be skipped."""
+        """Begin a loop; return True if it must be skipped, as it was finished before the checkpoint."""
         site, frame = self._sites()[key], sys._getframe(1)
         while self.active and not _is_around(self.active[-1], site, frame):
             self._drop()
@@ -164,23 +165,23 @@ class Heads:
         return False
 
     def loop(self, key: str, items: Any) -> Iterator[Any]:
-        """Return the items of a `for`, with a head before each."""
+        """Return the items of a `for` loop, passing the loop's head before each."""
         loop = self._found(key, sys._getframe(1))
         loop.items = tracked(items)
         return _Items(loop, self._head)
 
     def head(self, key: str) -> bool:
-        """Pass the head of a `while`, and return True."""
+        """Pass the head of a `while` loop; return True."""
         self._head(self._found(key, sys._getframe(1)))
         return True
 
     def enter(self, key: str) -> bool:
-        """Begin an iteration of a `while` whose test was true, and return True."""
+        """Begin an iteration of a `while` loop whose test was true; return True."""
         self.active[-1].inside = True
         return True
 
     def leave(self, key: str) -> None:
-        """Leave a loop at its end, or by `break`."""
+        """End a loop that is exhausted or left by `break`."""
         frame = sys._getframe(1)
         if self._replay and self._replay[0].finished and self._replay[0].key == key:
             self._skip(frame)
@@ -190,7 +191,7 @@ class Heads:
         self._end(loop)
 
     def leave_by_return(self, key: str, value: Any) -> Any:
-        """Leave all loops of a function by returning a value, and return it."""
+        """End all loops of a function that returns `value`; return it."""
         frame = sys._getframe(1)
         loop = self._found(key, frame)
         self._iterated(loop)
@@ -200,11 +201,11 @@ class Heads:
         return value
 
     def returns(self, key: str) -> bool:
-        """Return whether a skipped loop was left by `return`."""
+        """Return True if the skipped loop was left by `return`."""
         return self._replay[0].returned
 
     def returned(self, key: str) -> Any:
-        """Return the value that a skipped loop was left with."""
+        """Restore the state after the skipped loop, and return the value that was returned from within it."""
         return self._skip(sys._getframe(1))["value"]
 
     # Heads
@@ -222,7 +223,7 @@ class Heads:
         loop.began = time.monotonic()
 
     def _iterated(self, loop: Active) -> None:
-        """End an iteration, if one has begun."""
+        """End an iteration of a loop, if one has begun."""
         if not loop.inside:
             return
         loop.inside = False
@@ -230,7 +231,7 @@ class Heads:
         self._listener.iterated(loop.site.loop, loop.frame, len(self.active) == 1)
 
     def _record(self, loop: Active) -> None:
-        """Record the state where an iteration begins, if the iterations of an outer loop are long."""
+        """Record the state at the start of an iteration of an outer loop, if its iterations are long."""
         loop.start = None
         if not self._records or loop.site.loop.depth >= self._deepest:
             return
@@ -238,7 +239,7 @@ class Heads:
             loop.start = self._kept(loop.frame)
 
     def _end(self, loop: Active, value: Any = None, by_return: bool = False) -> None:
-        """End a loop; its state at the end is recorded if another may follow within something long."""
+        """End a loop; record the state after it if another loop may follow and recomputing would take long."""
         self.active.pop()
         key, level = loop.site.key, self._level()
         around = self.active[-1].start is not None if self.active else self._has_others(key)
@@ -247,11 +248,11 @@ class Heads:
         level.append(key if snapshot is None else Station(key, True, snapshot, by_return))
 
     def _has_others(self, key: str) -> bool:
-        """Return True if the program has other outermost loops than this one."""
+        """Return True if the program has another outermost loop."""
         return any(each.loop.depth == 0 and each.key != key for each in self._sites().values())
 
     def _drop(self) -> None:
-        """Forget a loop that was left by an exception: what follows waits for the head of the loop around it."""
+        """Remove a loop that was left by an exception; the next checkpoint waits for the head of the loop around it."""
         key = self.active.pop().site.key
         self._level().append(key)
 
@@ -263,7 +264,7 @@ class Heads:
         return self.snapshots.take(frame, items, {**self._listener.more(), **more})
 
     def _kept(self, frame: FrameType, **more: Any) -> Snapshot | None:
-        """Return a snapshot that lasts; None, and a note, if the state cannot be written."""
+        """Return a snapshot for later use; return None and note the reason if the state cannot be pickled."""
         try:
             taken = self._taken(frame, **more)
         except Exception as error:  # a snapshot must never end the training
@@ -294,7 +295,7 @@ class Heads:
             self._listener.resumed(saved, tombstones)
 
     def _skip(self, frame: FrameType) -> dict[str, Any]:
-        """Restore the state that a finished loop left, and return what was saved with it."""
+        """Restore the state after a finished loop, and return the values saved with it."""
         station = self._replay.pop(0)
         saved, _ = self._restored(station.snapshot, frame)
         self._listener.passed(saved)
@@ -309,7 +310,7 @@ class Heads:
         return saved, tombstones
 
     def _found(self, key: str, frame: FrameType) -> Active:
-        """Return the loop of this site in a frame, now the innermost."""
+        """Return the loop with this key in a frame, and end the loops within it."""
         while self.active[-1].site.key != key or self.active[-1].frame is not frame:
             self._drop()
         return self.active[-1]
@@ -322,7 +323,7 @@ class Heads:
 
 
 class _Items:
-    """Iterator over a loop's items that passes the loop's head before each."""
+    """Iterator over a loop's items that passes the loop's head before each item."""
 
     def __init__(self, loop: Active, head: Callable[[Active], None]) -> None:
         self._loop, self._head = loop, head
@@ -339,7 +340,7 @@ class _Items:
 
 
 def _is_around(loop: Active, site: Site, frame: FrameType) -> bool:
-    """Return whether a loop is around a place of the program: in the same function, or in one that has called it."""
+    """Return True if `loop` encloses a loop at `site`: in the same function, or in a function that called it."""
     if loop.frame is frame:
         return loop.site.key == site.parent
     caller = frame.f_back

@@ -1,4 +1,4 @@
-"""Iterate as Python, DataLoader and tqdm do, with positions that can be saved and restored."""
+"""Replace iterators of Python, DataLoader and tqdm by equivalent ones whose positions can be saved and restored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _iter_of_loader: Callable[[Any], Any] = DataLoader.__iter__
 
 
 class Enumerate:
-    """`enumerate`, whose position can be saved."""
+    """Replacement for `enumerate` whose position can be saved."""
 
     def __init__(self, iterable: Iterable[Any], start: int = 0) -> None:
         self.items, self.count = tracked(iterable), start
@@ -46,7 +46,7 @@ class Enumerate:
 
 
 class Zip:
-    """`zip`, whose position can be saved."""
+    """Replacement for `zip` whose position can be saved."""
 
     def __init__(self, *iterables: Iterable[Any], strict: bool = False) -> None:
         self.items, self.strict = [tracked(each) for each in iterables], strict
@@ -68,7 +68,7 @@ class Zip:
         return tuple(found)
 
     def _check(self, ended: int) -> None:
-        """Raise ValueError unless all iterators end together."""
+        """Raise ValueError, as `zip(strict=True)` does, unless all iterators end together."""
         if ended:
             raise ValueError(f"zip() argument {ended + 1} is shorter than argument{'s 1-' * (ended > 1) or ' '}{ended}")
         for number, each in builtins.enumerate(self.items[1:], 2):
@@ -82,7 +82,7 @@ class Zip:
 
 
 class Map:
-    """`map`, whose position can be saved."""
+    """Replacement for `map` whose position can be saved."""
 
     def __init__(self, function: Callable[..., Any], *iterables: Iterable[Any]) -> None:
         self.function, self.items = function, [tracked(each) for each in iterables]
@@ -95,10 +95,10 @@ class Map:
 
 
 class LoaderItems:
-    """Iterator of a DataLoader that can be made anew at its position.
+    """Iterator of a DataLoader that can be recreated at its position.
 
-    The random states where it began and where its first batch was drawn, and the number of batches, are its position:
-    the sampler is run forward, and samples are not read again. With loader processes, and of streams, they are.
+    Its position is the number of batches, and the random states at its start and before its first batch. The sampler is
+    run forward from there without reading samples. With worker processes, and for streams, samples are read again.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -126,7 +126,7 @@ class LoaderItems:
         return getattr(self._batches, name)
 
     def begin_anew(self, state: dict[str, Any]) -> None:
-        """Make the iterator of batches anew, and run it forward to the position that is in `state`."""
+        """Recreate the iterator over batches, and advance it to the position in `state`."""
         self.__dict__.update(state)
         _set_states(self.loader, self.at_iter)
         batches = _iter_of_loader(self.loader)
@@ -143,10 +143,10 @@ class LoaderItems:
 
 
 class ForwardItems:
-    """Items of a generator, which is run forward to its position.
+    """Iterator over a generator's items that can be recreated by running the generator again.
 
-    What it draws follows from the random states where it began, and where it draws after others have drawn: these are
-    recorded.
+    Random numbers that the generator draws follow from the random states at its start, and from those recorded whenever
+    other code drew numbers in between.
     """
 
     def __init__(self, source: Any, items: Any) -> None:
@@ -169,7 +169,7 @@ class ForwardItems:
         return getattr(self.items, name)
 
     def send(self, value: Any) -> Any:
-        """Send a value into the generator, which cannot be run forward any more."""
+        """Send a value into the generator, after which it can no longer be recreated."""
         self.sent = self.sent or value is not None
         return self._taken(self.items.send, value)
 
@@ -190,7 +190,7 @@ class ForwardItems:
             self.count += 1
 
     def run_forward(self, state: dict[str, Any], source: Any) -> None:
-        """Bring the generator to the position that is in `state`; it may be on the way there already."""
+        """Advance the generator to the position in `state`; it may have yielded some of the items already."""
         ahead = self.__dict__.get("count", 0)
         self.__dict__.update(state, source=source, _after={})
         if ahead > self.count:
@@ -206,7 +206,7 @@ class ForwardItems:
 
 
 def generator_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a generator function of the user's as one whose generators can be brought to their position."""
+    """Wrap a user's generator function, so that the position of its generators can be restored."""
 
     @functools.wraps(function)
     def made(*args: Any, **named: Any) -> ForwardItems:
@@ -217,7 +217,7 @@ def generator_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class TqdmItems:
-    """Iterator of a tqdm bar."""
+    """Iterator of a tqdm progress bar."""
 
     def __init__(self, bar: Any) -> None:
         self.bar, self.items, self.shown = bar, tracked(bar.iterable), False
@@ -238,7 +238,7 @@ class TqdmItems:
 
 
 def tracked(items: Any, *sentinel: Any) -> Any:
-    """Return what `iter` does; of generators and text files, an iterator whose position can be saved."""
+    """Return `iter(items)`; for generators and text files, an iterator whose position can be saved."""
     found = iter(items, *sentinel)
     if type(found) is TextIOWrapper:
         return Lines(found)
@@ -252,7 +252,7 @@ BUILTINS: dict[str, Any] = {"enumerate": Enumerate, "zip": Zip, "map": Map, "ite
 
 
 def track_libraries() -> Callable[[], None]:
-    """Have DataLoader and tqdm give iterators with positions; return the function that ends this."""
+    """Patch DataLoader and tqdm to return iterators with positions; return a function that undoes it."""
     undo: list[Callable[[], None]] = [_replace(DataLoader, LoaderItems)]
     try:
         from tqdm.std import tqdm  # type: ignore[import-untyped]
@@ -269,19 +269,19 @@ def track_libraries() -> Callable[[], None]:
 
 
 def _loader_items(writer: GraphWriter, items: LoaderItems, path: Path | None) -> Any:
-    """Describe an iterator of a DataLoader without what it has read ahead."""
+    """Return the reduction of a DataLoader's iterator, without batches read ahead."""
     state = {name: value for name, value in items.__dict__.items() if name != "_batches"}
     writer.at(items.loader, path, "loader")
     return reading.new, (path, LoaderItems), (state, {}), None, None, fill_loader_items
 
 
 def fill_loader_items(items: LoaderItems, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    """Give an iterator of a DataLoader its position."""
+    """Restore the position of a DataLoader's iterator."""
     reading.late(lambda: items.begin_anew(state[0]))
 
 
 def _forward_items(writer: GraphWriter, items: ForwardItems, path: Path | None) -> Any:
-    """Describe the position of a generator."""
+    """Return the reduction of a generator's position."""
     if items.sent or len(items.draws) > MOST_DRAWS:
         return reading.tombstone, (told(path), "generator")
     writer.at(items.source, path, "source")
@@ -290,13 +290,13 @@ def _forward_items(writer: GraphWriter, items: ForwardItems, path: Path | None) 
 
 
 def fill_forward(items: Any, state: tuple[dict[str, Any], Any]) -> None:
-    """Bring a generator to its position."""
+    """Advance a generator to its saved position."""
     if type(items) is ForwardItems:
         reading.late(lambda: items.run_forward(*state))
 
 
 def _tqdm_items(writer: GraphWriter, items: TqdmItems, path: Path | None) -> Any:
-    """Describe an iterator of a bar, which is not saved itself, with how far the bar is."""
+    """Return the reduction of a progress bar's iterator and count; the bar itself is not saved."""
     for name, value in items.__dict__.items():
         writer.at(value, path, name)
     state: tuple[dict[str, Any], dict[str, Any]] = ({**items.__dict__, "bar": None}, {})
@@ -305,7 +305,7 @@ def _tqdm_items(writer: GraphWriter, items: TqdmItems, path: Path | None) -> Any
 
 
 def fill_tqdm_items(items: TqdmItems, state: Any) -> None:
-    """Give an iterator of a bar its position."""
+    """Restore the position of a progress bar's iterator."""
     held, (path, kind), count = state
     held[0]["bar"] = bar = reading.live(path, kind)
     reading.fill(items, held)
@@ -319,7 +319,7 @@ REDUCERS[TqdmItems] = _tqdm_items
 
 
 def _random_states() -> dict[str, Any]:
-    """Return the states of the main generators, in the form in which each is read the fastest."""
+    """Return the states of the global generators, each in the form that is fastest to read."""
     states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     if np is not None:
         states["numpy"] = np.random.get_state()
@@ -332,7 +332,7 @@ def _set_random_states(states: dict[str, Any]) -> None:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return whether two states of a generator are equal."""
+    """Return True if two states of a generator are equal."""
     if other is None:
         return False
     if isinstance(one, torch.Tensor):

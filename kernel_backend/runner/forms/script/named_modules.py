@@ -1,4 +1,4 @@
-"""Hold the modules of a program by their names in its checkpoints, so that a notebook loads them."""
+"""Save a program's modules by variable name in its checkpoints, so that a notebook can load them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from kernel_backend.runner.forms.script.skeleton import skeleton
 
 
 class NamedModules:
-    """Part of checkpoints with the modules that variables of the program hold, and attributes of its objects."""
+    """Checkpoint part with the modules in a program's variables and in attributes of its objects."""
 
     def __init__(self, names: Mapping[str, Any], frames: Callable[[], Sequence[FrameType]]) -> None:
-        """Look at the program's own `names`, and at those of the frames of its active training loops."""
+        """Set up the part; `names` are the program's globals, `frames` returns the frames of its running loops."""
         self._names, self._frames = names, frames
         self._found: dict[str, nn.Module] = {}
 
     def iteration(self, loop: TrainingLoop, frame: FrameType) -> None:
-        """Remember the modules of an outer loop, which a function holds that may return before the program ends."""
+        """Record the modules in an outer loop's function, which may return before the program ends."""
         if loop.depth == 0 and not self._found:
             self._look()
 
     def found(self) -> dict[str, nn.Module]:
-        """Return the modules with parameters by name; of several names for one, that of the outermost variable."""
+        """Return the modules with parameters by name; of several names, that of the outermost variable."""
         self._look()
         named: dict[int, tuple[str, nn.Module]] = {}
         for name, module in self._found.items():
@@ -35,11 +35,11 @@ class NamedModules:
         return dict(named.values())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of each module, and what makes it again."""
+        """Return each module's state, and its pickled structure."""
         return {name: _state(module) for name, module in self.found().items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Do nothing: the program's own part restores its modules."""
+        """Do nothing, as the program's own part restores its modules."""
 
     def _look(self) -> None:
         frames = [frame.f_locals for frame in self._frames()]
@@ -49,7 +49,7 @@ class NamedModules:
 
 
 def _modules(names: Mapping[str, Any]) -> list[tuple[str, nn.Module]]:
-    """Return the modules of a namespace, then those of its objects: `model` of `self`, `trainer.model` of others."""
+    """Return the modules of a namespace, then those in its objects' attributes, such as `model` of `self`."""
     own = [(name, each) for name, each in list(names.items()) if isinstance(each, nn.Module)]
     inner = [
         (attribute if name == "self" else f"{name}.{attribute}", each)

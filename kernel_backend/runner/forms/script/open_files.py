@@ -1,4 +1,4 @@
-"""Describe the file objects of a program: closed ones are made anew, open ones go on at their position."""
+"""Save and restore file objects: closed files are recreated, open files continue at their position."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MODES: dict[type, str] = {
 
 
 class Lines:
-    """Iterator over the lines of an open file; unlike the file's own, it leaves the position known."""
+    """Iterator over the lines of an open file that keeps `file.tell()` usable, unlike the file's own iterator."""
 
     def __init__(self, file: Any) -> None:
         self.file = file
@@ -36,14 +36,14 @@ class Lines:
 
 
 def closed_file(mode: str) -> Any:
-    """Return a file that is closed."""
+    """Return a closed file object."""
     file = io.open(os.devnull, mode)  # noqa: SIM115, UP020  # the program's own `open` would hear of it
     file.close()
     return file
 
 
 def at_position(file: Any, position: int) -> None:
-    """Have an open file go on at a position, once all objects have their state."""
+    """Seek an open file to a position, after the state of all objects was restored."""
     if type(file) is not Tombstone:
         reading.late(lambda: file.seek(position))
 

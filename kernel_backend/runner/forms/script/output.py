@@ -1,4 +1,4 @@
-"""Hold what a program prints, so that the log of a restarted attempt reads as that of one undisturbed run."""
+"""Capture a program's output, so that the log of a restarted attempt equals that of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ MOST = 2**20  # characters of the log that a checkpoint holds: its end
 
 
 class Output:
-    """The program's `sys.stdout` and `sys.stderr`, which are silent while a resumed program runs again."""
+    """Replacement for the program's `sys.stdout` and `sys.stderr`, muted while a resumed program runs again."""
 
     def __init__(self, listener: Callable[[str], None]) -> None:
-        """Stand in for both streams."""
+        """Replace both streams; `listener` receives the text."""
         self.muted = False
         self._listener = listener
         self._text: list[str] = []
@@ -22,29 +22,29 @@ class Output:
 
     @property
     def text(self) -> str:
-        """Return what the program has printed so far, at most the end of it."""
+        """Return the program's output so far, at most its last `MOST` characters."""
         self._text = ["".join(self._text)[-MOST:]]
         return self._text[0]
 
     def resume(self, text: str) -> None:
-        """Print what was printed before the checkpoint, and be silent no more."""
+        """Print the output before the checkpoint, and unmute."""
         self._text, self.muted = [text], False
         self._own[0].write(text)
 
     def heard(self, text: str) -> None:
-        """Keep a text that the program has printed, and tell the listener."""
+        """Store printed text, and pass it to the listener."""
         self._text.append(text)
         if len(self._text) > MOST // 64:
             self.text  # noqa: B018
         self._listener(text)
 
     def close(self) -> None:
-        """Put the streams back."""
+        """Restore the original streams."""
         sys.stdout, sys.stderr = self._own
 
 
 class _Stream:
-    """A text stream that passes on what is written unless muted."""
+    """Text stream that passes text on unless muted."""
 
     def __init__(self, stream: Any, output: Output) -> None:
         self._stream, self._output = stream, output

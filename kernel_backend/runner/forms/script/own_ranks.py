@@ -1,4 +1,4 @@
-"""Take a program that wires its ranks itself as it stands: its calls are not split, and each rank writes its files."""
+"""Detect programs that connect their ranks themselves: calls are not split, and each rank writes its own files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIRING = {
 
 
 def wires_ranks(trees: Iterable[ast.Module]) -> bool:
-    """Return True if a program names what connects ranks to each other.
+    """Return True if a program uses names that connect ranks, such as `init_process_group`.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def wires_ranks(trees: Iterable[ast.Module]) -> bool:
 
 @contextmanager
 def one_process_group() -> Iterator[None]:
-    """Have the program use the process group that its rank has already, where torch.distributed is the backend."""
+    """Make `init_process_group` a no-op in the block, if the rank has a process group of torch.distributed already."""
     if not (dist.is_available() and dist.is_initialized()):
         yield
         return

@@ -1,4 +1,4 @@
-"""Name the objects of a program by how they are reached, and find what is there in a running program."""
+"""Identify a program's objects by the variables and attributes that lead to them; find them in a running program."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Live:
     """Objects of the running program, by path."""
 
     def __init__(self, roots: Mapping[Any, Any]) -> None:
-        """Begin at these roots: namespaces by a key."""
+        """Set up with the namespaces where paths start, by key."""
         self._roots = roots
         self._known: dict[Path, Any] = {}
 
     def at(self, path: Path | None) -> Any:
-        """Return what is at a path; NOTHING if nothing is."""
+        """Return the object at a path; NOTHING if there is none."""
         if path is None:
             return NOTHING
         if path not in self._known:

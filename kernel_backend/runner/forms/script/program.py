@@ -18,10 +18,10 @@ from kernel_backend.runner.forms.script.project import ProjectImports, project_m
 
 
 class Program:
-    """The module of a program, and those of its project."""
+    """Main module of a program, and the modules of its project."""
 
     def __init__(self, tree: ast.Module, path: Path, folders: Sequence[Path]) -> None:
-        """Find its training loops."""
+        """Find the program's training loops."""
         modules = project_modules(tree, folders)
         self.loops: tuple[TrainingLoop, ...] = training_loops(tree, modules)
         self.presumed = presumed(signs(tree, self.loops, modules))
@@ -34,12 +34,12 @@ class Program:
 
     @property
     def sites(self) -> Mapping[str, Site]:
-        """Return the rewritten loops of all modules that were imported so far, by key."""
+        """Return the rewritten loops of all modules imported so far, by key."""
         return self._imports.sites
 
     @property
     def deepest(self) -> int:
-        """Return the depth of the innermost training loops."""
+        """Return the nesting depth of the innermost training loops."""
         return max((each.depth for each in self.loops), default=0)
 
     def codes(self, module: str) -> Sequence[CodeType]:
@@ -47,7 +47,7 @@ class Program:
         return list(_within(self._code if module == "__main__" else self._imports.codes[module]))
 
     def run(self, hooks: Mapping[str, Callable[..., Any]]) -> None:
-        """Run the program; `hooks` are what rewritten loops call. A `sys.exit()` without an error is its end."""
+        """Run the program; rewritten loops call `hooks`. A `sys.exit()` without an error ends it normally."""
         self.builtins.update(hooks)
         before, arguments = sys.modules["__main__"], sys.argv
         sys.modules["__main__"], sys.argv = self.module, [str(self.module.__file__)]

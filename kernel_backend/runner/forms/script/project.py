@@ -1,4 +1,4 @@
-"""Find the modules of a program's project that it imports, and import them with their training loops rewritten."""
+"""Find the project modules that a program imports, and import them with their training loops rewritten."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernel_backend.model.syntax import module_tree
 
 
 def project_modules(tree: ast.Module, folders: Sequence[Path]) -> dict[str, ast.Module]:
-    """Return the trees of the modules in these folders that a program imports, directly or not, by name."""
+    """Return the syntax trees, by name, of modules in these folders that a program imports directly or indirectly."""
     found: dict[str, ast.Module] = {}
     waiting = list(_imported(tree, ""))
     while waiting:
@@ -35,7 +35,7 @@ def project_modules(tree: ast.Module, folders: Sequence[Path]) -> dict[str, ast.
 
 
 class ProjectImports(MetaPathFinder):
-    """Finder of the project's modules that gives them the program's builtins, and rewrites their training loops."""
+    """Import finder for the project's modules that rewrites their training loops and sets the program's builtins."""
 
     def __init__(self, names: Sequence[str], loops: Sequence[TrainingLoop], builtins: Mapping[str, Any]) -> None:
         self._names, self._loops, self._builtins = frozenset(names), loops, builtins
@@ -43,29 +43,29 @@ class ProjectImports(MetaPathFinder):
         self.codes: dict[str, CodeType] = {}
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        """Return the spec of one of these modules with a loader that rewrites it."""
+        """Return the spec of a project module, with a loader that rewrites it; None for other modules."""
         spec = PathFinder.find_spec(fullname, path) if fullname in self._names else None
         if spec is not None and isinstance(spec.loader, SourceFileLoader):
             spec.loader = _Loader(fullname, spec.loader.path, self)
         return spec
 
     def rewrite(self, tree: ast.Module, module: str, path: str) -> CodeType:
-        """Return the code of a module whose training loops are rewritten."""
+        """Return the code object of a module with its training loops rewritten."""
         tree, sites = rewritten(tree, module, self._loops)
         self.sites |= {each.key: each for each in sites}
         self.codes[module] = compile(tree, path, "exec", dont_inherit=True)
         return self.codes[module]
 
     def equip(self, module: ModuleType) -> None:
-        """Give a module the program's builtins."""
+        """Set the program's builtins in a module."""
         vars(module)["__builtins__"] = self._builtins
 
     def begin(self) -> None:
-        """Serve imports from now on."""
+        """Install the finder."""
         sys.meta_path.insert(0, self)
 
     def close(self) -> None:
-        """Serve no more imports."""
+        """Remove the finder."""
         sys.meta_path.remove(self)
 
 
@@ -75,11 +75,11 @@ class _Loader(SourceFileLoader):
         self._imports = imports
 
     def get_code(self, fullname: str) -> CodeType:
-        """Compile the source: its cached code is not rewritten."""
+        """Compile the source, as cached bytecode is not rewritten."""
         return self._imports.rewrite(module_tree(self.get_data(self.path)), fullname, self.path)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the module."""
+        """Execute the module, with the program's builtins."""
         self._imports.equip(module)
         super().exec_module(module)
 

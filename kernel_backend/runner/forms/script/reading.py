@@ -1,7 +1,7 @@
-"""Read the objects of a program back, into those that the restarted program has at the same paths.
+"""Unpickle the objects of a program into the objects that the restarted program has at the same paths.
 
-The functions below stand in pickles; they act for the reader at work. What exists already is changed only by `apply`,
-so that a pickle that cannot be read leaves everything as it was.
+Pickles refer to the functions below, which act on the current reader. Existing objects are changed only by `apply`, so
+that a pickle that cannot be read leaves the program unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _reader: list[GraphReader] = []
 
 
 class GraphReader(pickle.Unpickler):
-    """Unpickler of a program's objects."""
+    """Unpickler for the objects of a program."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class GraphReader(pickle.Unpickler):
         namespaces: Mapping[str, dict[str, Any]],
         codes: Callable[[str, str, int], CodeType | None],
     ) -> None:
-        """Begin; `codes` returns the code of a function of a module by its qualified name and first line."""
+        """Set up the reader; `codes` returns the code of a module's function by qualified name and first line."""
         super().__init__(io.BytesIO(data))
         self.blobs, self._live, self._namespaces, self._codes = blobs, live, namespaces, codes
         self._adopted: set[int] = set()
@@ -52,7 +52,7 @@ class GraphReader(pickle.Unpickler):
         self.tombstones: list[str] = []
 
     def read(self) -> dict[str, Any]:
-        """Return what was written."""
+        """Return the pickled values; existing objects keep their state until `apply`."""
         _reader.append(self)
         try:
             found: dict[str, Any] = self.load()
@@ -67,7 +67,7 @@ class GraphReader(pickle.Unpickler):
             _reader.pop()
 
     def apply(self) -> None:
-        """Give the objects of the program their state; generators and samplers that ran for this get it again."""
+        """Write the saved state into the program's objects; do it twice if generators or samplers had to be run."""
         self._fill()
         for each in self.late:
             each()
@@ -80,7 +80,7 @@ class GraphReader(pickle.Unpickler):
                 each()
 
     def persistent_load(self, pid: tuple[int, Path | None, str, int | None]) -> Any:
-        """Return a container by its number: the one at its path, or an empty one whose contents come later."""
+        """Return the container with this number: the one at its path, or an empty one that is filled later."""
         number, path, name, most = pid
         if number not in self._containers:
             kind = CONTAINERS[name]
@@ -92,7 +92,7 @@ class GraphReader(pickle.Unpickler):
         return self._containers[number]
 
     def _contain(self, number: int, contents: Any) -> None:
-        """Give a container its contents: at once if it is a new one."""
+        """Fill a container: at once if it is new, else in `apply`."""
         held = self._containers[number]
 
         def now() -> None:
@@ -113,7 +113,7 @@ class GraphReader(pickle.Unpickler):
             self.later(now)
 
     def adopt(self, path: Path | None, kind: type) -> Any:
-        """Return the object of this class at a path, once; NOTHING if there is none."""
+        """Return the object of this class at a path, at most once per object; NOTHING if there is none."""
         found = self._live.at(path)
         if found is NOTHING or type(found) is not kind or id(found) in self._adopted:
             return NOTHING
@@ -121,15 +121,15 @@ class GraphReader(pickle.Unpickler):
         return found
 
     def later(self, fill: Callable[[], None]) -> None:
-        """Do this when the state is applied."""
+        """Call this function in `apply`."""
         self._fills.append(fill)
 
     def look(self, path: Path | None) -> Any:
-        """Return what is at a path."""
+        """Return the object at a path; NOTHING if there is none."""
         return self._live.at(path)
 
     def stone(self, path: Path | None, kind: str) -> Tombstone:
-        """Return a tombstone for what is not there."""
+        """Return a tombstone for an object that was not saved, and record its name."""
         self.tombstones.append(f"{told(path)} (a {kind})")
         return Tombstone(told(path), kind)
 
@@ -138,13 +138,13 @@ class GraphReader(pickle.Unpickler):
         return self._namespaces[name]
 
     def code(self, module: str, qualname: str, line: int) -> CodeType | None:
-        """Return the code of a function."""
+        """Return the code of a function; None if there is none."""
         return self._codes(module, qualname, line)
 
     def storage(
         self, number: int, size: int, content: str | None, same: bool, path: Path | None, found: Any, device: str
     ) -> tuple[torch.UntypedStorage, bool]:
-        """Return the memory of a number, that of `found` if it is the same; and whether it is that of `found`."""
+        """Return the storage with this number, that of `found` if possible, and True if it is that of `found`."""
         own = found.untyped_storage() if isinstance(found, Tensor) and found.layout is torch.strided else None
         known = self._storages.get(number)
         if known is not None:
@@ -168,7 +168,7 @@ class GraphReader(pickle.Unpickler):
         return self._storages[number], False
 
     def copied(self, number: int, storage: torch.UntypedStorage) -> torch.UntypedStorage:
-        """Return a copy of the saved content of a memory, which has it later perhaps."""
+        """Return a copy of a storage's saved content, as the storage itself may be filled later."""
         saved = self.blobs.get(self._contents[number])
         if saved is None:  # the setup makes it
             saved = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
@@ -176,11 +176,11 @@ class GraphReader(pickle.Unpickler):
 
 
 class _Cut(torch.autograd.Function):
-    """Gradient of a tensor whose graph was not saved: it raises."""
+    """Autograd function for a tensor whose graph was not saved: its backward pass raises NotSaved."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, name: str) -> Tensor:
-        """Return the value."""
+        """Return a copy of the tensor."""
         ctx.name = name
         return value.clone()
 
@@ -201,31 +201,31 @@ def _setter(owner: Any, name: str, value: Any) -> Callable[[], None]:
 
 
 def live(path: Path | None, kind: str) -> Any:
-    """Return what the program has at a path."""
+    """Return the program's object at a path; a tombstone if it is missing or of another class."""
     reader = _reader[-1]
     found = reader.look(path)
     return found if found is not NOTHING and type(found).__name__ == kind else reader.stone(path, kind)
 
 
 def late(action: Callable[[], None]) -> None:
-    """Do this once all objects have their state."""
+    """Call this function after the state of all objects was restored."""
     _reader[-1].late.append(action)
 
 
 def tombstone(name: str, kind: str) -> Tombstone:
-    """Return a tombstone."""
+    """Return a tombstone for an object that was not saved, and record its name."""
     _reader[-1].tombstones.append(f"{name} (a {kind})")
     return Tombstone(name, kind)
 
 
 def new(path: Path | None, kind: type) -> Any:
-    """Return the instance at a path, or one without state."""
+    """Return the instance at a path, or a new one without attributes."""
     found = _reader[-1].adopt(path, kind)
     return object.__new__(kind) if found is NOTHING else found
 
 
 def forward(path: Path | None, kind: type, only_live: bool) -> Any:
-    """Return the iterator of a generator at a path, which goes on; else one that is made anew, if that is possible."""
+    """Return the generator's iterator at a path, to continue it; else a new one or, with `only_live`, a tombstone."""
     reader = _reader[-1]
     found = reader.adopt(path, kind)
     if found is NOTHING and only_live:
@@ -234,12 +234,12 @@ def forward(path: Path | None, kind: type, only_live: bool) -> Any:
 
 
 def bare(kind: Any) -> Any:
-    """Return an empty mapping of the user's class."""
+    """Return an empty instance of a user's mapping class."""
     return kind.__new__(kind)
 
 
 def fill_bare(owner: Any, state: tuple[dict[str, Any], Any]) -> None:
-    """Give a mapping of the user's class its attributes."""
+    """Set the attributes of an instance of a user's mapping class."""
     attributes, factory = state
     owner.__dict__.update(attributes)
     if factory is not None:
@@ -247,7 +247,7 @@ def fill_bare(owner: Any, state: tuple[dict[str, Any], Any]) -> None:
 
 
 def fill(owner: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    """Give an instance its attributes."""
+    """Set the attributes of an instance in `apply`."""
     attributes, slots = state
 
     def now() -> None:
@@ -262,7 +262,7 @@ def fill(owner: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
 
 
 def function(path: Path | None, module: str, qualname: str, line: int, cells: tuple[CellType, ...]) -> Any:
-    """Return the user's function at a path, or one of the same code."""
+    """Return the user's function at a path, or a new one with the same code."""
     reader = _reader[-1]
     found = reader.look(path)
     if isinstance(found, FunctionType):
@@ -276,7 +276,7 @@ def function(path: Path | None, module: str, qualname: str, line: int, cells: tu
 
 
 def fill_function(owner: Any, state: tuple[Any, Any, dict[str, Any]]) -> None:
-    """Give a function its defaults and attributes."""
+    """Set the defaults and attributes of a function in `apply`."""
     defaults, keywords, attributes = state
     if type(owner) is FunctionType:
         _reader[-1].later(_setter(owner, "__defaults__", defaults))
@@ -285,13 +285,13 @@ def fill_function(owner: Any, state: tuple[Any, Any, dict[str, Any]]) -> None:
 
 
 def cell(path: Path | None) -> CellType:
-    """Return the closure's cell at a path, or an empty one."""
+    """Return the closure cell at a path, or an empty one."""
     found = _reader[-1].adopt(path, CellType)
     return CellType() if found is NOTHING else found
 
 
 def user_class(path: Path | None, module: str, qualname: str) -> Any:
-    """Return the user's class."""
+    """Return the user's class at a path, or by its qualified name."""
     reader = _reader[-1]
     found: Any = reader.look(path)
     if isinstance(found, type) and found.__qualname__ == qualname:
@@ -304,17 +304,17 @@ def user_class(path: Path | None, module: str, qualname: str) -> Any:
 
 
 def list_items(made: Callable[[Any], Any], items: list[Any]) -> Any:
-    """Return an iterator over a list, which may get its items later."""
+    """Return an iterator over a list that may be filled later."""
     return made(items)
 
 
 def fill_list_items(iterator: Any, position: int) -> None:
-    """Give an iterator over a list its position."""
+    """Set the position of a list iterator."""
     late(lambda: iterator.__setstate__(position))
 
 
 def fill_class(owner: type, state: dict[str, Any]) -> None:
-    """Give a class its plain attributes."""
+    """Set the plain attributes of a class in `apply`."""
     for name, value in state.items():
         _reader[-1].later(lambda name=name, value=value: setattr(owner, name, value))  # type: ignore[misc]
 
@@ -331,7 +331,7 @@ def tensor(
     requires_grad: bool,
     cut: bool,
 ) -> Any:
-    """Return the tensor at a path, in whose memory the saved values will be, or another one."""
+    """Return the tensor at a path, if it can hold the saved values, or a new one."""
     reader = _reader[-1]
     found: Any = reader.look(path)
     number, size, content, same = where
@@ -353,7 +353,7 @@ def tensor(
 
 
 def fill_tensor(owner: Tensor, state: dict[str, Any]) -> None:
-    """Give a tensor its gradient and attributes."""
+    """Set the gradient and attributes of a tensor in `apply`."""
     gradient = state.pop("grad", None)
     if owner.is_leaf:
         _reader[-1].later(_setter(owner, "grad", gradient))
@@ -362,7 +362,7 @@ def fill_tensor(owner: Tensor, state: dict[str, Any]) -> None:
 
 
 def unchanged(path: Path, content: str) -> Any:
-    """Return the array that the setup has made."""
+    """Return the array that the program's setup has created; raise NotSaved if its content differs."""
     from kernel_backend.runner.forms.script.blobs import from_bytes
 
     found = _reader[-1].look(path)
@@ -372,7 +372,7 @@ def unchanged(path: Path, content: str) -> Any:
 
 
 def array(content: str, dtype: Any, shape: tuple[int, ...], order: str) -> Any:
-    """Return an array."""
+    """Return a new array with the saved content."""
     data = _reader[-1].blobs[content].numpy().tobytes()
     import numpy as np
 
@@ -380,13 +380,13 @@ def array(content: str, dtype: Any, shape: tuple[int, ...], order: str) -> Any:
 
 
 def generator(path: Path | None, device: str) -> torch.Generator:
-    """Return the random generator at a path, or another one."""
+    """Return the torch generator at a path, or a new one."""
     found = _reader[-1].adopt(path, torch.Generator)
     return torch.Generator(device) if found is NOTHING else found
 
 
 def fill_generator(owner: torch.Generator, state: Tensor) -> None:
-    """Give a random generator its state."""
+    """Set the state of a torch generator in `apply`."""
 
     def now() -> None:
         owner.set_state(state)

@@ -1,4 +1,4 @@
-"""Make the part of a checkpoint that holds a program: its stations, and what they refer to by digest."""
+"""Save a program as a checkpoint part: its state at each station, with tensors and arrays by digest."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from kernel_backend.runner.forms.script.snapshots import Snapshot
 
 
 class ProgramPart:
-    """State of a program, as a part of checkpoints."""
+    """Checkpoint part with the state of a program."""
 
     def __init__(self) -> None:
-        """Begin without stations, from which a program runs anew."""
+        """Set up without stations, so that the program runs from its top without a restore."""
         self.stations: list[Station] = []
         self.first: dict[str, Any] = {}  # random states where the program began
         self.text = ""  # what it printed
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the stations, and the bytes of all by digest."""
+        """Return the stations, and the contents that they refer to by digest."""
         return {
             "stations": [
                 {
@@ -36,7 +36,7 @@ class ProgramPart:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over the stations."""
+        """Set the stations and the initial random states from a checkpoint."""
         blobs: Blobs = state["blobs"]
         self.stations = [
             Station(each["loop"], each["finished"], Snapshot(each["graph"].numpy().tobytes(), blobs), each["returned"])

@@ -1,4 +1,4 @@
-"""Write a module without its tensors, and make it again from the classes of a namespace."""
+"""Pickle a module without its tensors, and recreate it with the classes of a given namespace."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MAIN = "__main__"
 
 
 def skeleton(module: nn.Module) -> Tensor | None:
-    """Return a module without the values of its tensors as bytes; None where it cannot be pickled.
+    """Return the pickle of a module without the values of its tensors; None if it cannot be pickled.
 
-    Equal modules have equal bytes: nothing is written by reference.
+    Equal modules have equal bytes, as nothing is pickled by reference.
     """
     buffer = io.BytesIO()
     try:
@@ -29,9 +29,9 @@ def skeleton(module: nn.Module) -> Tensor | None:
 
 
 def module_of(data: Tensor, names: Mapping[str, Any]) -> nn.Module:
-    """Return a module whose classes of the program itself are those in `names`; its tensors have no values yet.
+    """Return a module, with the classes in `names` and tensors of zeros.
 
-    Raises KeyError for a class that `names` lacks.
+    Raises KeyError if `names` lacks a class.
     """
     found: nn.Module = _Reader(io.BytesIO(data.numpy().tobytes()), names).load()
     return found
@@ -44,7 +44,7 @@ class _Writer(pickle.Pickler):
         self._tensors: dict[int, int] = {}
 
     def persistent_id(self, obj: Any) -> Any:
-        """Return the number and kind of a tensor in place of its values, and the name of what the program defines."""
+        """Return number and kind for a tensor, and the qualified name for a class or function of the program."""
         if isinstance(obj, type | FunctionType) and obj.__module__ == _MAIN:
             return obj.__qualname__
         if not isinstance(obj, Tensor):
@@ -59,7 +59,7 @@ class _Reader(pickle.Unpickler):
         self._names, self._tensors = names, dict[int, Tensor]()
 
     def persistent_load(self, pid: Any) -> Any:
-        """Return what the program defines by this name, or a tensor of this kind: the same one for the same number."""
+        """Return the program's class or function by this name, or the tensor of zeros with this number."""
         if isinstance(pid, str):
             first, *rest = pid.split(".")
             return functools.reduce(getattr, rest, self._names[first])

@@ -1,4 +1,4 @@
-"""Take the state of a program at the head of a loop, and restore it."""
+"""Save the state of a program at the head of a loop, and restore it."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from kernel_backend.runner.forms.script.tombstones import NotSaved
 
 @dataclass
 class Snapshot:
-    """State of a program at one moment: its objects, and the bytes that they refer to by digest."""
+    """State of a program at one point in time: its pickled objects, and the contents that they refer to by digest."""
 
     graph: bytes
     blobs: Blobs
 
 
 class Snapshots:
-    """Snapshots of one program."""
+    """Factory and reader of the snapshots of one program."""
 
     def __init__(
         self, builtins: Mapping[str, Any], main: ModuleType, codes: Callable[[str], Sequence[CodeType]]
     ) -> None:
-        """Begin; `codes` returns all code objects of a module."""
+        """Set up; `codes` returns all code objects of a module."""
         self._builtins, self._main, self._codes = builtins, main, codes
         self._unchanged: dict[Path, str] | None = None  # digests after the setup
 
     def survey(self, frame: FrameType) -> None:
-        """Record tensors and arrays as the setup has made them; only the first call does something."""
+        """Record the tensors and arrays that the program's setup has created, on the first call only."""
         if self._unchanged is None:
             self._unchanged = {}
             writer = self._writer()
@@ -45,16 +45,16 @@ class Snapshots:
             self._unchanged = writer.digests
 
     def take(self, frame: FrameType, items: Sequence[Any], more: Mapping[str, Any]) -> Snapshot:
-        """Return the state at a frame, with the iterators of the loops; raises what an object's pickling raises."""
+        """Return the state at a frame, with the iterators of its loops; raise any error of pickling."""
         writer = self._writer()
         random_states = RandomStates().state_dict()
         graph = writer.write(self._roots(frame, items), {"random": random_states, **more})
         return Snapshot(graph, writer.blobs)
 
     def restore(self, snapshot: Snapshot, frame: FrameType, items: Sequence[Any]) -> tuple[dict[str, Any], list[str]]:
-        """Restore a state into the running program; return what was saved with it, and the names of tombstones.
+        """Restore a state in the running program; return the values saved with it, and the names of unsaved objects.
 
-        Raises NotSaved if the program has other frames, or if what its setup makes is another one.
+        Raises NotSaved if the program has other stack frames, or if its setup creates different objects.
         """
         roots = self._roots(frame, items)
         namespaces = frames.program_modules(self._builtins, self._main)

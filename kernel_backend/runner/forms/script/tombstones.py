@@ -1,4 +1,4 @@
-"""Stand for what a checkpoint could not hold: any use raises, with its name."""
+"""Replace objects that a checkpoint could not hold: any use raises an error with the object's name."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kernel_backend.errors import DaylightError
 
 
 class NotSaved(DaylightError):
-    """A program used, after a restart, an object that its checkpoint could not hold."""
+    """Raised when a restarted program uses an object that its checkpoint could not hold."""
 
 
 class Tombstone:
-    """Object in the place of one that was not saved. It is never None, and never an older state."""
+    """Placeholder for an object that was not saved, instead of None or an outdated state."""
 
     def __init__(self, name: str, kind: str) -> None:
         object.__setattr__(self, "_told", (name, kind))
@@ -33,7 +33,7 @@ class Tombstone:
 
 
 def told_of(stone: Tombstone) -> tuple[str, str]:
-    """Return the name and the class of what a tombstone stands for."""
+    """Return the name and the class of the object that a tombstone replaces."""
     found: tuple[str, str] = object.__getattribute__(stone, "_told")
     return found
 

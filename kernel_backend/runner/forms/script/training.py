@@ -1,4 +1,4 @@
-"""Train a program as it stands: run it once from its top, and tell the job at the heads of its training loops."""
+"""Train an unmodified program: run it once from its top, and act at the heads of its training loops."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _TORCHS_SEED = 67280421310721  # of a process that sets none
 
 
 class ScriptTraining:
-    """A program with training loops of its own, in this rank."""
+    """Training of a program with its own training loops, in this rank."""
 
     def __init__(self, rank: RankContext) -> None:
         self._rank = rank
@@ -105,7 +105,7 @@ class ScriptTraining:
         return self._training.position.step
 
     def train(self) -> int:
-        """Run the program, and commit a last checkpoint."""
+        """Run the program, commit a final checkpoint, and return the exit code."""
         run.attach(self._methods)
         untrack = track_libraries()
         self._output = Output(self.events.output)
@@ -139,7 +139,7 @@ class ScriptTraining:
         return FINISHED
 
     def models(self, best: bool) -> nn.Module | dict[str, nn.Module]:
-        """Return the modules that are variables of the program, by name."""
+        """Return the modules in variables of the program, by name; `best` is ignored."""
         return self._modules.found()
 
     def close(self) -> None:
@@ -155,7 +155,7 @@ class ScriptTraining:
         self._methods.loop.close()
 
     def _begin(self) -> None:
-        """Set the random states of the first start: those of plain Python, as far as that has any by itself."""
+        """Set the random states of the first start, close to those of plain Python, or prepare to resume."""
         if self._part.stations:
             RandomStates().load_state_dict(self._part.first)
             self._heads.replay(self._part.stations)
@@ -171,7 +171,7 @@ class ScriptTraining:
     # What the heads tell
 
     def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
-        """End an iteration: count its step, and an epoch for one of the outermost loop."""
+        """End an iteration: count a step, and for the outermost loop an epoch."""
         training, events = self._training, self.events
         events.iteration(loop, frame)
         if events.updates or events.backwards:
@@ -182,7 +182,7 @@ class ScriptTraining:
             training.end_epoch(last=training.position.epoch + 1 >= training.rank.config.epochs)
 
     def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
-        """Go on from the head where the checkpoint was taken."""
+        """Continue from the head at which the checkpoint was saved."""
         if self._split is not None and "split" in saved:
             self._split.load_state_dict(saved["split"])
         self.files.resume(saved["files"])
@@ -195,22 +195,22 @@ class ScriptTraining:
             )
 
     def passed(self, saved: Mapping[str, Any]) -> None:
-        """Show the files that the program had made by then."""
+        """Unhide the files that the program had created at this station."""
         self.files.passed(saved["files"])
 
     def more(self) -> dict[str, Any]:
-        """Return the state of the program's files, and of the calls that are split."""
+        """Return the state of the program's files, and of its split calls."""
         found: dict[str, Any] = {"files": self.files.state()}
         return found if self._split is None else {**found, "split": self._split.state_dict()}
 
     def note(self, text: str) -> None:
-        """Tell the user."""
+        """Send a warning to the user."""
         self._rank.note(text, "warning")
 
     def _prepare(self) -> bool:
-        """Take a checkpoint of this head on rank 0; return on all ranks whether that was possible.
+        """Save a checkpoint at this head on rank 0; return True on all ranks if that was possible.
 
-        Raises Leave on all ranks if they shall go, and no checkpoint can be taken.
+        Raises Leave on all ranks if they must release their slots and no checkpoint is possible.
         """
         ranks = self._rank.ranks
         found = (self._take(), self._rank.instructions.release) if ranks.rank == 0 else (None, False)
@@ -220,7 +220,7 @@ class ScriptTraining:
         return bool(taken)
 
     def _take(self) -> bool | None:
-        """Return True if a checkpoint was taken, False if it waits for another head, None if there will be none."""
+        """Return True if a checkpoint was saved, False if it must wait for another head, None if there will be none."""
         if not self._resumes or not self.rehearsal.allows(outermost=self._heads.outermost):
             return None
         try:

@@ -1,1 +1,1 @@
-"""Make curves of what a program says and computes while it trains, without a call of Daylight's."""
+"""Derive curves from the values that a program prints, logs and computes, without calls of Daylight's API."""

@@ -1,4 +1,4 @@
-"""Find the numbers that a program binds to a name, or appends to a list, once in each iteration of an outer loop."""
+"""Find numbers that a program assigns to a variable, or appends to a list, once per iteration of an outer loop."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _NOTHING = object()
 
 @dataclass(frozen=True)
 class Bound:
-    """Name that an iteration binds, or list that it appends to."""
+    """Variable that an iteration assigns, or list that it appends to."""
 
     name: str  # of the curve
     path: tuple[str, ...]  # of the value: a variable, then attributes and keys
     appended: bool = False
 
     def value(self, names: Mapping[str, Any]) -> float | None:
-        """Return the newest number of this name among a frame's names; None where there is none.
+        """Return the newest value of this variable or list in a frame's namespace; None if it is not a number.
 
-        No property of the user's is called.
+        Reads only dicts and instance attributes, so that no property of the user's is called.
         """
         found: Any = names.get(self.path[0], _NOTHING)
         for part in self.path[1:]:
@@ -33,7 +33,7 @@ class Bound:
         return number_of(found)
 
     def count(self, names: Mapping[str, Any]) -> int:
-        """Return how many numbers were appended; 0 for a name."""
+        """Return the length of the list; 0 for a variable."""
         if not self.appended:
             return 0
         found: Any = names.get(self.path[0])
@@ -43,7 +43,7 @@ class Bound:
 
 
 def number_of(value: Any) -> float | None:
-    """Return a fraction or a scalar tensor or array as a number; None for anything else, and for whole numbers."""
+    """Return a float, or a scalar floating-point tensor or array, as a float; None for any other value."""
     if type(value) is float:
         return value
     kind, size = str(getattr(value, "dtype", "")), getattr(value, "size", None)
@@ -53,9 +53,9 @@ def number_of(value: Any) -> float | None:
 
 
 def bound_in(tree: ast.Module, line: int) -> tuple[Bound, ...]:
-    """Return what an iteration of the loop at a line binds and appends once, outside of the loops within it.
+    """Return the variables and lists that the loop at `line` assigns or appends to, outside of inner loops.
 
-    Times, and names that only get a constant there, are left out.
+    Leaves out times, and variables to which only constants are assigned there.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def _targets(target: ast.expr) -> Iterator[Bound]:
 
 
 def _path(node: ast.expr) -> tuple[str, ...]:
-    """Return the parts of `history["acc"]` or `self.losses`; empty for another expression."""
+    """Return the variable, attributes and keys of `history["acc"]` or `self.losses`; empty for other expressions."""
     if isinstance(node, ast.Name):
         return (node.id,)
     if isinstance(node, ast.Attribute):

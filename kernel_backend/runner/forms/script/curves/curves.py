@@ -1,7 +1,7 @@
-"""Report what a program names while it trains: losses at `backward`, printed and logged numbers, names of an epoch.
+"""Report the values that a program computes in training: losses at `backward`, printed and logged numbers, variables.
 
-Values of a step are reported with that step. What is named outside the innermost training loop, or is called a
-validation, is reported as a validation, which a search and `best` go by.
+Values of a step are reported with that step. Values outside the innermost training loop, or with a name such as
+`val_loss`, are reported as a validation, which a search and the choice of the best checkpoint use.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONGEST = 10_000  # characters of a printed line
 
 
 class Curves:
-    """Listener of one rank's program that reports its values."""
+    """Listener that reports the values of one rank's program."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class Curves:
         events: Events,
         active: Callable[[], Sequence[TrainingLoop]],
     ) -> None:
-        """Listen to a program whose modules have these `trees`, by name, with "" for the program itself.
+        """Register for the program's events; `trees` are the syntax trees of its modules by name, "" for the program.
 
-        `active` returns the training loops that the program is in, outermost first.
+        `active` returns the training loops that are running, outermost first.
         """
         self._training, self._config, self._trees = training, config, trees
         self._events, self._active = events, active
@@ -61,7 +61,7 @@ class Curves:
         self._trackers = Trackers(self.named)
 
     def close(self) -> None:
-        """Listen to trackers no more."""
+        """Stop listening to experiment trackers."""
         self._trackers.close()
 
     # What the program does
@@ -76,7 +76,7 @@ class Curves:
             self._training.report("training", values, step=self._training.position.step + 1)
 
     def output(self, text: str) -> None:
-        """Take the numbers of a printed text; several pieces may make one line."""
+        """Collect the numbers in printed text; text without a line break is kept until the line is complete."""
         *whole, self._line = (self._line + text).rpartition("\n")
         if len(self._line) > _LONGEST:
             self._line = ""
@@ -84,7 +84,7 @@ class Curves:
             self.named(labelled("".join(whole)))
 
     def named(self, values: Mapping[str, Any]) -> None:
-        """Take values that the program prints or logs; those that are no numbers are left out."""
+        """Collect values that the program prints or logs; values that are not numbers are ignored."""
         if self._events.muted:
             return
         self._look()
@@ -111,7 +111,7 @@ class Curves:
         self._validate()
 
     def finish(self) -> None:
-        """Report what was named after the last iteration, with what the last validation said of other names."""
+        """Report the values since the last iteration; names missing among them keep their last validation values."""
         if self._epoch:
             self._epoch = {**self._last, **self._epoch}
             self._validate()
@@ -126,7 +126,7 @@ class Curves:
         return bool(self._active()) or self._training.position.step > 0
 
     def _take_bound(self, loop: TrainingLoop, frame: FrameType) -> None:
-        """Take the numbers that an iteration has bound or appended, unless they were printed or logged as well."""
+        """Collect numbers that an iteration has assigned or appended, unless they were printed or logged as well."""
         if loop not in self._bound:
             tree = self._trees.get(loop.module)
             self._bound[loop] = () if tree is None else bound_in(tree, loop.line)
@@ -143,7 +143,7 @@ class Curves:
                 self._epoch[each.name] = value
 
     def _validate(self) -> None:
-        """Report the values named since the last validation."""
+        """Report the values collected since the last validation."""
         values, self._epoch = self._epoch, {}
         if not values:
             return
@@ -163,7 +163,7 @@ class Curves:
             self._training.report("training", values)
 
     def _loss_name(self) -> str:
-        """Return the name of the loss whose `backward` the program is calling."""
+        """Return the name of the loss whose `backward` is being called."""
         if isinstance(self._losses, str):
             return self._losses
         frame: FrameType | None = sys._getframe(2)
@@ -185,5 +185,5 @@ def _value(value: Any) -> float | None:
 
 
 def _is_told(value: float, told: Sequence[float]) -> bool:
-    """Return whether a number was printed already, rounded or in percent."""
+    """Return True if a number equals one of the `told` (printed) numbers, up to rounding, or as a percentage."""
     return any(abs(value * scale - each) <= 0.006 * max(abs(each), 0.1) for each in told for scale in (1, 100))

@@ -1,6 +1,6 @@
-"""Read the numbers that a printed text names: `Epoch 3: loss=0.12 acc: 97.3%` has a loss of 0.12 and an acc of 97.3.
+"""Parse named numbers in printed text: `Epoch 3: loss=0.12 acc: 97.3%` has a loss of 0.12 and an acc of 97.3.
 
-A number is taken if words stand before it. Counters (epoch, step, batch), times, speeds and sizes are left out.
+A number counts if words precede it. Counters (epoch, step, batch), times, speeds and sizes are left out.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class _Found(NamedTuple):
 
 
 def labelled(text: str) -> dict[str, float]:
-    """Return the numbers that a text names, by name; of a name that comes twice, the last.
+    """Return the named numbers in a text; if a name occurs twice, its last number.
 
-    Names are in small letters, with `_` between words. A heading such as `Validation:` becomes part of the names below
-    it: `Val: loss 0.3` has a `val_loss`.
+    Names are in lower case, with `_` between words. A heading such as `Validation:` becomes a prefix of the names that
+    follow: `Val: loss 0.3` has a `val_loss`.
 
     Examples
     --------
@@ -103,18 +103,18 @@ def _of_line(line: str, heading: str) -> tuple[list[_Found], str]:
 
 
 def _is_within_phrase(text: str) -> bool:
-    """Return True for the text before the number of `accuracy on the 10000 test images: 0.9`, which has no value."""
+    """Return True if the next number is within a phrase, as 10000 in `accuracy on the 10000 test images: 0.9`."""
     return _PHRASE.search(text.rstrip()) is not None and text.rstrip()[-1:] not in (":", "=")
 
 
 def _heading(text: str) -> str:
-    """Return `val` of `| Val set`, for the names that follow it."""
+    """Return the prefix for names after this text, such as `val` for `| Val set`; "" if it is no heading."""
     split = _SPLIT.search(_START.sub("", text))
     return split[1].lower() if split else ""
 
 
 def _name(text: str, heading: str) -> str:
-    """Return the name in the text before a number; empty where there is none, or it counts or times something."""
+    """Return the name in the text before a number; "" if there is none, or if it is a counter or a time."""
     label = _START.sub("", text).strip(" \t'\"#*>-:=.[({")
     label = re.sub(r"\.(?:item|mean|detach|cpu|numpy)\(\)?", "", label)
     if _RATE.search(label.lower()):
@@ -140,7 +140,7 @@ def _name(text: str, heading: str) -> str:
 
 
 def _value(text: str, of: str | None) -> float | None:
-    """Return a number, or the share that `9823/10000` is; None for a counter such as `[100/600]`."""
+    """Return a number, or the fraction of `9823/10000`; None for a counter such as `[100/600]`."""
     number = float(text.replace(",", ""))
     if of is None:
         return number

@@ -1,4 +1,4 @@
-"""Name the losses of a program that has several: `loss_d.backward()` and `loss_g.backward()`."""
+"""Name the losses of a program that has several, such as `loss_d.backward()` and `loss_g.backward()`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BACKWARD = "backward"
 
 
 def loss_names(trees: Mapping[str, ast.Module]) -> str | dict[tuple[str, int], str]:
-    """Return the names of the losses by module and line of their `backward`; `loss` where there is one place or name.
+    """Return the name of the loss for each module and line with `backward()`; "loss" if there is only one.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def loss_names(trees: Mapping[str, ast.Module]) -> str | dict[tuple[str, int], s
 
 
 def _named(value: ast.expr) -> str:
-    """Return the name of a loss; `loss` for an expression without one."""
+    """Return the variable in a loss expression; "loss" for an expression without one."""
     if isinstance(value, ast.Attribute):
         return value.attr
     inner = [each.id for each in ast.walk(value) if isinstance(each, ast.Name)]

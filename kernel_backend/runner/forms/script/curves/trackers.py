@@ -1,4 +1,4 @@
-"""Hear what a program tells tqdm, TensorBoard, Weights & Biases and MLflow; each still does what it does."""
+"""Observe values that a program logs to tqdm, TensorBoard, Weights & Biases and MLflow, which still receive them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Hear = Callable[[Mapping[str, Any]], None]  # values by name, of any types
 
 
 class Trackers:
-    """Methods of trackers that tell `hear` their values first, from the moment the program imports one."""
+    """Patches of tracker methods that pass values to `hear` first; applied when the program imports a tracker."""
 
     def __init__(self, hear: Hear) -> None:
         self._hear = hear
@@ -31,7 +31,7 @@ class Trackers:
         self._imports.begin()
 
     def close(self) -> None:
-        """Put the methods back."""
+        """Restore the original methods."""
         self._imports.close()
         for owner, name, was in reversed(self._changed):
             setattr(owner, name, was)
@@ -52,7 +52,7 @@ class Trackers:
         self._before(module, "log_metrics", _of_metrics)
 
     def _before(self, owner: Any, name: str, values: Callable[..., Mapping[str, Any]]) -> None:
-        """Tell the values of each call of a method before it is called."""
+        """Patch a method so that the values of each call are passed on before the call."""
         call = getattr(owner, name)
 
         @functools.wraps(call)
@@ -93,5 +93,5 @@ def _of_metrics(metrics: Any, *rest: Any, **options: Any) -> Mapping[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """Return the number in a text such as `0.123` or `97.3%`, which `set_postfix(acc=f"{acc:.3f}")` is given."""
+    """Return the number in a string such as `0.123` or `97.3%`, as in `set_postfix(acc=f"{acc:.3f}")`."""
     return labelled(f"value: {value}").get("value") if isinstance(value, str) else value

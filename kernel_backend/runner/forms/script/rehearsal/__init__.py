@@ -1,1 +1,1 @@
-"""Rehearse a restart: resume a checkpoint in a second process while the training goes on, and compare every name."""
+"""Rehearse a restart: resume a checkpoint in a second process while the training runs, and compare all variables."""

@@ -1,4 +1,4 @@
-"""Compute a digest of each name of a running program, so that two processes can be compared at the same step."""
+"""Compute a digest of each variable of a running program, to compare two processes at the same step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BY_CLOCK = ("tqdm",)  # packages whose objects hold times
 def program_digests(
     builtins: Mapping[str, Any], main: ModuleType, frame: FrameType, ignored: frozenset[str]
 ) -> dict[str, str]:
-    """Return the digest of each name of a program: globals of its modules, locals of its functions, random states."""
+    """Return the digest of each variable of a program: globals, locals of its functions, and random states."""
     found = {"random states": value_digest(RandomStates().state_dict(), ignored)}
     for module, namespace in frames.program_modules(builtins, main).items():
         prefix = "" if module == "__main__" else f"{module}."
@@ -44,15 +44,15 @@ def program_digests(
 
 
 def named_digests(names: Mapping[str, Any], ignored: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Return the digests of the values of these names; modules and classes have none."""
+    """Return the digests of these variables; modules and classes are left out."""
     values = {name: value for name, value in names.items() if name not in ignored and not isinstance(value, _SKIPPED)}
     return {name: value_digest(value, ignored) for name, value in values.items()}
 
 
 def value_digest(value: Any, ignored: frozenset[str] = frozenset()) -> str:
-    """Return a digest of a value that is equal in two processes where the value is.
+    """Return a digest of a value; it is equal in two processes if the values are equal.
 
-    Attributes that are named in `ignored` do not count.
+    Attributes named in `ignored` do not count.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def value_digest(value: Any, ignored: frozenset[str] = frozenset()) -> str:
 
 
 class _Digester:
-    """Digests an object and all that it refers to; objects that were met before count by their number."""
+    """Digest of an object and all objects that it refers to; a repeated object counts by its number."""
 
     def __init__(self, update: Callable[[bytes], None], ignored: frozenset[str]) -> None:
         self._update, self._ignored = update, ignored

@@ -1,8 +1,9 @@
-"""Rehearse the first checkpoint of a training, and one after its first epoch; settle the guarantee by the verdict.
+"""Rehearse a restart from the first checkpoint, and from one after the first epoch, to determine the guarantee.
 
-The second process runs at the lowest priority, on a copy of the checkpoint and of the working folder. It is started
-once per experiment, for a training that has lasted some seconds. Where it disagrees with the training, checkpoints
-that it could not go on from are set aside, and the next rung of the ladder is rehearsed.
+The guarantees form a ladder, whose rungs are resuming exactly at a step, exactly at an epoch, and weaker ones. The
+rehearsal runs in a second process at the lowest priority, on a copy of the checkpoint and of the working folder. It
+runs once per experiment, after some seconds of training. If its results differ from the training's, checkpoints that
+cannot be resumed are moved away, and the next rung is rehearsed.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ PRIORITY = 10  # as `nice`; lower, and it would never run on a machine that is f
 
 
 class Rehearsal:
-    """The ladder of one training: its rung, and the rehearsal that is under way."""
+    """State of a training's rehearsals: the current rung of the guarantee, and the running process."""
 
     def __init__(self, rank: RankContext, training: ExternalTraining, recorder: Recorder, nested: bool) -> None:
-        """Begin on the rung that the checkpoint knows, else on the first; `nested` loops have an outermost head."""
+        """Begin on the checkpoint's rung, else on the first; `nested` means that there are nested loops."""
         self._rank, self._training, self._recorder, self._nested = rank, training, recorder, nested
         known = training.position.form
         self._rung: Rung = known.get("rung", "step")
@@ -54,21 +55,21 @@ class Rehearsal:
             recorder.wanted |= set(range(1, STEPS + 1))
 
     def state(self) -> dict[str, Any]:
-        """Return what a later attempt needs to know."""
+        """Return the state for a checkpoint, as JSON."""
         return {"rung": self._rung, "why": self._why, "settled": not self._active}
 
     def allows(self, outermost: bool) -> bool:
-        """Return whether a checkpoint may be taken at this head."""
+        """Return True if the current rung allows a checkpoint at this head; `outermost` marks the outermost loop."""
         return self._rung == "step" or (self._rung == "epoch" and outermost)
 
     def taken(self, step: int) -> None:
-        """Rehearse the checkpoint that is taken at this step, if it is the one to rehearse."""
+        """Rehearse the checkpoint saved at this step, if one must be rehearsed."""
         idle = self._active and self._process is None and self._checkpoint is None
         if idle and self._training.position.epoch >= self._epoch and self._age >= SETTLED_S:
             self._compare(step)
 
     def step(self, step: int) -> None:
-        """Go on with the rehearsal: a listener of steps."""
+        """Check the progress of the rehearsal; called after each step."""
         if self._process is not None:
             if self._process.poll() is not None or self._age > LIMIT_S:
                 self._settle(self._result())
@@ -83,7 +84,7 @@ class Rehearsal:
             self._training.request_checkpoint()
 
     def close(self) -> None:
-        """End the second process, and rehearse no more."""
+        """Stop the second process, and start no other rehearsal."""
         self._active, self._checkpoint = False, None
         if self._process is not None:
             self._process.kill()
@@ -106,7 +107,7 @@ class Rehearsal:
         self._recorder.wanted |= set(self._steps)
 
     def _start(self, checkpoint: str | None) -> None:
-        """Start the second process; it copies the working folder by itself."""
+        """Start the second process, which copies the working folder itself."""
         self._folder = folder = Path(tempfile.mkdtemp(prefix="daylight-rehearsal-"))
         job = self._rank.job
         stored = folder / "checkpoints"
@@ -140,7 +141,7 @@ class Rehearsal:
         return Rehearsed(digests, found.get("error", ""), found.get("refused", ""))
 
     def _settle(self, rehearsed: Rehearsed) -> None:
-        """Report the verdict, or go on with the next rung."""
+        """Report the guarantee that the rehearsal has confirmed, or go on to the next rung."""
         if rehearsed.refused:
             self.close()
             self._rank.note(f"a restart was not rehearsed: {rehearsed.refused}")

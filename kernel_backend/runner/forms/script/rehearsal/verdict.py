@@ -1,4 +1,4 @@
-"""Judge a rehearsal: compare the digests of both processes, and say which rung of the ladder holds."""
+"""Compare the digests of a rehearsal with the training's, and describe the guarantee that follows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """What the second process brought: its digests, or why it ended before."""
+    """Result of the second process: its digests, or why it ended early."""
 
     digests: Digests
     error: str = ""  # the program, or restoring it, failed
@@ -21,7 +21,7 @@ class Rehearsed:
 
 
 def difference(training: Digests, rehearsed: Rehearsed) -> str | None:
-    """Return what stands in the way of going on exactly; None if both processes agree in every name at every step.
+    """Return the first difference from the training; None if all variables are equal at every step.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def difference(training: Digests, rehearsed: Rehearsed) -> str | None:
 
 
 def next_rung(rung: Rung) -> Rung:
-    """Return the rung below, the last one for itself.
+    """Return the next weaker rung of the guarantee; for the last rung, the rung itself.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def next_rung(rung: Rung) -> Rung:
 
 
 def guarantee(rung: Rung, why: str, steps: Mapping[int, object] | None = None) -> str:
-    """Return the guarantee of a rung: what was rehearsed, or what stands in the way of a better one.
+    """Return the text of a rung's guarantee, with the rehearsed steps or the reason why no better one holds.
 
     Examples
     --------

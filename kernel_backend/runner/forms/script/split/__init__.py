@@ -1,1 +1,1 @@
-"""Split the calls of a program's modules over the ranks, so that each computes its rows of every batch."""
+"""Split calls of a program's modules over the ranks, so that each rank computes some rows of every batch."""

@@ -1,4 +1,4 @@
-"""Normalise batches in the trials of a call."""
+"""Normalize batches with fixed statistics while a call is tried out."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ normalise = functional.batch_norm
 
 
 class FixedStatistics:
-    """Normalises in all trials of a call by the statistics of the first, so that rows do not depend on each other."""
+    """Normalization in all trials of a call by the first trial's statistics, so that rows are independent."""
 
     def __init__(self) -> None:
         self._known: list[tuple[Tensor, Tensor]] = []
         self._place: int | None = None  # in the statistics; None while they are recorded
 
     def begin(self) -> None:
-        """Begin a trial."""
+        """Begin a trial of the call."""
         self._place = 0 if self._known else None
 
     def __call__(
@@ -30,7 +30,7 @@ class FixedStatistics:
         momentum: float,
         eps: float,
     ) -> Tensor:
-        """Return the normalised input; running statistics stay as they are."""
+        """Return the normalized input; running statistics are not updated."""
         if self._place is None:
             over = [dim for dim in range(input.dim()) if dim != 1]
             variance, mean = torch.var_mean(input.detach().float(), over, correction=0)

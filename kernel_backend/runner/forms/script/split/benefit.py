@@ -1,4 +1,4 @@
-"""Measure in the first steps what several slots bring to a program, and say once where that is little."""
+"""Measure the speedup by several slots in the first steps, and note once if it is small."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GOOD = 0.75  # of as many times as there are slots: nothing is said
 
 
 class StepTime(NamedTuple):
-    """Seconds of a step on one rank."""
+    """Duration of a step on one rank, in seconds."""
 
     total: float
     calls: float  # its rows of split calls, forward and backward
@@ -26,9 +26,9 @@ class StepTime(NamedTuple):
 
 
 def judge(steps: list[StepTime], whole: float, ranks: int) -> str | None:
-    """Return what `ranks` slots bring, and what most of the rest is; None where they bring much.
+    """Describe the speedup by `ranks` slots and its main limit; None if the speedup is good.
 
-    `whole` is how many times longer a call takes as a whole than one rank's rows of it.
+    `whole` is the time of a whole call, divided by the time of one rank's rows of it.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def judge(steps: list[StepTime], whole: float, ranks: int) -> str | None:
 
 
 class TimedRanks:
-    """Ranks whose collective operations are timed."""
+    """Process group whose collective operations are timed."""
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks, self.size = ranks, ranks.size
@@ -75,10 +75,10 @@ class TimedRanks:
 
 
 class Benefit:
-    """Clock of the first steps; it stops by itself."""
+    """Timer of the first steps, which stops by itself."""
 
     def __init__(self, ranks: int, device: torch.device, exchange: Callable[[], float]) -> None:
-        """Set up for so many ranks; `exchange` returns the seconds spent in it so far."""
+        """Set up for `ranks` ranks; `exchange` returns the seconds spent on communication so far."""
         self._ranks, self._device, self._exchange = ranks, device, exchange
         self._steps: list[StepTime] = []
         self._taken = 0
@@ -90,16 +90,16 @@ class Benefit:
 
     @property
     def measures(self) -> bool:
-        """Return True until the steps have been measured."""
+        """Return True until enough steps were measured."""
         return self._taken < _SKIPPED + _MEASURED
 
     @property
     def compares(self) -> bool:
-        """Return True if calls of this step shall be made whole, too, and be compared."""
+        """Return True if this step's calls must also be run whole, to compare the times."""
         return self._taken in (_SKIPPED, _SKIPPED + 1)
 
     def install(self) -> None:
-        """Begin to measure the loading of data."""
+        """Start measuring the time of data loading."""
 
         def timed(loader: Any) -> Any:
             begun = time.perf_counter()
@@ -111,26 +111,26 @@ class Benefit:
         _BaseDataLoaderIter.__next__ = timed  # type: ignore[method-assign, assignment]
 
     def close(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         _BaseDataLoaderIter.__next__ = self._next  # type: ignore[method-assign]
 
     def now(self) -> float:
-        """Return the time at which everything up to here is done, on a GPU too."""
+        """Return the current time, after all queued work on a GPU has finished."""
         if self.measures and self._device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter()
 
     def called(self, seconds: float) -> None:
-        """Add the time of a split call, without the exchange."""
+        """Add the seconds of a split call, without communication."""
         self._calls += seconds
 
     def compare(self, whole: float, own: float, spent: float) -> None:
-        """Add a call that was made in both ways; the time `spent` for that is not the program's."""
+        """Add the seconds of a call run `whole` and on its `own` rows; subtract the `spent` seconds from the step."""
         self._compared = (self._compared[0] + whole, self._compared[1] + own)
         self._begun = (self._begun[0] + spent, self._begun[1])
 
     def backward(self, begins: bool) -> None:
-        """Begin the backward pass of a split call, or end a part of it."""
+        """Begin timing the backward pass of a split call, or add the time of a part of it."""
         if not self.measures:
             return
         before, self._backward = self._backward, self.now() - self._exchange()
@@ -138,7 +138,7 @@ class Benefit:
             self._calls += self._backward - before
 
     def end_step(self) -> str | None:
-        """End a step; return what is to be said, once enough of them have been measured."""
+        """End a step; once enough steps were measured, return the note for the user, if any."""
         if not self.measures:
             return None
         now, exchange = self.now(), self._exchange()

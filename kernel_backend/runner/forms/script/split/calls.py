@@ -1,4 +1,4 @@
-"""Split the outermost calls of a program's trained modules over the ranks, while the program runs unchanged on each."""
+"""Split the outermost calls of a program's trained modules over the ranks; the program itself runs on every rank."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _call_module = nn.Module.__call__
 
 
 class SplitCalls:
-    """Splits calls from `install` to `close`; every rank runs the same program on the same batches.
+    """Splitting of module calls from `install` to `close`; every rank runs the same program on the same batches.
 
-    A call is split if it is the outermost one of a module in training mode that has trainable parameters, while
-    gradients are on. Modules that cannot be split run whole, and those that they call are split where that is possible.
+    A call is split if gradients are enabled, and if it is the outermost call of a module in training mode with
+    trainable parameters. Modules that cannot be split run whole, and modules that they call are split if possible.
     """
 
     def __init__(self, ranks: Ranks, device: torch.device, note: Callable[[str], None]) -> None:
-        """Set up for the ranks, whose backend takes tensors from `device`; `note` is called on every rank."""
+        """Set up the splitting; the backend transfers tensors on `device`, and `note` is called on every rank."""
         self._timed = timed = TimedRanks(ranks)
         self._exchange = Exchange(ranks, device)
         self._ranks, self._note = ranks, note
@@ -55,7 +55,7 @@ class SplitCalls:
         self._thread = threading.get_ident()
 
     def install(self) -> None:
-        """Begin to split the calls of this thread, from the same random states on all ranks."""
+        """Start splitting the calls of this thread, with equal random states on all ranks."""
         RandomStates().load_state_dict(self._ranks.broadcast_object(RandomStates().state_dict()))
 
         def call(module: nn.Module, /, *args: Any, **named: Any) -> Any:
@@ -82,13 +82,13 @@ class SplitCalls:
         functional.batch_norm = norm
 
     def close(self) -> None:
-        """Have modules called as torch does it."""
+        """Restore torch's own module calls."""
         nn.Module.__call__ = _call_module  # type: ignore[method-assign]
         functional.batch_norm = normalise
         self._benefit.close()
 
     def end_step(self, *_: int) -> None:
-        """End a step of the program; after the first ones it is said where the slots bring little."""
+        """End a step of the program; after the first steps, note once if the speedup is small."""
         measured = self._benefit.measures
         text = self._benefit.end_step()
         if measured and not self._benefit.measures and not self._count:
@@ -97,15 +97,15 @@ class SplitCalls:
             self._note(text)
 
     def state_dict(self) -> dict[str, int]:
-        """Return the number of split calls, from which their random numbers are made."""
+        """Return the number of split calls, which seeds their random numbers."""
         return {"count": self._count}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on from a checkpoint, which another number of ranks may have written."""
+        """Restore the count from a checkpoint, which may be of another number of ranks."""
         self._count = state["count"]
 
     def _called(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Call a module with its hooks outside of the split: they have whole inputs and outputs."""
+        """Call a module; its hooks run outside of the split, with whole inputs and outputs."""
         if torch._C._current_graph_task_id() != -1:
             return self._recomputed(module, args, named)
         if not (module.training and torch.is_grad_enabled() and trained(module)):
@@ -125,7 +125,7 @@ class SplitCalls:
                 vars(module)["forward"] = before
 
     def _recomputed(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Call a module anew in a backward pass, for activation checkpointing: on own rows if its call was split."""
+        """Call a module again in a backward pass (activation checkpointing), on this rank's rows if it was split."""
         if not any(module is each for root in self._split_modules for each in root.modules()):
             return _call_module(module, *args, **named)
         with self._inside(self._summed), replaced(module, partial(share, self._exchange)):
@@ -165,7 +165,7 @@ class SplitCalls:
         return structure.with_tensors(result, leave(exchange, plan.outputs, rows, outputs, anchors + more))
 
     def _measure(self, call: Call, seconds: float) -> None:
-        """Add the time of this rank's part of a call, and compare it with that of the whole call."""
+        """Add the time of this rank's part of a call, and compare it with the time of the whole call."""
         benefit = self._benefit
         benefit.called(seconds)
         if benefit.compares:
@@ -175,11 +175,11 @@ class SplitCalls:
             benefit.compare(whole, seconds, benefit.now() - begun)
 
     def _waited(self) -> float:
-        """Return the seconds that this rank has spent in the exchange."""
+        """Return the seconds that this rank has spent on communication."""
         return self._exchange.seconds + self._timed.seconds
 
     def _nothing_split(self) -> str:
-        """Return why no call was split."""
+        """Return the reason why no call was split."""
         if self._whole:
             name, reason = next(iter(self._whole.items()))
             return f"calls of {name} run whole on each, since {reason}"
@@ -190,7 +190,7 @@ class SplitCalls:
     def _own(
         self, arguments: Any, inputs: list[Tensor], plan: Plan, rows: int
     ) -> tuple[tuple[Any, ...], dict[str, Any], list[Tensor]]:
-        """Return a call's arguments with this rank's rows, and the anchors of what was shared out."""
+        """Return a call's arguments with this rank's rows, and the anchor tensors for `leave`."""
         exchange = self._exchange
         apart = [index for index, dim in enumerate(plan.inputs) if dim is not None]
         trains = [index for index, dim in enumerate(plan.inputs) if dim is None and inputs[index].requires_grad]
@@ -202,7 +202,7 @@ class SplitCalls:
         return args, named, anchors + more
 
     def _check(self, call: Call, plan: Plan, outputs: list[Tensor], rows: int) -> None:
-        """Raise InvalidDefinition if a call returned other outputs than in its trial."""
+        """Raise InvalidDefinition if a call's outputs differ in shape from those of its trial."""
         own = self._exchange.own(rows)[1]
         fits = len(outputs) == len(plan.outputs) and all(
             part.dim is None or (part.dim < each.dim() and each.shape[part.dim] == own)
@@ -216,7 +216,7 @@ class SplitCalls:
             )
 
     def _trials(self, call: Call) -> Within:
-        """Return what is entered around each trial of a call."""
+        """Return a function that creates the context of each trial of a call."""
         fixed = FixedStatistics()
 
         @contextmanager
@@ -232,7 +232,7 @@ class SplitCalls:
 
     @contextmanager
     def _inside(self, norm: Callable[..., Tensor] | None) -> Iterator[None]:
-        """Split nothing more in the block, and normalise batches by `norm`."""
+        """Disable splitting in the block, and normalize batches by `norm`."""
         before, self._nested, self._norm = (self._nested, self._norm), True, norm
         try:
             yield

@@ -1,4 +1,4 @@
-"""Take random numbers out of a trial call, and give split calls random numbers of their own."""
+"""Remove random numbers from a trial call, and seed the random numbers of split calls."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _FILLED: Mapping[
 
 
 class Unsplittable(Exception):
-    """A call gives other results in parts; the text completes "cannot be split: "."""
+    """Raised if a call gives other results in parts; the text completes "cannot be split: "."""
 
 
 class FixedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Have random operations give the same numbers to every row: dropout drops nothing, noise is its mean."""
+    """Mode in which random operations return equal numbers for all rows: dropout is off, and noise is its mean."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.Tag.nondeterministic_seeded not in func.tags:
@@ -61,7 +61,7 @@ class FixedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @contextmanager
 def own_draws(*place: int) -> Iterator[None]:
-    """Draw from a stream that the program's seed and the place give; torch's generators are restored afterwards."""
+    """Seed torch's generators by the program's seed and `place` in the block; restore them afterwards."""
     seed = seeds.mix(torch.initial_seed(), "split", *place)
     on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     before, of_gpu = torch.get_rng_state(), torch.cuda.get_rng_state() if on_gpu else None

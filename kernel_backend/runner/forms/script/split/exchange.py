@@ -1,8 +1,8 @@
-"""Send tensors between the ranks within a split call, and gradients in its backward pass.
+"""Transfer tensors between the ranks within a split call, and their gradients in its backward pass.
 
 A tensor is either *replicated* (equal on every rank, with the whole gradient on every rank) or *partial* (each rank has
-rows or terms of its own). Four functions lead from one to the other. The backward pass of each is another one of them,
-so that gradients of gradients are right, too:
+its own rows, or its own term of a sum). Four functions convert between the two. The backward pass of each is another
+one of them, so that higher-order gradients are correct, too:
 
     enter    replicated -> own rows             backward: gather the rows of all ranks
     leave    own rows or terms -> replicated    backward: own rows, or the whole gradient of a term
@@ -29,21 +29,21 @@ Gradients = Sequence[Tensor | None]
 
 
 class Exchange:
-    """Sums and gathers over the ranks; counts the seconds that they take."""
+    """Sums and gathers over the ranks, with a count of the seconds that they take."""
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
-        """Set up for tensors that the backend takes from `device`."""
+        """Set up the exchange; the backend transfers tensors on `device`."""
         self.rank, self.size = ranks.rank, ranks.size
         self._ranks, self._device = ranks, device
         self.seconds = 0.0
         self.on_backward: Callable[[bool], None] = lambda begins: None  # of a split call, or of a part of it
 
     def own(self, rows: int) -> tuple[int, int]:
-        """Return where this rank's rows begin, and how many they are."""
+        """Return the start and the number of this rank's rows."""
         return shares(rows, self.size)[self.rank]
 
     def agree(self, value: Any) -> list[Any]:
-        """Return the values of all ranks."""
+        """Return the values of all ranks, in order of rank."""
         return self._ranks.all_gather_object(value)
 
     def summed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -65,7 +65,7 @@ class Exchange:
         return [each for each in found if each is not None]
 
     def gathered(self, tensors: Sequence[Tensor], parts: Sequence[Part], rows: int) -> list[Tensor]:
-        """Return the rows of all ranks, or the combined terms, as new tensors."""
+        """Return the rows of all ranks, or their combined terms, as new tensors."""
         begun = time.perf_counter()
         all_shares = shares(rows, self.size)
         most = all_shares[0][1]
@@ -80,7 +80,7 @@ class Exchange:
         return found
 
     def _all_gathered(self, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
-        """Return the tensors of each rank, which have the same shapes on all, by one transfer of bytes."""
+        """Return the tensors of each rank, of equal shapes on all ranks, by one transfer of bytes."""
         sizes = [-(-each.nbytes // _ALIGNED) * _ALIGNED for each in tensors]
         flat = torch.zeros(sum(sizes), dtype=torch.uint8, device=self._device)
         for each, place in zip(tensors, torch.split(flat, sizes), strict=True):
@@ -96,7 +96,7 @@ class Exchange:
 
 
 def _padded(tensor: Tensor, dim: int | None, most: int) -> Tensor:
-    """Return the tensor with its rows first, as many as any rank has."""
+    """Return the tensor with dimension `dim` first, padded with zeros to `most` rows."""
     if dim is None:
         return tensor.contiguous()
     rows = tensor.movedim(dim, 0)
@@ -106,7 +106,7 @@ def _padded(tensor: Tensor, dim: int | None, most: int) -> Tensor:
 
 
 def _joined(of_ranks: Sequence[Tensor], counts: Sequence[int], part: Part) -> Tensor:
-    """Return the rows of all ranks in their order, or the ranks' terms combined in order of rank."""
+    """Return the concatenated rows of all ranks, or the ranks' terms combined in order of rank."""
     if part.kind is Kind.ROWS:
         assert part.dim is not None
         joined = torch.cat([each[:count] for each, count in zip(of_ranks, counts, strict=True)])
@@ -120,7 +120,7 @@ def _joined(of_ranks: Sequence[Tensor], counts: Sequence[int], part: Part) -> Te
 
 
 class _Like(NamedTuple):
-    """Shape and kind of a shared tensor: zeros stand for a gradient that a rank does not have."""
+    """Shape, dtype and device of a shared tensor; a missing gradient of it is replaced by zeros."""
 
     shape: torch.Size
     dtype: torch.dtype
@@ -148,7 +148,7 @@ class _Enter(Function):
 
 
 class _Leave(Function):
-    """Gather rows and terms; their anchors get a gradient too, so that no rank leaves out a transfer."""
+    """Gather rows and terms; anchors get a gradient, too, so that every rank takes part in each transfer."""
 
     @staticmethod
     def forward(ctx: Any, exchange: Exchange, parts: Sequence[Part], rows: int, anchors: int, *tensors: Tensor) -> Any:
@@ -176,7 +176,7 @@ class _Leave(Function):
 
 
 class _Share(Function):
-    """Use replicated tensors in the computations of all ranks; the last output is an anchor for `leave`."""
+    """Let all ranks compute with replicated tensors; the last output is an anchor for `leave`."""
 
     @staticmethod
     def forward(ctx: Any, exchange: Exchange, *tensors: Tensor) -> Any:
@@ -192,7 +192,7 @@ class _Share(Function):
 
 
 class _Total(Function):
-    """Sum over the ranks; the result is None for what no rank has."""
+    """Sum over the ranks; the result is None for tensors that no rank has."""
 
     @staticmethod
     def forward(ctx: Any, exchange: Exchange, likes: Sequence[_Like], *tensors: Tensor | None) -> Any:
@@ -215,7 +215,7 @@ class _Total(Function):
 def enter(
     exchange: Exchange, parts: Sequence[Part], rows: int, tensors: Sequence[Tensor]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Return this rank's rows of replicated tensors, and the anchors for `leave`."""
+    """Return this rank's rows of replicated tensors, and the anchor tensors for `leave`."""
     if not (torch.is_grad_enabled() and any(each.requires_grad for each in tensors)):
         return [own_rows(exchange, each, part, rows) for each, part in zip(tensors, parts, strict=True)], []
     *own, anchor = _Enter.apply(exchange, parts, rows, *tensors)  # type: ignore[no-untyped-call]
@@ -225,7 +225,7 @@ def enter(
 def leave(
     exchange: Exchange, parts: Sequence[Part], rows: int, tensors: Sequence[Tensor], anchors: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
-    """Return the replicated tensors of which the ranks have rows or terms; called by all ranks."""
+    """Return replicated tensors from the rows or terms of all ranks; all ranks call it."""
     if not tensors:
         return ()
     found: tuple[Tensor, ...] = _Leave.apply(exchange, parts, rows, len(anchors), *anchors, *tensors)  # type: ignore[no-untyped-call]
@@ -233,7 +233,7 @@ def leave(
 
 
 def share(exchange: Exchange, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Return replicated tensors as each rank may use them for its part, and the anchors for `leave`."""
+    """Return replicated tensors for use in this rank's part, and the anchor tensors for `leave`."""
     if not tensors:
         return [], []
     *shared, anchor = _Share.apply(exchange, *tensors)  # type: ignore[no-untyped-call]
@@ -241,7 +241,7 @@ def share(exchange: Exchange, tensors: Sequence[Tensor]) -> tuple[list[Tensor], 
 
 
 def is_boundary(node: Any) -> bool:
-    """Return True if a node of autograd's graph leads out of a split call."""
+    """Return True if an autograd node connects a split call with the graph outside of it."""
     return isinstance(node, _Share._backward_cls | _Enter._backward_cls)
 
 
@@ -252,7 +252,7 @@ def own_rows(exchange: Exchange, tensor: Tensor, part: Part, rows: int) -> Tenso
 
 
 def narrowed(tensor: Tensor, dim: int, begin: int, count: int) -> Tensor:
-    """Return some rows of a tensor, contiguous unless rows are its first dimension."""
+    """Return `count` rows of a tensor; they are contiguous unless rows are its first dimension."""
     own = tensor.narrow(dim, begin, count)
     return own.contiguous() if dim else own
 

@@ -1,4 +1,4 @@
-"""Recognise modules whose calls cannot be split, or gain nothing by it, without a trial."""
+"""Recognise modules whose calls cannot be split, or would not gain by it, without a trial."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 def problem_of(module: nn.Module) -> str | None:
-    """Return why a call of this module must run whole; None if a trial may tell."""
+    """Return the reason why a call of this module must run whole; None if a trial can decide."""
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         return "it is called within a checkpoint"
     parts = list(module.modules())
@@ -34,7 +34,7 @@ def problem_of(module: nn.Module) -> str | None:
 
 
 def is_small(module: nn.Module) -> bool:
-    """Return True for a single layer that takes no longer than a transfer between ranks."""
+    """Return True for a single layer whose computation is no longer than a transfer between ranks."""
     return isinstance(module, _SMALL)
 
 
@@ -43,7 +43,7 @@ def _is_compiled(module: nn.Module) -> bool:
 
 
 def _has_hooks(module: nn.Module) -> bool:
-    """Return True if a module has hooks other than those by which torch computes weights."""
+    """Return True if a module has hooks other than torch's own, such as those of weight norm."""
     return any(not _of_torch(hook) for name in _HOOKS for hook in _hooks(module, name))
 
 

@@ -1,4 +1,4 @@
-"""Have a module compute with other tensors in place of its parameters."""
+"""Run a module with other tensors in place of its parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 def trained(module: nn.Module) -> list[Tensor]:
     """Return the parameters of a module that require gradients, each once.
 
-    They are no `nn.Parameter` within `torch.func.functional_call`.
+    Within `torch.func.functional_call` they are plain tensors.
     """
     found = {id(each): each for part in module.modules() for each in part._parameters.values() if each is not None}
     return [each for each in found.values() if each.requires_grad]
@@ -21,7 +21,7 @@ def trained(module: nn.Module) -> list[Tensor]:
 def replaced(
     module: nn.Module, replace: Callable[[Sequence[Tensor]], tuple[list[Tensor], list[Tensor]]]
 ) -> Iterator[list[Tensor]]:
-    """Compute with `replace(parameters)` in the block; yields what it returned beside the tensors."""
+    """Use the tensors of `replace(parameters)` as parameters in the block; yield its second result."""
     before = trained(module)
     after, other = replace(before)
     new = {id(old): each for old, each in zip(before, after, strict=True)}

@@ -1,4 +1,4 @@
-"""Remember how the calls of each module are split, and agree with the other ranks about new ones."""
+"""Store how the calls of each module are split, and agree on new ones with the other ranks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_UNDECIDED = 8
 
 
 class Whole(NamedTuple):
-    """Decision to run a call whole on every rank, and whether to try the modules that it calls."""
+    """Decision to run a call whole on every rank; `inner` allows splitting the modules that it calls."""
 
     reason: str
     inner: bool = True
@@ -44,7 +44,7 @@ class _Module:
         self.digested = False
 
     def alike(self, pattern: Any, uneven: Any) -> Plan | None:
-        """Return the plan of all trials of a pattern, if they are enough and found the same."""
+        """Return the common plan of all trials of a pattern; None if there were too few trials, or they differ."""
         found = [each for (known, _, also), each in self.known.items() if (known, also) == (pattern, uneven)]
         plans = {each for each in found if isinstance(each, Plan)}
         others = any(isinstance(each, Whole) and each.inner for each in found)
@@ -55,14 +55,14 @@ class Plans:
     """Decisions about the calls of all modules of a program."""
 
     def __init__(self, exchange: Exchange, within: Callable[[Call], Within]) -> None:
-        """Set up; `within(call)` returns what is entered around each trial of one call."""
+        """Set up; `within(call)` returns the context for each trial of a call."""
         self._exchange, self._within = exchange, within
         self._modules: weakref.WeakKeyDictionary[nn.Module, _Module] = weakref.WeakKeyDictionary()
 
     def decide(self, call: Call) -> Decision:
-        """Return how to run a call; called by all ranks, and the same on all of them.
+        """Return how to run a call, equal on all ranks; all ranks call it.
 
-        Raises InvalidDefinition if the ranks have other values in it.
+        Raises InvalidDefinition if the ranks pass different values.
         """
         problem = problem_of(call.module)
         if problem is not None:
@@ -111,7 +111,7 @@ class Plans:
         return decision
 
     def _agreed(self, module: _Module, call: Call, inputs: Sequence[Tensor]) -> Decision:
-        """Return the decision of all ranks after a trial."""
+        """Return the decision of all ranks after a trial on each."""
         decision: Decision
         try:
             decision = find_plan(call, self._exchange.size, self._within(call))
@@ -152,9 +152,9 @@ def _autocast(inputs: Sequence[Tensor]) -> torch.dtype | None:
 
 
 def _uneven(tensor: Tensor) -> tuple[bool, bool]:
-    """Return whether rows differ in their numbers of negative values and of zeros, as with padding and masks.
+    """Return whether rows differ in their counts of negative values and of zeros, as with padding and masks.
 
-    A mean over what is not padding is a mean over rows only where all rows have as much of it.
+    A mean over the values that are not padding equals the mean over rows only if all rows have equal counts.
     """
     if not tensor.dim() or tensor.is_complex():
         return False, False

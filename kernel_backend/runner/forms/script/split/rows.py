@@ -1,4 +1,4 @@
-"""Decide how the rows of a call are shared out: pure arithmetic over shapes."""
+"""Decide how the rows of a call are distributed, by pure arithmetic over shapes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEAST_ROWS = 2  # of each rank: modules may squeeze a dimension of one row
 
 
 class Kind(Enum):
-    """Relation of an output of a call to its rows."""
+    """Relation of a call's output to the rows of its inputs."""
 
     ROWS = "rows"  # has a row of each row of the inputs
     MEAN = "mean"  # is their mean, or does not depend on them
@@ -21,7 +21,7 @@ class Kind(Enum):
 
 
 class Part(NamedTuple):
-    """How an input or output of a call is made of the parts of all ranks."""
+    """Rule by which an input is divided, or an output combined from the ranks' parts."""
 
     kind: Kind
     dim: int | None = None  # that of the rows
@@ -31,14 +31,14 @@ Dims = tuple[int | None, ...]  # of the rows in each tensor; None for a tensor t
 
 
 class Plan(NamedTuple):
-    """How a call is split."""
+    """Plan for splitting a call; an input without a row dimension is not divided."""
 
     inputs: Dims
     outputs: tuple[Part, ...]
 
 
 def shares(rows: int, ranks: int) -> list[tuple[int, int]]:
-    """Return the beginning and number of each rank's rows; the first ranks have one more where they are uneven.
+    """Return start and number of each rank's rows; the first ranks get the extra rows.
 
     Examples
     --------
@@ -51,9 +51,9 @@ def shares(rows: int, ranks: int) -> list[tuple[int, int]]:
 
 
 def trial_parts(rows: int) -> tuple[int, int]:
-    """Return the sizes of the two parts by which a split is tried, odd where both can have two rows.
+    """Return the sizes of the two parts in which a call is tried, odd if both can have two rows.
 
-    Modules that couple pairs of rows are not found out by a border between pairs.
+    An even border would not detect modules that couple pairs of rows.
 
     Examples
     --------
@@ -66,18 +66,18 @@ def trial_parts(rows: int) -> tuple[int, int]:
 
 
 def rows_of(shapes: Sequence[Sequence[int]], dims: Dims) -> int:
-    """Return the number of rows."""
+    """Return the number of rows, from the first tensor that has a row dimension."""
     return next(shape[dim] for shape, dim in zip(shapes, dims, strict=True) if dim is not None)
 
 
 def fits(shapes: Sequence[Sequence[int]], dims: Dims, ranks: int) -> bool:
-    """Return True if tensors of these shapes have the same number of rows in these dimensions, enough for all ranks."""
+    """Return True if the row dimensions of these shapes are equally long, and long enough for all ranks."""
     counts = {shape[dim] for shape, dim in zip(shapes, dims, strict=True) if dim is not None}
     return len(counts) == 1 and counts.pop() >= LEAST_ROWS * ranks
 
 
 def candidates(shapes: Sequence[Sequence[int]], ranks: int) -> Iterator[Dims]:
-    """Yield the dimensions that may be those of the rows, the likeliest first: equal sizes, as early as can be.
+    """Yield possible row dimensions of the tensors, the likeliest first: equal sizes, in early dimensions.
 
     Examples
     --------

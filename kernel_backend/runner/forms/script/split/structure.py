@@ -1,4 +1,4 @@
-"""Take nested arguments and results of a call apart, and put them together again."""
+"""Flatten nested arguments and results of a call, and rebuild them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Yield what is in nested tuples, lists, mappings and dataclasses, in order."""
+    """Yield the leaves of nested tuples, lists, mappings and dataclasses, in order."""
     children = _children(value)
     if children is None:
         yield value
@@ -26,13 +26,13 @@ def tensors(value: Any) -> list[Tensor]:
 
 
 def with_tensors(value: Any, new: Sequence[Tensor]) -> Any:
-    """Return a nested value with other tensors in it, in the same order."""
+    """Return a copy of a nested value with its tensors replaced by `new`, in the same order."""
     remaining = iter(new)
     return mapped(value, lambda each: next(remaining) if isinstance(each, Tensor) else each)
 
 
 def mapped(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Return a nested value with each of its leaves replaced by the function's result."""
+    """Return a copy of a nested value with each leaf replaced by the function's result."""
     if _children(value) is None:
         return function(value)
     if isinstance(value, Mapping):
@@ -55,7 +55,7 @@ def mapped(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def pattern(value: Any) -> Any:
-    """Return a hashable description of a nested value without sizes of tensors and values of numbers."""
+    """Return a hashable description of a nested value, without tensor sizes and values of numbers."""
     if isinstance(value, Tensor):
         return "tensor", value.dim(), value.dtype, value.device.type, value.requires_grad
     if value is None or isinstance(value, bool | str):

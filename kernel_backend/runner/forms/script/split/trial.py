@@ -1,4 +1,4 @@
-"""Find out how a call can be split by trying it: whole, and in two parts, which must give the same rows."""
+"""Find out how a call can be split by running it whole and in two parts, which must give the same rows."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _COARSE = 2e-2  # of 16-bit types, within autocast, and of a GPU's matrix produc
 
 
 class Undecided(Unsplittable):
-    """A call whose first values do not tell; a later one may."""
+    """Raised if a call's values do not allow a decision yet; a later call may."""
 
 
 class Call(NamedTuple):
-    """Call of a module's `forward`."""
+    """Call of a module's `forward`, with its arguments."""
 
     module: nn.Module
     forward: Callable[..., Any]
@@ -46,7 +46,7 @@ Within = Callable[[], AbstractContextManager[Any]]
 
 
 def find_plan(call: Call, ranks: int, within: Within) -> Plan:
-    """Return how a call is split; `within` is entered around each trial, and shares parameters.
+    """Return how a call can be split; `within` is the context of each trial.
 
     Raises Unsplittable with the reason.
     """
@@ -74,7 +74,7 @@ def find_plan(call: Call, ranks: int, within: Within) -> Plan:
 
 
 def seconds_whole(call: Call, now: Callable[[], float]) -> float:
-    """Return how long a call takes as a whole, the shorter of two times; it leaves no traces."""
+    """Return the seconds of a whole call, the minimum of two runs; restores all state afterwards."""
     found = []
     for _ in range(2):
         with _restored(call.module), RandomStates().aside(), _silent():
@@ -89,7 +89,7 @@ def _narrowed(inputs: Sequence[Tensor], dims: Dims, begin: int, count: int) -> l
 
 
 def _tried(call: Call, inputs: Sequence[Tensor], within: Within) -> _Result:
-    """Call with copies of the inputs; what the modules hold, and random states, are restored afterwards."""
+    """Call with copies of the inputs; restore module state and random states afterwards."""
     copies = [_copied(each) for each in inputs]
     versions = [each._version for each in copies]
     args, named = structure.with_tensors((call.args, call.named), copies)
@@ -115,7 +115,7 @@ def _copied(tensor: Tensor) -> Tensor:
 
 
 def _outputs(whole: _Result, parts: Sequence[_Result], counts: Sequence[int]) -> tuple[Part, ...]:
-    """Return how each output tensor is made of those of the parts."""
+    """Return how each output tensor is combined from those of the parts; raise Unsplittable if none fits."""
     if any(len(part.leaves) != len(whole.leaves) or len(part.kept) != len(whole.kept) for part in parts):
         raise Unsplittable("a part of a batch returns another structure")
     if any(part.python != whole.python for part in parts):
@@ -179,7 +179,7 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 
 def _refuse_other_parameters(results: Sequence[Tensor], inputs: Sequence[Tensor], begun: int) -> None:
-    """Raise Unsplittable if results depend on tensors outside of the module: their gradients would not be summed."""
+    """Raise Unsplittable if results depend on trainable tensors outside the module: their gradients would be wrong."""
     own = {id(each) for each in inputs}
     waiting = [each.grad_fn for each in results if each.grad_fn is not None]
     seen = set(waiting)
@@ -202,7 +202,7 @@ def _sequence_number() -> int:
 
 
 def _tensors_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield buffers, and tensors in attributes of modules."""
+    """Yield the buffers of a module, and tensors in attributes of its submodules, by name."""
     yield from module.named_buffers()
     for name, part in module.named_modules():
         for attribute, value in vars(part).items():
@@ -213,7 +213,7 @@ def _tensors_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 @contextmanager
 def _restored(module: nn.Module) -> Iterator[None]:
-    """Restore buffers and attributes of a module's parts after the block."""
+    """Restore buffers and attributes of a module and its submodules after the block."""
     before = [(each, each.detach().clone()) for _, each in _tensors_of(module)]
     buffers = [(part, copy.copy(part._buffers)) for part in module.modules()]
     try:
