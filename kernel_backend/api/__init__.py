@@ -1,1 +1,1 @@
-"""HTTP API of the service: handlers that parse a request, call one service method and reply."""
+"""HTTP API of the service: handlers that parse a request, call a method of the service, and reply."""

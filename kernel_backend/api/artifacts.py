@@ -1,4 +1,4 @@
-"""List and read artifacts, as media types that keep browsers from running their untrusted content."""
+"""List and serve artifacts; their content is not trusted, so that no browser may execute it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tornado.web import RequestHandler
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.model.artifacts import PICTURES, UNKNOWN
 
-# Said as what they are: no browser runs anything in them. HTML, SVG and the like are bytes.
+# Sent with their media type, because browsers do not execute them. HTML, SVG and others are sent as bytes.
 HARMLESS = PICTURES | {"text/plain", "text/csv", "application/json", "application/pdf", "application/zip"}
 
 
@@ -30,10 +30,10 @@ class ArtifactHandler(ApiHandler):
         self.set_header("Content-Type", media)
         self.set_header("Content-Disposition", f'{how}; filename="{found.artifact.file}"')
         self.set_header("Content-Security-Policy", "sandbox; default-src 'none'")
-        self.set_header("Content-Length", found.size)  # without it a broken answer would look like a whole one
+        self.set_header("Content-Length", found.size)  # without it a truncated answer would look complete
         async for piece in found.pieces:
             self.write(piece)
-            await self.flush()  # which waits for a slow reader
+            await self.flush()  # waits for a slow client
 
 
 HANDLERS: dict[str, type[RequestHandler]] = {

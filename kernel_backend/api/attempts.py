@@ -21,7 +21,7 @@ class RecordsHandler(ApiHandler):
 
     async def post(self, key: str) -> None:
         """Deliver records of an attempt (an empty list is a heartbeat), with the attempt's own token."""
-        delivery = self.parse(Delivery, lambda value, place: True)  # of a newer version: the rest of it is as good
+        delivery = self.parse(Delivery, lambda value, place: True)  # unknown fields of a newer version are ignored
         self.reply(await self.service.deliver(parse_attempt(key), self.bearer, delivery))
 
 

@@ -1,4 +1,4 @@
-"""Base classes of all handlers: authenticate every request, and turn every error into JSON."""
+"""Define the base classes of all handlers: authenticate every request, and answer every error with JSON."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _Record = TypeVar("_Record", bound=Record)
 
 
 class MethodNotAllowed(DaylightError):
-    """Report that the path exists but the method is not allowed."""
+    """Error: the path exists, but not with this method."""
 
     http_status = 405
 
 
 @dataclass
 class Activity:
-    """Activity of the service: last request and open streams, for the idle timeout, and unauthenticated connections."""
+    """Last request and open streams, for the idle timeout, and unauthenticated connections of the service."""
 
     last: float = field(default_factory=time.monotonic)
     streams: set[WebSocketHandler] = field(default_factory=set)
@@ -53,11 +53,11 @@ class Activity:
 
 
 class AuthenticatedHandler(RequestHandler):
-    """Handler base class that requires a valid token, for REST and websocket."""
+    """Base class of handlers, for REST and websockets, that require a valid token."""
 
     who: Person | None = None
-    known = False  # whether it was let in
-    prepared = False  # whether the request was let in, and its body read
+    known = False  # whether the request is authenticated
+    prepared = False  # whether the request is authenticated and its body read
 
     @property
     def service(self) -> Service:
@@ -78,9 +78,9 @@ class AuthenticatedHandler(RequestHandler):
         return token.strip() if scheme.lower() == "bearer" else ""
 
     async def authenticate(self) -> Person | None:
-        """Return the user who makes the request; None for a launcher, which has a token of its own.
+        """Return the user who makes the request; None for a launcher, which has an attempt's token.
 
-        Raises Unauthenticated, and the errors of the Identity that checks the token.
+        Raises Unauthenticated, and errors of the identity provider that checks the token.
         """
         identity: Identity = self.settings["identity"]
         browsers: Browsers | None = self.settings["browsers"]
@@ -95,7 +95,10 @@ class AuthenticatedHandler(RequestHandler):
         return person
 
     async def still(self) -> Person | None:
-        """Look up the request's user again; None if the token is no longer valid. Raises the errors of the Identity."""
+        """Return the request's user, looked up again; None if the token is no longer valid.
+
+        Raises errors of the identity provider.
+        """
         identity: Identity = self.settings["identity"]
         browsers: Browsers | None = self.settings["browsers"]
         token = self.bearer or (browsers.token(self) if browsers is not None else "")
@@ -110,7 +113,7 @@ class AuthenticatedHandler(RequestHandler):
         use.strangers.known(getattr(self.request.connection, "stream", None))
 
     def set_default_headers(self) -> None:
-        """Set headers so that no response is cached, framed or content-sniffed."""
+        """Set headers by which no response is cached, framed or content-sniffed."""
         self.set_header("Cache-Control", "no-store")
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header(VERSION, __version__)
@@ -126,7 +129,7 @@ class AuthenticatedHandler(RequestHandler):
         return int(text)
 
     def maybe_integer(self, name: str, least: int = 0) -> int | None:
-        """Return an integer parameter of the query, or None if it is absent; raises as `integer` does."""
+        """Return an integer parameter of the query, or None if it is absent; raises the same errors as `integer`."""
         given = self.get_query_argument(name, None) is not None
         return self.integer(name, 0, least) if given else None
 
@@ -134,7 +137,7 @@ class AuthenticatedHandler(RequestHandler):
         """Write a DaylightError as JSON, with its status."""
         error = self.as_ours(status_code, kwargs.get("exc_info", (None, None, None))[1])
         self.set_status(error.http_status)
-        if not self.prepared:  # tornado will not read on after this: the client must not send more here
+        if not self.prepared:  # tornado closes the connection, so the client must not send more requests on it
             self.set_header("Connection", "close")
         if error.http_status == 401:
             self.set_header("WWW-Authenticate", "Bearer")
@@ -150,10 +153,10 @@ class AuthenticatedHandler(RequestHandler):
         return [method for method, act in own if act is not None and act is not RequestHandler._unimplemented_method]
 
     def as_ours(self, status: int, error: BaseException | None) -> DaylightError:
-        """Convert an error to a DaylightError. Unauthenticated clients learn only that they are unauthenticated."""
+        """Convert an error to a DaylightError; unauthenticated clients only get Unauthenticated."""
         if isinstance(error, DaylightError):
             return error
-        if not self.known:  # whatever is wrong with it, a stranger hears only this
+        if not self.known:  # unauthenticated clients get no other details
             return Unauthenticated("no valid token")
         if status == 405:
             return MethodNotAllowed(f"{self.request.method} is not possible here: {self.request.path}")
@@ -170,7 +173,7 @@ class AuthenticatedHandler(RequestHandler):
         tb: TracebackType | None,
     ) -> None:
         """Log a traceback for internal errors only."""
-        if isinstance(value, DaylightError) and value.http_status in (503, *range(500)):  # 503: what is away comes back
+        if isinstance(value, DaylightError) and value.http_status in (503, *range(500)):  # 503 is temporary
             _log.debug("%s %s: %s", self.request.method, self.request.path, value.message)
         else:
             super().log_exception(typ, value, tb)
@@ -178,7 +181,7 @@ class AuthenticatedHandler(RequestHandler):
 
 @stream_request_body
 class ApiHandler(AuthenticatedHandler):
-    """REST handler base class: read the body only after authentication, and up to a limit."""
+    """Base class of REST handlers: the body is read only after authentication, and up to a limit."""
 
     body_limit = BODY_LIMIT
 
@@ -195,21 +198,21 @@ class ApiHandler(AuthenticatedHandler):
         self.prepared = True
 
     def data_received(self, chunk: bytes) -> None:
-        """Collect the body; a chunked one announces no length, so what exceeds the limit is dropped."""
+        """Collect the body up to the limit; a chunked body does not announce its length."""
         if len(self._body) <= self.body_limit:
             self._body += chunk
 
     @property
     def body(self) -> bytes:
-        """Return the whole body; raises TooLarge."""
+        """Return the body; raises TooLarge."""
         if len(self._body) > self.body_limit:
             raise self._too_large()
         return bytes(self._body)
 
     def parse(self, kind: type[_Record], may_go: versions.MayGo | None = None) -> _Record:
-        """Parse the body as a record; raises InvalidRequest naming each field and value that is wrong.
+        """Parse the body as a record; raises InvalidRequest that names each wrong field and value.
 
-        Unknown fields of a newer client are dropped where `may_go` allows it: by default if they have no effect.
+        Unknown fields of a newer client are dropped if `may_go` returns True: by default, if they have no effect.
         """
         defaults = frozenset(self.request.headers.get(DEFAULTS, "").split(","))
         try:
@@ -224,7 +227,7 @@ class ApiHandler(AuthenticatedHandler):
             raise InvalidRequest(problem_text(error)) from None
 
     def reply(self, answer: Record | dict[str, Any]) -> None:
-        """Reply with JSON; records within are converted."""
+        """Reply with JSON; records in the answer are converted."""
         self.set_header("Content-Type", "application/json; charset=utf-8")
         self.finish(json.dumps(answer, default=_plain, allow_nan=False))
 
@@ -233,7 +236,7 @@ class ApiHandler(AuthenticatedHandler):
 
 
 class UnknownRouteHandler(ApiHandler):
-    """Fallback for unknown paths. It authenticates first, so that unauthenticated clients learn nothing."""
+    """Answer unknown paths with NotFound, but only after authentication."""
 
     def _missing(self) -> None:
         raise NotFound(f"there is nothing at {self.request.path[:200]}: GET /api/openapi.json lists what there is")

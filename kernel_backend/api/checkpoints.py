@@ -39,10 +39,10 @@ class PartHandler(ApiHandler):
         asked = int(number), int(trial), checkpoint, part, self.integer("offset", 0)
         size, pieces = await self.service.checkpoints.part(self.user, *asked)
         self.set_header("Content-Type", "application/octet-stream")
-        self.set_header("Content-Length", size)  # without it a broken answer would look like a whole one
+        self.set_header("Content-Length", size)  # without it a truncated answer would look complete
         async for piece in pieces:
             self.write(piece)
-            await self.flush()  # which waits for a slow reader
+            await self.flush()  # waits for a slow client
 
 
 class VerifyHandler(ApiHandler):

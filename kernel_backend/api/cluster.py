@@ -12,7 +12,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.accounts import AccountKind, Priority
 
 POINTS, MOST_POINTS = 200, 2000
-ROWS, MOST_ROWS = 1000, 100_000  # of the queue, of each pool
+ROWS, MOST_ROWS = 1000, 100_000  # of each pool's queue
 ENTRIES, MOST_ENTRIES = 100, 1000
 
 

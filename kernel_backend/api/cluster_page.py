@@ -1,4 +1,4 @@
-"""Serve the cluster page at the service's root: a short document, and the bundle that renders it."""
+"""Serve the cluster page at the service's root: a short HTML document, and the bundle that renders it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tornado.web import RequestHandler
 from kernel_backend.api.pages import Page
 from kernel_backend.errors import NotFound
 
-BUNDLE = Path(__file__).parent / "static"  # built from labextension/src/page; each name follows from what is in it
+BUNDLE = Path(__file__).parent / "static"  # built from labextension/src/page; names contain a digest of the content
 TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 YEAR_S = 365 * 86400
 ICON = (
@@ -39,27 +39,27 @@ class ClusterHandler(Page):
     """HTML document of the page. Its data comes from the API, so it is the same for all users."""
 
     async def prepare(self) -> None:
-        """Require sign-in on a hub; without one, serve the document to all, since its API requests carry a token."""
+        """Require sign-in on a hub; without a hub serve the document to all, as its API requests carry a token."""
         if self.settings["browsers"] is None:
             self.prepared = self.known = True
         else:
             await super().prepare()
 
     def get(self) -> None:
-        """Return the document, naming the newest bundle, so that an update shows at the next load."""
+        """Return the document, which names the newest bundle, so that an update shows at the next load."""
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.finish(DOCUMENT.format(icon=ICON, style=_built(".css"), script=_built(".js")))
 
 
 class BundleHandler(Page):
-    """Script and style of the page. They need no sign-in: browsers do not request modules as they do pages."""
+    """Serve script and style of the page, without sign-in: browsers request modules otherwise than pages."""
 
     async def prepare(self) -> None:
         """Skip authentication: these files hold no data of users."""
         self.prepared = self.known = True
 
     def get(self, name: str) -> None:
-        """Return a file of the bundle, cacheable for ever: another version has another name."""
+        """Return a file of the bundle, cacheable for ever, since a new version has a new name."""
         if name not in {path.name for path in BUNDLE.glob("main-*")}:
             raise NotFound(f"there is no {name}: the page has become a newer one, load it again")
         self.set_header("Cache-Control", f"public, max-age={YEAR_S}, immutable")
@@ -68,7 +68,7 @@ class BundleHandler(Page):
 
 
 class SlashHandler(Page):
-    """Redirect from the page's URL without a trailing slash, from which relative links would not work."""
+    """Redirect from the page's URL without a trailing slash, at which relative links would not work."""
 
     def get(self) -> None:
         """Redirect to the page."""

@@ -18,18 +18,18 @@ from tornado.web import Application
 
 from kernel_backend.peers import user_of
 
-STRANGERS = 256  # connections over which no token has come yet; fewer where there are few files to be had
-HEADER_S = 30.0  # that a connection may be silent, or take for the head of a request
-FILES = 65_536  # open files that are enough for anybody: limits beyond are slow for programs that walk through them
-REST_S = 0.5  # before the next look where nothing could be accepted
-AT_ONCE = 64  # connections accepted, before others get a turn
+STRANGERS = 256  # unauthenticated connections; fewer if the limit of open files is low
+HEADER_S = 30.0  # for which a connection may be silent, or send the headers of a request
+FILES = 65_536  # open files: a higher limit slows down programs that close all descriptors
+REST_S = 0.5  # before the next try after accepting failed
+AT_ONCE = 64  # connections accepted before other events are processed
 
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _log = logging.getLogger(__name__)
 
 
 def raise_file_limit() -> None:
-    """Raise this process's limit of open files to the maximum: connections soon exhaust the usual 1,024."""
+    """Raise this process's limit of open files as far as useful: connections would soon exhaust the usual 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -37,10 +37,10 @@ def raise_file_limit() -> None:
 
 
 class UnauthenticatedConnections:
-    """Open connections that have not authenticated, oldest first; never more than `most`.
+    """Open connections that have not authenticated, oldest first, at most `most`.
 
-    Beyond `most`, the oldest connections of the peer (Unix user or machine) with most connections are closed, so that
-    a peer that opens a thousand loses only its own.
+    Beyond that, the oldest connections of the peer (Unix user or machine) that has most of them are closed, so that a
+    peer which opens a thousand connections loses only its own.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -65,7 +65,7 @@ class UnauthenticatedConnections:
         self._open.pop(stream, None)  # type: ignore[arg-type]  # None is none of them
 
     def evict(self) -> int:
-        """Close the oldest connections of the peer with most, up to a quarter of the limit; return their number."""
+        """Close the oldest connections of the peer that has most, up to a quarter of the limit; return their number."""
         self._forget_closed()
         peers: defaultdict[Hashable, list[IOStream]] = defaultdict(list)
         for stream in self._open:
@@ -82,7 +82,7 @@ class UnauthenticatedConnections:
 
 
 class LimitedServer(HTTPServer):
-    """HTTPServer that counts unauthenticated connections and survives running out of file descriptors."""
+    """HTTP server that counts unauthenticated connections and survives a lack of file descriptors."""
 
     def initialize(self, app: Application, strangers: UnauthenticatedConnections, **options: Any) -> None:  # type: ignore[override]
         """Serve `app`, whose handlers report to `strangers` which connections have authenticated."""
@@ -126,7 +126,7 @@ class LimitedServer(HTTPServer):
                 self._handle_connection(connection, address)
 
         def rest() -> None:
-            # What waits stays readable: asking again at once would take all time, and say so each time.
+            # The pending connection stays readable: retrying at once would take all time and fill the log.
             loop.remove_handler(listening)
             loop.call_later(REST_S, go_on)
 

@@ -1,4 +1,4 @@
-"""Submit, list, control and label experiments; read their reports, curves, logs, source, archive and plot."""
+"""Submit, list, control and label experiments; read their reports, curves, logs, source, archive and picture."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kernel_backend.spec.resume import Resumption
 from kernel_backend.text.csv_export import metrics_csv, trials_csv
 
 REPORTS_AT_ONCE = 10_000
-POINTS = 400  # of a curve: a screen shows no more
+POINTS = 400  # per curve: more than a screen resolves is useless
 LARGEST_TAIL = 2**20  # bytes of a log
 
 
@@ -143,7 +143,7 @@ class ExportHandler(ApiHandler):
 
 
 class FactsHandler(ApiHandler):
-    """Handler that lists a trial's facts: inputs of a result that only the training itself can record."""
+    """Handler that lists a trial's provenance records: inputs of a result that are known only during training."""
 
     async def get(self, number: str) -> None:
         """List a trial's facts: samples delivered, files read, weights at step 0, the runtime."""
@@ -220,7 +220,7 @@ class PictureHandler(ApiHandler):
 
 
 def _draw(overview: Overview, curves: Sequence[Curve], dark: bool) -> bytes:
-    from kernel_backend.api.picture import draw  # matplotlib takes its time: here, off the event loop
+    from kernel_backend.api.picture import draw  # imported here, off the event loop, since matplotlib is slow to import
 
     return draw(overview, curves, dark=dark)
 

@@ -22,8 +22,8 @@ Refs = Mapping[tuple[type[Record], JsonSchemaMode], JsonSchemaValue]
 _IN: JsonSchemaMode = "validation"
 _OUT: JsonSchemaMode = "serialization"
 _REF = "#/components/schemas/{model}"
-_SUFFIX = {_IN: "Input", _OUT: ""}  # of a schema's name: fields may be left out of a body, and never of an answer
-# What each number that JSON has not is as text, and the bounds that rule it out.
+_SUFFIX = {_IN: "Input", _OUT: ""}  # suffix of a schema's name: a body may omit fields, an answer has all
+# Texts for the numbers that JSON lacks, and the bounds that exclude them.
 _NOT_FINITE = {"NaN": ("gt", "ge", "lt", "le"), "Infinity": ("lt", "le"), "-Infinity": ("gt", "ge")}
 _ERROR = {
     "type": "object",

@@ -1,4 +1,4 @@
-"""Define the base class of pages, which requires sign-in and sets a content security policy."""
+"""Define the base class of HTML pages, which requires sign-in and sets a content security policy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernel_backend.errors import Unauthenticated
 from kernel_backend.identity.base import Browsers
 from kernel_backend.model.cluster.people import Person
 
-# Our own files, and pictures that are in the page; no script of a page's text, no frame around it.
+# Allow our own files and inline images; no inline scripts, and no frames around the page.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -17,9 +17,9 @@ POLICY = (
 
 
 class Page(AuthenticatedHandler):
-    """Base handler of a page for browsers.
+    """Base class of handlers of HTML pages.
 
-    The page's requests to `/api/` carry its cookies, and the `_xsrf` cookie's value also as X-XSRFToken.
+    A page's requests to `/api/` carry its cookies, and the value of the `_xsrf` cookie also as X-XSRFToken.
     """
 
     @property
@@ -39,7 +39,7 @@ class Page(AuthenticatedHandler):
         self.prepared = True
 
     def set_default_headers(self) -> None:
-        """Set the service's headers, and a policy of what a page may load."""
+        """Set the service's headers, and a content security policy."""
         super().set_default_headers()
         self.set_header("Content-Security-Policy", POLICY)
         self.set_header("Referrer-Policy", "same-origin")

@@ -1,7 +1,7 @@
-"""Draw an experiment's curves as a PNG, for saved notebooks where no live view can be.
+"""Draw an experiment's curves as a PNG, for saved notebooks, which have no live view.
 
-Slow to import (matplotlib), so import it only to draw. Figures are plain objects without pyplot, so that threads may
-draw concurrently and no global state is left.
+Importing this module is slow (matplotlib), so import it only to draw. Figures are created without pyplot, so that
+threads may draw concurrently without global state.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from kernel_backend.model.views.curves import Curve
 from kernel_backend.model.views.overview import Overview
 
-INCHES, DPI = (9.0, 3.0), 200  # 900 x 300 pixels, twice as fine for sharp screens
-_PANELS = 3  # metrics beside the loss
-_NAME, _METRICS = 48, (60, 26, 18, 10)  # characters of a name, and of a metric's by how many stand on the right
+INCHES, DPI = (9.0, 3.0), 200  # 900 x 300 pixels at twice the resolution
+_PANELS = 3  # metrics next to the loss
+_NAME, _METRICS = 48, (60, 26, 18, 10)  # characters of a name, and of a metric's name by number of panels
 _PLAIN = FuncFormatter(lambda value, _: f"{value:.6g}")
 
-warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")  # a name in any script is welcome
+warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")  # names may be in any script
 
 
 class Palette(NamedTuple):
@@ -97,7 +97,7 @@ def title(figure: Figure, overview: Overview, palette: Palette, progress: str) -
 
 
 def line(host: Figure | Axes, words: Sequence[tuple[str, str, str]], place: tuple[float, float], size: float) -> None:
-    """Draw words (text, colour, weight) in a row whose upper left corner is at `place`."""
+    """Draw words (text, colour, weight) in one line; `place` is the upper left corner, `size` the font size."""
     texts = [
         TextArea(text, textprops={"color": color, "fontweight": weight, "fontsize": size, "parse_math": False})
         for text, color, weight in words
@@ -154,7 +154,7 @@ def _curves(figure: Figure, curves: Sequence[Curve], palette: Palette) -> None:
 
 
 def _losses(curves: Sequence[Curve]) -> list[str]:
-    """Return the metrics of the left panel: `loss`, else losses of several training steps, else the first metric."""
+    """Return the metrics of the left panel: `loss`, else all `*_loss`, else the first metric."""
     names = list(dict.fromkeys(curve.metric for curve in curves))
     if "loss" in names:
         return ["loss"]
@@ -187,7 +187,7 @@ def _plot(axes: Axes, curve: Curve, color: str, palette: Palette) -> None:
         axes.fill_between(epochs, lows, highs, color=color, alpha=0.18, linewidth=0)
     axes.plot(epochs, means, color=color, linewidth=1.5, marker=marker, markersize=3, clip_on=False)
     broken = [curve.epoch[place] for place in curve.broken]
-    foot = [0.03] * len(broken)  # a mark where the value would have been
+    foot = [0.03] * len(broken)  # marks the position at the bottom
     axes.plot(broken, foot, "x", color=palette.warning, markersize=4, transform=axes.get_xaxis_transform())
 
 

@@ -1,4 +1,4 @@
-"""Map an endpoint to the class that handles it."""
+"""Define a route: an endpoint with the class that handles it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from kernel_backend.routes import Endpoint
 
 @dataclass(frozen=True)
 class Route(Endpoint):
-    """An endpoint, and the handler of its operations."""
+    """Endpoint with the handler of its operations."""
 
     handler: type[RequestHandler]

@@ -27,7 +27,7 @@ from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.routes import ENDPOINTS
 from kernel_backend.service.service import Service
 
-PING_S = 20  # a watcher that answers no ping for as long is gone
+PING_S = 20  # a client that does not answer pings for so long is disconnected
 
 _HANDLERS = {
     path: handler
@@ -47,10 +47,10 @@ def application(
     secret: str | None = None,
     pages: Iterable[tuple[str, type[RequestHandler]]] = (),
 ) -> Application:
-    """Return the tornado application of a service; every request is recorded in `use`.
+    """Return the tornado application of a service; requests and streams are recorded in `use`.
 
-    With `browsers`, users of the pages are identified by cookies signed with `secret`. All routes, and `pages` (pairs
-    of pattern and handler), are below the prefix.
+    With `browsers`, users of the pages are identified by cookies, which are signed with `secret`. All routes, and
+    `pages` (pairs of pattern and handler), are below the prefix.
     """
     below = re.escape(prefix)
     return Application(
@@ -62,7 +62,7 @@ def application(
         cookie_secret=secret,
         use=use or Activity(),
         routes=ROUTES,
-        drawing=asyncio.Semaphore(1),  # pictures are work: many views at once must not starve the rest
+        drawing=asyncio.Semaphore(1),  # drawing is slow: many requests at once must not starve others
         websocket_ping_interval=PING_S,
         websocket_max_message_size=2**16,
         log_function=lambda handler: None,

@@ -1,6 +1,6 @@
-"""Draw a search as a PNG: the best over time, and the rungs.
+"""Draw a search as a PNG: the best value over time, and the rungs.
 
-Slow to import, as `picture.py` is.
+Importing this module is slow, like `picture.py`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import BracketStatus, SearchStatus
 from kernel_backend.text import counted, duration, trials_text
 
-_WIDE = 10.0  # largest by smallest: beyond, a logarithmic axis shows more
-_SPREAD = 0.3  # of a rung's width
+_WIDE = 10.0  # ratio of largest to smallest value beyond which the axis is logarithmic
+_SPREAD = 0.3  # fraction of a rung's width
 
 
 def draw_search(overview: Overview, status: SearchStatus, dark: bool = False) -> bytes:
@@ -49,7 +49,7 @@ def _incumbent(axes: Axes, status: SearchStatus, palette: Palette) -> None:
     _scale(axes, values, status.metric.mode)
     end = max(status.elapsed, 1.0)
     times = [step.at for step in steps]
-    if steps:  # the newest goes on to now
+    if steps:  # the newest best value extends to now
         axes.step([*times, end], [*values, values[-1]], where="post", color=palette.training, linewidth=1.5)
     axes.plot(times, values, "o", color=palette.training, markersize=2.6)
     axes.set_xlim(0, end * 1.01)

@@ -7,8 +7,8 @@ from tornado.web import RequestHandler
 from kernel_backend.api.base import ApiHandler
 
 ROWS, MOST_ROWS = 100, 1000  # trials of a page
-LINES, MOST_LINES = 100, 10_000  # learning curves
-POINTS, MOST_POINTS = 60, 100_000  # of each
+LINES, MOST_LINES = 100, 10_000  # learning curves of a request
+POINTS, MOST_POINTS = 60, 100_000  # points of a curve
 
 
 class Methods(ApiHandler):

@@ -1,4 +1,4 @@
-"""Store snapshots: archives by their sha256."""
+"""Store snapshots: archives named by their sha256."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernel_backend.errors import NotFound
 
 
 class SnapshotsHandler(ApiHandler):
-    """Handler that stores a snapshot's archive, or tells whether it is stored."""
+    """Handler that stores a snapshot's archive, or says whether it is stored."""
 
     body_limit = SNAPSHOT_LIMIT
 

@@ -16,18 +16,18 @@ from kernel_backend.errors import DaylightError, ServiceUnreachable
 GOING_AWAY = 1001
 REFUSED = 1008
 INTERNAL_ERROR = 1011
-LOOK_AGAIN_S = 20.0  # after which a watcher must still be who came in
+LOOK_AGAIN_S = 20.0  # interval at which a client's authorisation is checked again
 
 _log = logging.getLogger(__name__)
 
 
 class StreamHandler(AuthenticatedHandler, WebSocketHandler):
-    """Websocket of one client. Tornado's check of the Origin header refuses pages of other hosts."""
+    """Websocket of one client. Tornado refuses pages of other hosts by the Origin header."""
 
     _tasks: tuple[asyncio.Task[None], ...] = ()
 
     async def prepare(self) -> None:
-        """Refuse invalid requests while the answer can still be plain HTTP with a JSON body."""
+        """Refuse invalid requests before the upgrade, while the answer can be plain HTTP with a JSON body."""
         await super().prepare()
         self.after = self.integer("after", 0)
         self.experiment = self.maybe_integer("experiment")
@@ -47,7 +47,7 @@ class StreamHandler(AuthenticatedHandler, WebSocketHandler):
         await super().get(*args, **kwargs)
 
     def on_message(self, message: str | bytes) -> None:
-        """Ignore messages: clients have nothing to send."""
+        """Ignore messages of clients."""
 
     def on_close(self) -> None:
         """Stop sending messages."""
@@ -80,8 +80,8 @@ class StreamHandler(AuthenticatedHandler, WebSocketHandler):
                 return
 
     async def _speak(self) -> None:
-        # Each message is fetched only when the one before has left for the socket: however slow a reader is, what
-        # it has not read yet waits in the store and not in memory.
+        # Each message is read only after the one before was sent: what a slow client has not received waits in the
+        # store, not in memory.
         try:
             async with aclosing(self.service.watch(self.user, self.after, self.experiment)) as messages:
                 async for message in messages:

@@ -9,7 +9,7 @@ from kernel_backend.api.base import ApiHandler
 from kernel_backend.model.record import Record
 from kernel_backend.routes import Endpoint, Operation
 
-NUMBERS = ("number", "trial")  # parts of paths that are whole numbers
+NUMBERS = ("number", "trial")  # path parameters that are integers
 
 
 def verb_handler(endpoint: Endpoint) -> type[ApiHandler] | None:
@@ -23,7 +23,7 @@ def verb_handler(endpoint: Endpoint) -> type[ApiHandler] | None:
 def _calling(endpoint: Endpoint, operation: Operation) -> Callable[..., Awaitable[None]]:
     """Return a handler method that calls the operation's verb with the user, the path's parts and the parsed body.
 
-    The reply is the verb's answer, or the experiment's overview where there is none.
+    The reply is the verb's result, or the experiment's overview if there is no result.
     """
     verb = attrgetter(operation.verb)
 

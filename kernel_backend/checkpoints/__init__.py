@@ -1,6 +1,6 @@
 """Save and load checkpoints of a trial: parts with digests, and a manifest whose write is the commit.
 
-A plain script saves and loads its own with `save`, `load` and `latest`.
+A plain script saves and loads checkpoints of its own with `save`, `load` and `latest`.
 """
 
 from kernel_backend.checkpoints.script import latest, load, save

@@ -1,8 +1,8 @@
 """Define the checkpoint storage interface: a checkpoint is complete and verified, or it does not exist.
 
-A checkpoint is some parts and a manifest. Parts are written first, by the rank that has them. The manifest names every
-part with its size and digest and carries a digest of its own. Writing the manifest is the commit: before it there is no
-checkpoint, after it there is a complete one.
+A checkpoint consists of parts and a manifest. Each part is written first, by the rank that has it. The manifest names
+every part with size and digest, and has a digest of itself. Writing the manifest is the commit: before it the
+checkpoint does not exist, after it the checkpoint is complete.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from kernel_backend.model.views.overview import CheckpointInfo
 
 @dataclass(frozen=True)
 class Streamed:
-    """Bytes of a checkpoint's file, read piece by piece to save memory; each call of `pieces` begins at the first."""
+    """Bytes of a checkpoint's file, read in pieces to save memory; each call of `pieces` starts at the beginning."""
 
-    size: int  # of all of them, in bytes
+    size: int  # total size in bytes
     pieces: Callable[[], Iterator[bytes | memoryview]]
 
     def __iter__(self) -> Iterator[bytes | memoryview]:
         return self.pieces()
 
 
-Data = Sequence[bytes | memoryview] | Streamed  # the pieces of a part, one after the other; each until the next
+Data = Sequence[bytes | memoryview] | Streamed  # pieces of a part in order; a piece is valid until the next one is read
 
 
-FROZEN = ".frozen"  # ends the name of a part with the tensors of another part that nobody trains: `model.frozen`
-SHARD = ".shard-"  # precedes the number of a part with rows of another part's tensors: `model.shard-0`
+FROZEN = ".frozen"  # suffix of a part that holds the frozen tensors of another part: `model.frozen`
+SHARD = ".shard-"  # precedes the number of a part that holds some rows of another part's tensors: `model.shard-0`
 
 
 def whose(part: str) -> str:
@@ -106,7 +106,7 @@ class Manifest(Record):
 
     experiment: int
     trial: int
-    uid: str = ""  # of the trial, as its numbers may be reused after a database was lost; "" in old checkpoints
+    uid: str = ""  # unique id of the trial, since numbers may be reused after a database loss; "" in old checkpoints
     attempt: int
     step: int
     epoch: float
@@ -114,14 +114,14 @@ class Manifest(Record):
     world: int
     seed: int
     params: dict[str, Value]
-    snapshot: str = ""  # the definition and environment that it was trained with
-    numerics: dict[str, str] = {}  # what the bits depend on besides: torch, device, threads, CPU
-    metrics: dict[str, float] = {}  # the validation at this step; empty where there was none
+    snapshot: str = ""  # id of the snapshot with its definition and environment
+    numerics: dict[str, str] = {}  # other inputs that affect the bits: torch, device, threads, CPU
+    metrics: dict[str, float] = {}  # validation at this step; empty without one
     parts: tuple[Part, ...]
     state: dict[str, Any] = {}
     folder: str = ""  # its location; filled in by listings and never written
     pinned: bool = False  # a user pinned it; filled in by listings and never written
-    files: str = ""  # identity of its files, where only the listing process can read them; never written
+    files: str = ""  # text that changes with its files, set only by a process that can read them; never written
 
     @property
     def id(self) -> str:
@@ -140,7 +140,7 @@ class Manifest(Record):
 
     @property
     def info(self) -> CheckpointInfo:
-        """Return the record by which the API lists this checkpoint."""
+        """Return this checkpoint as the API lists it."""
         return CheckpointInfo(
             id=self.id, trial=self.trial, step=self.step, epoch=self.epoch, bytes=self.bytes, at=self.at
         )
@@ -178,7 +178,7 @@ class Manifest(Record):
 
 
 class QuarantinedCheckpoint(NamedTuple):
-    """Damaged checkpoint quarantined at `since` (seconds since the epoch); `discard` takes its name."""
+    """Damaged checkpoint that was quarantined at time `since` (seconds since the epoch); `discard(name)` deletes it."""
 
     name: str
     bytes: int
@@ -186,7 +186,7 @@ class QuarantinedCheckpoint(NamedTuple):
 
 
 class Checkpoints(Protocol):
-    """Checkpoints of one trial; those stored under another trial's uid are not listed."""
+    """Checkpoints of one trial. Those with another trial's uid are not listed."""
 
     @property
     def where(self) -> str:
@@ -196,16 +196,16 @@ class Checkpoints(Protocol):
         """Return the free space in bytes; None if unknown."""
 
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Store one part durably and return its manifest entry; raise OSError, leaving nothing of the part."""
+        """Store one part durably and return its manifest entry; raise OSError without leaving a part of it."""
 
     def reuse(self, checkpoint: str, part: Part) -> bool:
-        """Store a part that another checkpoint of the experiment has, without its bytes being written or sent again.
+        """Store a part that another checkpoint of the experiment already holds, without writing or sending its bytes.
 
-        Returns False, with nothing stored, if no such part is found or the storage cannot do that.
+        Returns False, with nothing stored, if no such part is found or the storage does not support it.
         """
 
     def commit(self, manifest: Manifest) -> None:
-        """Write the manifest, which commits the checkpoint atomically; raise OSError, leaving no manifest."""
+        """Write the manifest, which commits the checkpoint atomically; raise OSError without leaving a manifest."""
 
     def committed(self) -> Sequence[Manifest]:
         """Return all checkpoints, oldest first by (step, attempt); unreadable ones are quarantined.
@@ -223,7 +223,7 @@ class Checkpoints(Protocol):
         """
 
     def verify(self, manifest: Manifest) -> None:
-        """Read every part; raise CheckpointDamaged naming the one whose digest differs.
+        """Verify every part; raise CheckpointDamaged that names the first one whose digest differs.
 
         Raises NotFound if the checkpoint was deleted meanwhile.
         """
@@ -232,9 +232,9 @@ class Checkpoints(Protocol):
         """Return the verified bytes of a part; raise CheckpointDamaged, or NotFound if it was deleted meanwhile."""
 
     def stream(self, manifest: Manifest, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
-        """Yield the bytes of a part from an offset on, all verified before the first, and never all in memory.
+        """Yield the bytes of a part from an offset on, after verifying the whole part; it is never all in memory.
 
-        A piece is valid until the next one is requested. Raises as `read` does.
+        A piece is valid until the next one is requested. Raises the same errors as `read`.
         """
 
     def set_aside(self, checkpoint: str) -> None:
@@ -250,19 +250,20 @@ class Checkpoints(Protocol):
         """Delete uncommitted checkpoints of attempts before `attempt`."""
 
     def clear(self) -> None:
-        """Delete the fences and the empty folder of a trial that has ended; do nothing while it has checkpoints."""
+        """Delete the fences and the empty folder of an ended trial; do nothing if it has checkpoints."""
 
     def pin(self, checkpoint: str, pinned: bool) -> None:
         """Pin a checkpoint against all retention rules, or unpin it; raise NotFound."""
 
     def fence(self, attempt: int) -> None:
-        """Fence older attempts, which may still live, by durably recording that this attempt continues; raise OSError.
+        """Record durably that this attempt continues the trial, which fences older attempts; raise OSError.
 
-        Fences of older attempts may be removed.
+        Older attempts may still run; the fence keeps their checkpoints from being used. Fences of older attempts may
+        be removed.
         """
 
     def claimed(self) -> int:
-        """Return the highest attempt number that has written a fence, uncached; 0 for none."""
+        """Return the highest attempt number that has written a fence, always read from storage; 0 for none."""
 
     def names(self) -> Sequence[str]:
         """Return the names of all entries in the trial's storage: checkpoints, fences and others; raise OSError."""
@@ -274,7 +275,7 @@ def checkpoint_id(step: int, attempt: int) -> str:
 
 
 def bytes_stored(manifests: Collection[Manifest]) -> int:
-    """Return the size of checkpoints in bytes, those of a part that several of them share counted once."""
+    """Return the total size of checkpoints in bytes; a part that several of them share is counted once."""
     shared = {part.digest: part.size for each in manifests for part in each.parts if part.name.endswith(FROZEN)}
     own = (part.size for each in manifests for part in each.parts if not part.name.endswith(FROZEN))
     return sum(own) + sum(shared.values())
@@ -286,17 +287,17 @@ def digest(data: bytes | memoryview) -> str:
 
 
 def dump(manifest: Manifest) -> bytes:
-    """Serialise a manifest to JSON with a digest of everything else in it."""
-    unknown = set() if manifest.uid else {"uid"}  # an old manifest: it stays as it was written
+    """Serialise a manifest to JSON, with a digest of all other fields in it."""
+    unknown = set() if manifest.uid else {"uid"}  # an old manifest, which must stay as it was written
     body = manifest.model_dump(mode="json", exclude={"folder", "pinned", "files"} | unknown)
     return _written({"digest": digest(_canonical(body)), **body})
 
 
 def parse(data: bytes, folder: str = "", pinned: bool = False) -> Manifest:
-    """Parse a manifest that `dump` wrote; raise CheckpointDamaged if a bit of it has changed."""
+    """Parse a manifest that `dump` wrote; raise CheckpointDamaged if any bit of it has changed."""
     try:
         body = json.loads(data)
-        if data != _written(body):  # the digest covers the content, not white space
+        if data != _written(body):  # the digest does not cover white space
             raise ValueError("it is not as it was written")
         stated = body.pop("digest")
         if stated != digest(_canonical(body)):

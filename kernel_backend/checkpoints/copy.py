@@ -1,4 +1,4 @@
-"""Copy one trial's checkpoint as the start of another."""
+"""Copy a trial's checkpoint to another trial, which starts from it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def copy_checkpoint(
     *,
     or_newer: bool = False,
 ) -> None:
-    """Copy checkpoint `41.1/500-2` to the storage of a trial, every byte verified, and commit it last.
+    """Copy checkpoint `41.1/500-2` to the storage of another trial, verify every byte, and commit it last.
 
-    For `41.1/500-2:weights` the model alone is copied (the averaged one if there is one), as a checkpoint of step 0. If
-    another checkpoint is gone, `or_newer` takes the newest after it: a trial that trains on deletes its older
-    checkpoints. Raises NotFound if there is none to copy, CheckpointDamaged, OSError.
+    For `41.1/500-2:weights` only the model's weights are copied (the averaged ones if there are any), as a checkpoint
+    of step 0. If the checkpoint was deleted and `or_newer` is set, the newest one after it is copied: a running trial
+    deletes old checkpoints. Raises NotFound if there is none to copy, CheckpointDamaged, and OSError.
     """
     owner, _, what = source.partition("/")
     id, weights = what.removesuffix(WEIGHTS), what.endswith(WEIGHTS)
@@ -50,7 +50,7 @@ def _chosen(there: Checkpoints, id: str, or_newer: bool) -> Manifest | None:
 
 
 def _weights(manifest: Manifest) -> Manifest:
-    name = "ema" if "ema" in manifest.state else "model"  # the averaged weights were validated
+    name = "ema" if "ema" in manifest.state else "model"  # the validation used the averaged weights
     parts = tuple(part for part in manifest.parts if whose(part.name) == name)
     state = {"model": manifest.state.get(name)}
     return manifest.model_copy(update={"step": 0, "epoch": 0.0, "metrics": {}, "parts": parts, "state": state})

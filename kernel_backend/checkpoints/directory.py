@@ -4,8 +4,8 @@
 
     <root>/claim-<attempt>
 
-A file is written under a temporary name, made durable (fsync), renamed, and its folder made durable: under its own name
-there is only ever a complete one. A damaged checkpoint becomes `<step>-<attempt>.bad`.
+A file is written under a temporary name, made durable (fsync), renamed, and its folder made durable: under its own
+name there is only ever a complete one. A damaged checkpoint becomes `<step>-<attempt>.bad`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from kernel_backend.checkpoints.verify import (
 from kernel_backend.durable import sync_folder
 from kernel_backend.errors import CheckpointDamaged, NotFound
 
-# Writing and digesting release the interpreter lock, so that training goes on. Taking the lock back waits for that,
-# up to 5 ms each time, so the pieces are not small.
+# Writing and digesting release the interpreter lock, so that training continues. Acquiring it again takes up to
+# 5 ms each time, so pieces must not be small.
 _PIECE = 32 * 2**20
 _TEMPORARY = ".writing"
 BAD = ".bad"
-# Errors of file systems that cannot reserve space; there the write itself fails soon enough.
+# Errors of file systems that cannot reserve space; there, a full disk is noticed by the write.
 _NO_RESERVING = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS}
-# Errors of a broken disk or file system. Others, as of a forbidden or lost mount, do not concern the bytes.
+# Errors that mean damaged data. Others, such as those of a lost mount, say nothing about the bytes.
 _BROKEN = {errno.EIO, errno.EISDIR, errno.ENOTDIR}
 
 
@@ -51,7 +51,7 @@ class Directory(VerifyingCheckpoints):
     def __init__(self, root: Path, uid: str | None = None) -> None:
         super().__init__(uid)
         self._root = root
-        self._written: dict[tuple[int, str], Path] = {}  # frozen parts of this process by size and digest
+        self._written: dict[tuple[int, str], Path] = {}  # frozen parts written by this process, by size and digest
 
     @property
     def where(self) -> str:
@@ -64,7 +64,7 @@ class Directory(VerifyingCheckpoints):
         return shutil.disk_usage(folder).free
 
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Store one part durably; on failure delete its file and raise OSError (a full disk: before writing)."""
+        """Store one part durably; on failure (a full disk: before writing) delete its file and raise OSError."""
         make_folder(self._root / checkpoint)
         path = self._root / checkpoint / f"{name}{SUFFIX}"
         part = _replace(path, data).part(name)
@@ -73,11 +73,11 @@ class Directory(VerifyingCheckpoints):
         return part
 
     def reuse(self, checkpoint: str, part: Part) -> bool:
-        """Hard-link a file with the same bytes of any trial of the experiment; its disk is freed with the last link."""
+        """Hard-link a file of any trial of the experiment that has the same bytes."""
         make_folder(self._root / checkpoint)
         target = self._root / checkpoint / f"{part.name}{SUFFIX}"
         for source in self._same(part):
-            with contextlib.suppress(OSError):  # it is just being deleted, or this file system has no links
+            with contextlib.suppress(OSError):  # it is being deleted, or this file system has no hard links
                 _link(source, target)
                 self._written[part.size, part.digest] = target
                 return True
@@ -89,7 +89,7 @@ class Directory(VerifyingCheckpoints):
         _replace(self._root / manifest.id / MANIFEST, [dump(manifest)])
 
     def set_aside(self, checkpoint: str) -> None:
-        """Rename a checkpoint's folder to `<name>.bad`, which is not listed, replacing an older `<name>.bad`."""
+        """Rename a checkpoint's folder to `<name>.bad`, which is not listed; an older `<name>.bad` is replaced."""
         if not (self._root / checkpoint).exists():
             return
         bad = self._root / f"{checkpoint}{BAD}"
@@ -101,32 +101,32 @@ class Directory(VerifyingCheckpoints):
     def aside(self) -> list[QuarantinedCheckpoint]:
         """Return the quarantined checkpoints: the folders `<name>.bad`."""
         return [
-            # The rename was its last change.
+            # The rename was the folder's last change.
             QuarantinedCheckpoint(each.name, sum(file.stat().st_size for file in each.iterdir()), each.stat().st_ctime)
             for each in sorted(self._entries())
             if each.suffix == BAD and each.is_dir()
         ]
 
     def discard(self, checkpoint: str) -> None:
-        """Delete a checkpoint, committed or not; the manifest goes first, so a half deleted one does not count."""
+        """Delete a checkpoint, committed or not; the manifest first, so that a half-deleted one is not committed."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             (self._root / checkpoint / MANIFEST).unlink()
         shutil.rmtree(self._root / checkpoint, ignore_errors=True)
 
     def sweep(self, attempt: int) -> None:
-        """Delete uncommitted checkpoints of attempts before `attempt`, which are dead and will not continue."""
+        """Delete uncommitted checkpoints of attempts before `attempt`, which have ended."""
         for folder in self._folders():
             if attempt_of(folder.name) < attempt and not self._has_manifest(folder.name):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def clear(self) -> None:
-        """Delete the fences if nothing else is left, then the trial's and the experiment's folder if empty."""
+        """Delete the fences if nothing else is left, then the folders of trial and experiment if they are empty."""
         names = self.names()
         fences = fences_among(names)
         if len(fences) == len(names):
             for attempt in fences:
                 (self._root / fence_name(attempt)).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # not empty, or not there
+        with contextlib.suppress(OSError):  # not empty, or missing
             self._root.rmdir()
             self._root.parent.rmdir()
 
@@ -149,7 +149,7 @@ class Directory(VerifyingCheckpoints):
         """Fence older attempts: create the file `claim-<attempt>` and remove older ones; raise OSError."""
         make_folder(self._root)
         _touch(self._root / fence_name(attempt))
-        with contextlib.suppress(OSError):  # they are obsolete
+        with contextlib.suppress(OSError):  # obsolete
             for older in fences_among(self.names()):
                 if older < attempt:
                     (self._root / fence_name(older)).unlink(missing_ok=True)
@@ -159,11 +159,11 @@ class Directory(VerifyingCheckpoints):
             try:
                 data = (folder / MANIFEST).read_bytes()
             except FileNotFoundError:
-                continue  # still being written, or left by a rank that died
+                continue  # still being written, or left by a dead rank
             except OSError as error:
                 if error.errno not in _BROKEN:
                     raise
-                data = b""  # unreadable: no manifest has no bytes
+                data = b""  # unreadable; an empty text is reported as damaged
             yield StoredManifest(folder.name, data, (folder / PINNED).exists())
 
     def _stream(self, checkpoint: str, name: str, offset: int = 0) -> Iterator[memoryview]:
@@ -174,7 +174,7 @@ class Directory(VerifyingCheckpoints):
             return file.read()
 
     def _same(self, part: Part) -> Iterator[Path]:
-        """Iterate over files with a part's bytes: written or linked by this process, or read and found the same."""
+        """Yield files with the same bytes as a part: one of this process, then others whose digest was verified."""
         own = self._written.get((part.size, part.digest))
         if own is not None and _size(own) == part.size:
             yield own
@@ -245,13 +245,13 @@ def _replace(path: Path, data: Data) -> Digesting:
     try:
         sync_folder(path.parent)
     except OSError:
-        path.unlink(missing_ok=True)  # a write reported as failed must not appear later
+        path.unlink(missing_ok=True)  # a failed write must not appear later
         raise
     return written
 
 
 def _link(source: Path, target: Path) -> None:
-    """Give a file a second name, durably and atomically; raise OSError, leaving no such name."""
+    """Hard-link a file durably and atomically; raise OSError without leaving the new name."""
     temporary = target.with_name(target.name + _TEMPORARY)
     temporary.unlink(missing_ok=True)
     try:
@@ -271,7 +271,7 @@ def _size(path: Path) -> int | None:
 
 
 def _touch(path: Path) -> None:
-    """Create an empty file at `path` durably; it may exist already, or be created by another process meanwhile."""
+    """Create an empty file durably, unless it exists or another process creates it meanwhile."""
     with open(path, "ab") as file:
         os.fsync(file.fileno())
     sync_folder(path.parent)

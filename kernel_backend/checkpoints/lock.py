@@ -1,4 +1,4 @@
-"""Allow one writer at a time among plain scripts that save into a folder."""
+"""Lock the checkpoint folder of a plain script for a single writer."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}  # errors of file sys
 
 @contextlib.contextmanager
 def single_writer(where: str) -> Iterator[None]:
-    """Lock this folder for saving; raise Conflict if another process has it. A URL has no lock."""
+    """Lock this folder for saving; raise Conflict if another process has locked it. A URL is not locked."""
     if "://" in where:
         yield
         return
     make_folder(Path(where))
     with open(Path(where) / LOCK, "ab") as file:
-        _lock(file.fileno(), where)  # the system releases it with the process, however that ends
+        _lock(file.fileno(), where)  # released when the process ends
         yield
 
 

@@ -4,9 +4,9 @@
 
     <url>/claim-<attempt>
 
-An object exists completely or not at all, so uploading the manifest, last, is the commit. Such a store cannot rename: a
-checkpoint is quarantined by copying its manifest to `manifest.json.bad` and deleting the original. After a kill between
-the two, the next reader finds it damaged again and does the same.
+An object exists completely or not at all, so uploading the manifest last commits the checkpoint. Object stores cannot
+rename: a checkpoint is quarantined by copying its manifest to `manifest.json.bad` and deleting the original. If the
+process is killed between the two steps, the next reader finds the damage again and repeats them.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from kernel_backend.retry import RetryPolicy, exponential
 
 BAD = f"{MANIFEST}.bad"
 RETRY = RetryPolicy(exponential(0.5, 4.0), tries=5)
-BLOCK = 8 * 2**20  # of an upload; what is larger goes up in several
-BLOCKS = 9_000  # S3 takes up to 10,000 for one object
-PIECE = 4 * 2**20  # fsspec copies it into a block of its own, which blocks other threads
-RANGE = 32 * 2**20  # of a download that is only digested
-# Errors that a retry would not change.
+BLOCK = 8 * 2**20  # bytes; larger objects are uploaded in several blocks
+BLOCKS = 9_000  # per object: S3 accepts up to 10,000
+PIECE = 4 * 2**20  # bytes; fsspec copies each piece, which blocks other threads
+RANGE = 32 * 2**20  # bytes requested at once when a download is only digested
+# Errors for which a retry is useless.
 _SETTLED = (FileNotFoundError, PermissionError, NotImplementedError)
 
 _T = TypeVar("_T")
@@ -68,18 +68,18 @@ class Remote(VerifyingCheckpoints):
         try:
             return self._tried(partial(self._upload, path, data)).part(name)
         except OSError:
-            with contextlib.suppress(Exception):  # the error that counts is known
+            with contextlib.suppress(Exception):  # the first error is raised
                 self._fs.rm_file(path)
             raise
 
     def reuse(self, checkpoint: str, part: Part) -> bool:
-        """Have the store copy a file with the same bytes from another checkpoint of this trial, without an upload."""
+        """Let the store copy an object with the same bytes from another checkpoint of this trial, without an upload."""
         target = self._path(checkpoint, f"{part.name}{SUFFIX}")
         for manifest in reversed(self.committed()):
             found = next((each for each in manifest.parts if _same(each, part)), None)
             if found is not None:
                 source = self._path(manifest.id, f"{found.name}{SUFFIX}")
-                with contextlib.suppress(OSError, NotImplementedError):  # it was just deleted; not every store can
+                with contextlib.suppress(OSError, NotImplementedError):  # deleted, or not supported by the store
                     self._tried(partial(self._fs.cp_file, source, target))
                     return True
         return False
@@ -96,16 +96,19 @@ class Remote(VerifyingCheckpoints):
             self._tried(partial(self._fs.rm_file, manifest))
 
     def aside(self) -> list[QuarantinedCheckpoint]:
-        """Return the checkpoints with a `manifest.json.bad` and no manifest, dated now if the store keeps no times."""
+        """Return the checkpoints that have a `manifest.json.bad` and no manifest.
+
+        If the store keeps no modification times, they are dated now.
+        """
         found = sorted(self._objects().items())
         return [self._aside(checkpoint, names) for checkpoint, names in found if BAD in names and MANIFEST not in names]
 
     def discard(self, checkpoint: str) -> None:
-        """Delete a checkpoint, committed or not; the manifest goes first, so a half deleted one does not count."""
+        """Delete a checkpoint, committed or not; the manifest first, so that a half-deleted one is not committed."""
         self._delete(checkpoint, self._objects(checkpoint).get(checkpoint, set()))
 
     def sweep(self, attempt: int) -> None:
-        """Delete uncommitted checkpoints of attempts before `attempt`, which are dead and will not continue."""
+        """Delete uncommitted checkpoints of attempts before `attempt`, which have ended."""
         for checkpoint, names in self._objects().items():
             if attempt_of(checkpoint) < attempt and not names & {MANIFEST, BAD}:
                 self._delete(checkpoint, names)
@@ -135,7 +138,7 @@ class Remote(VerifyingCheckpoints):
     def fence(self, attempt: int) -> None:
         """Fence older attempts: create the object `claim-<attempt>` and remove older ones; raise OSError."""
         self._tried(partial(self._fs.pipe_file, f"{self._root}/{fence_name(attempt)}", b"claimed\n"))
-        with contextlib.suppress(OSError):  # they are obsolete
+        with contextlib.suppress(OSError):  # obsolete
             for older in fences_among(self.names()):
                 if older < attempt:
                     self._tried(partial(self._fs.rm_file, f"{self._root}/{fence_name(older)}"))
@@ -188,7 +191,7 @@ class Remote(VerifyingCheckpoints):
                 self._tried(partial(self._fs.rm_file, self._path(checkpoint, name)))
 
     def _objects(self, under: str = "") -> Mapping[str, set[str]]:
-        """Return the object names of each checkpoint, listed by the store and not from fsspec's cache."""
+        """Return the object names of each checkpoint, read from the store and not from fsspec's cache."""
         found: dict[str, set[str]] = {}
         for path in self._tried(partial(self._listed_paths, f"{self._root}/{under}".rstrip("/"))):
             checkpoint, _, name = path.removeprefix(f"{self._root}/").partition("/")
@@ -199,7 +202,7 @@ class Remote(VerifyingCheckpoints):
     def _listed_paths(self, path: str) -> list[str]:
         self._fs.invalidate_cache()
         with contextlib.suppress(FileNotFoundError):
-            # `find` of some file systems takes an error for emptiness; `ls` raises it.
+            # Some file systems' `find` returns nothing after an error; `ls` raises it.
             return list(self._fs.find(path) or self._fs.ls(path, detail=False))
         return []
 
@@ -227,7 +230,7 @@ class Remote(VerifyingCheckpoints):
             return self._retry.call(act, unless=_SETTLED)
         except _SETTLED:
             raise
-        except Exception as error:  # each file system has errors of its own
+        except Exception as error:  # file systems raise errors of their own
             raise OSError(f"{self._where}: {error or type(error).__name__}") from error
 
 
@@ -236,7 +239,7 @@ def _same(one: Part, other: Part) -> bool:
 
 
 def _open(where: str) -> tuple[Any, str]:
-    """Open the file system of a URL and the path within it; raise DaylightError that says what to install."""
+    """Open the file system of a URL and the path in it; raise DaylightError that names a missing package."""
     if any(sign in where for sign in "*?["):
         raise InvalidRequest(f"{where}: a place of checkpoints has none of * ? [ in its name")
     try:

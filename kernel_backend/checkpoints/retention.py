@@ -1,4 +1,4 @@
-"""Decide which checkpoints to delete, and why the others stay: pure functions over the trials' lists."""
+"""Decide which checkpoints to delete, and explain why others are retained: pure functions."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import NamedTuple
 from kernel_backend.checkpoints.base import Manifest
 from kernel_backend.model.experiment import Keep, Metric
 
-# A fall-back needs its predecessor: should the newest turn out damaged, the one before must still be there.
+# Two checkpoints are retained for a restart: if the newest is damaged, the one before is used.
 FALL_BACKS = 2
 
 
 class RetentionDecision(NamedTuple):
-    """Checkpoint and the reasons why it stays, for display; without a reason it may be deleted."""
+    """Checkpoint with the reasons to retain it, for display; without a reason it may be deleted."""
 
     manifest: Manifest
     reasons: tuple[str, ...]
 
 
 class _Candidate(NamedTuple):
-    """Candidate for best checkpoint; the best sorts first, ties go to the lower trial, then the earlier checkpoint."""
+    """Candidate for the best checkpoint; the best sorts first, ties go to the lower trial, then the older one."""
 
     lower: float
     trial: int
     order: tuple[int, int]
-    place: int  # position in its trial's list
+    place: int  # index in its trial's list
 
 
 def decide_retention(
     trials: Mapping[int, Sequence[Manifest]], keep: Keep, metric: Metric, may_run: Collection[int]
 ) -> list[RetentionDecision]:
-    """Decide on each checkpoint of an experiment's trials; each trial's list is oldest first.
+    """Decide for each checkpoint of an experiment's trials whether to retain it; each trial's list is oldest first.
 
-    The union of the rules applies: a checkpoint kept by any rule stays, as do pinned ones and the two newest of a trial
-    that may run again (`may_run`). Only a checkpoint with a finite value of the metric can be best.
+    A checkpoint that any rule selects is retained, as are pinned ones and the two newest of a trial that may run
+    again (`may_run`). Only checkpoints with a finite value of the metric can be the best.
     """
     candidates = {trial: _candidates(trial, manifests, metric) for trial, manifests in trials.items()}
     overall = _best((each for own in candidates.values() for each in own), keep.best_overall or 0)
@@ -55,9 +55,9 @@ def decide_retention(
 
 
 def expendable(committed: Sequence[Manifest], keep: Keep, metric: Metric) -> list[Manifest]:
-    """Return the checkpoints of one running trial that may be deleted, from its list oldest first.
+    """Return the checkpoints of a running trial that may be deleted, from its list (oldest first).
 
-    The other trials' checkpoints are unknown here, so under `best_overall` the trial retains as many of its own.
+    Checkpoints of other trials are not known here, so that `best_overall` retains that many of this trial.
     """
     verdicts = decide_retention({0: committed}, keep, metric, may_run={0})
     return [verdict.manifest for verdict in verdicts if not verdict.reasons]
@@ -73,5 +73,5 @@ def _candidates(trial: int, manifests: Sequence[Manifest], metric: Metric) -> li
 
 
 def _best(candidates: Iterable[_Candidate], count: int) -> set[tuple[int, int]]:
-    """Return trial number and list position of the `count` best checkpoints."""
+    """Return trial number and list index of the `count` best checkpoints."""
     return {(each.trial, each.place) for each in sorted(candidates)[:count]}

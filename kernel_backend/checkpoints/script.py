@@ -1,7 +1,7 @@
-"""Save and load checkpoints of a plain script, without experiments, trials and ranks.
+"""Save and load checkpoints of a plain script, without experiments, trials or ranks.
 
-Each save counts as one more attempt in its manifest. The newest checkpoint is the one that was saved last, whatever
-its step, so a script can start over, or continue from an older step, in the same directory or URL.
+Each save has the next attempt number in its manifest. The newest checkpoint is the one saved last, whatever its step,
+so that a script can start over, or continue from an older step, in the same directory or URL.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def save(
     place = _place(where)
     with single_writer(place.where):
         number = max((each.attempt for each in place.committed()), default=0) + 1
-        place.sweep(number + 1)  # what a killed save has left
+        place.sweep(number + 1)  # deletes what a killed save has left
         manifest = _write(place, _manifest(step, number, metrics or {}), state)
         for old in expendable(_as_saved(place), rules, judge):
             place.discard(old.id)

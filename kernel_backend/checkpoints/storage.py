@@ -1,4 +1,4 @@
-"""Open checkpoint storage by location; the only module that lists the kinds of storage."""
+"""Open checkpoint storage by location: a folder or an object store."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.checkpoints.remote import Remote
 from kernel_backend.home import largest_of
 
-Identity = Callable[[int, int], str]  # of a trial, by experiment and index; raises NotFound
+Identity = Callable[[int, int], str]  # returns a trial's uid by experiment and trial number; raises NotFound
 
 
 def open_storage(where: str, uid: str | None = None) -> Checkpoints:
-    """Open the checkpoints at `where`: a folder or an fsspec URL; raise DaylightError for anything else.
+    """Open the checkpoints at `where`, a folder or an fsspec URL; raise DaylightError for anything else.
 
-    `uid` is the identity of the trial that owns the storage: checkpoints of other uids are not listed. None lists all.
+    With a trial's `uid`, checkpoints of other trials are not listed; None lists all.
     """
     if where.startswith("file://"):
         where = where.removeprefix("file://")
@@ -27,9 +27,9 @@ class CheckpointStorage:
     """Checkpoints of all trials under one root, a folder or a URL: `<root>/<experiment>/<trial>`."""
 
     def __init__(self, root: str, identity: Identity | None = None) -> None:
-        """Open the root; `identity` maps trial numbers to the uid whose checkpoints are listed; None lists all."""
+        """Open the root; `identity` returns the uid of a trial, by which its checkpoints are listed; None lists all."""
         self._root, self._identity = root.rstrip("/"), identity
-        open_storage(self._root)  # fail at once if it cannot be reached
+        open_storage(self._root)  # fails now if the root cannot be reached
 
     def where(self, experiment: int, trial: int) -> str:
         """Return the location of a trial's checkpoints."""
@@ -40,7 +40,7 @@ class CheckpointStorage:
         return largest_of(open_storage(self._root).names())
 
     def uid(self, experiment: int, trial: int) -> str:
-        """Return the uid in a trial's checkpoints; empty without `identity`. Raise NotFound for no such trial."""
+        """Return the uid of a trial, which its checkpoints record; "" without `identity`. Raise NotFound."""
         return "" if self._identity is None else self._identity(experiment, trial)
 
     def open(self, experiment: int, trial: int) -> Checkpoints:

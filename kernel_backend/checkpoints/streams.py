@@ -1,4 +1,4 @@
-"""Stream bytes a few megabytes at a time: count and digest them without copies."""
+"""Stream bytes in pieces of a few megabytes; count and digest them without copies."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ class Digesting:
         return self._hash.hexdigest()
 
     def part(self, name: str) -> Part:
-        """Return the manifest's entry for a file with the bytes taken so far."""
+        """Return the manifest entry of a file that has exactly the bytes taken so far."""
         return Part(name=name, size=self.size, digest=self.digest)

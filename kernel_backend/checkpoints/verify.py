@@ -1,4 +1,4 @@
-"""Verify checkpoints in any storage: trust no byte that was not digested."""
+"""Verify checkpoints in any storage: no byte is used before its digest was checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernel_backend.model.trial import checkpoint_order
 
 MANIFEST, PINNED, SUFFIX = "manifest.json", "pinned", ".safetensors"
 ID = re.compile(r"(\d+)-(\d+)")
-_FENCE = re.compile(r"claim-([0-9]+)")  # next to the checkpoints; not an ID
+_FENCE = re.compile(r"claim-([0-9]+)")  # names of fences, which are stored next to the checkpoints
 
 _log = logging.getLogger(__name__)
 
@@ -31,9 +31,9 @@ class StoredManifest(NamedTuple):
 
 
 class VerifyingCheckpoints(ABC):
-    """Base class of checkpoint storage that lists, verifies and quarantines, for folders and object stores alike.
+    """Base class of checkpoint storage in folders and object stores: list, verify and quarantine checkpoints.
 
-    `uid` is the identity of the trial whose checkpoints are listed; None lists all.
+    Only checkpoints with the trial's `uid` are listed; None lists all.
     """
 
     def __init__(self, uid: str | None = None) -> None:
@@ -54,11 +54,11 @@ class VerifyingCheckpoints(ABC):
 
     @abstractmethod
     def _manifests(self) -> Iterator[StoredManifest]:
-        """Iterate over all stored manifests."""
+        """Yield all stored manifests, unparsed."""
 
     @abstractmethod
     def _stream(self, checkpoint: str, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
-        """Iterate over the bytes of a part from an offset on.
+        """Yield the bytes of a part from an offset on.
 
         A piece is valid until the next one is requested. Raises FileNotFoundError, and CheckpointDamaged if the bytes
         are unreadable.
@@ -66,11 +66,11 @@ class VerifyingCheckpoints(ABC):
 
     @abstractmethod
     def _whole(self, checkpoint: str, name: str) -> bytes:
-        """Return the bytes of a whole part; raise as `_stream` does."""
+        """Return all bytes of a part; raise the same errors as `_stream`."""
 
     @abstractmethod
     def _has_manifest(self, checkpoint: str) -> bool:
-        """Return True if the checkpoint is committed at present."""
+        """Return True if the checkpoint is committed."""
 
     def committed(self) -> list[Manifest]:
         """Return all checkpoints, oldest first by (step, attempt); unreadable ones are quarantined.
@@ -98,11 +98,11 @@ class VerifyingCheckpoints(ABC):
         return found, [damage[order] for order in sorted(damage, reverse=True) if asked(order) and order > after]
 
     def claimed(self) -> int:
-        """Return the highest attempt number that has written a fence, uncached; 0 for none."""
+        """Return the highest attempt number that has written a fence, always read from storage; 0 for none."""
         return max(fences_among(self.names()), default=0)
 
     def verify(self, manifest: Manifest) -> None:
-        """Read every part; raise CheckpointDamaged naming the first whose digest differs.
+        """Verify every part; raise CheckpointDamaged that names the first one whose digest differs.
 
         Raises NotFound if the checkpoint was deleted meanwhile.
         """
@@ -110,7 +110,7 @@ class VerifyingCheckpoints(ABC):
             self._verify(manifest, part)
 
     def stream(self, manifest: Manifest, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
-        """Return the bytes of a part from an offset on, all verified before the first, and never all in memory.
+        """Return the bytes of a part from an offset on, after verifying the whole part; it is never all in memory.
 
         A piece is valid until the next one is requested. Raises CheckpointDamaged, or NotFound if the checkpoint was
         deleted meanwhile.
@@ -143,7 +143,7 @@ class VerifyingCheckpoints(ABC):
 
     def _listed(self, damage: dict[tuple[int, int], str]) -> list[Manifest]:
         found, bad = self._parsed_all()
-        if bad:  # a network disk may misread once: quarantine only after reading damage twice
+        if bad:  # a network disk may misread once: quarantine only damage that is read twice
             found, bad = self._parsed_all()
         for checkpoint, error in bad.items():
             damage[checkpoint_order(checkpoint)] = error.message
@@ -188,7 +188,7 @@ class VerifyingCheckpoints(ABC):
 
     def _put_away(self, checkpoint: str, why: CheckpointDamaged) -> None:
         _log.warning("%s; it is set aside", why.message)
-        with contextlib.suppress(OSError):  # on read-only storage it is at least not used
+        with contextlib.suppress(OSError):  # read-only storage: the checkpoint cannot be quarantined, but is not used
             self.set_aside(checkpoint)
 
     @contextlib.contextmanager
@@ -235,8 +235,8 @@ def attempt_of(checkpoint: str) -> int:
 def files_of(manifest: Manifest) -> str:
     """Return a text that changes when a file of the checkpoint is replaced or modified.
 
-    Files without a suffix, such as `pinned`, are ignored. In an object store, where objects are only written as a
-    whole, the text is made of the manifest's time and digests.
+    Files without a suffix, such as `pinned`, are ignored. In an object store, whose objects are written only as a
+    whole, the text consists of the manifest's time and digests.
     """
     if manifest.files:
         return manifest.files
@@ -244,7 +244,7 @@ def files_of(manifest: Manifest) -> str:
         return repr((manifest.at, manifest.parts))
     found = []
     for file in sorted(Path(manifest.folder).glob("*.*")):
-        with contextlib.suppress(OSError):  # it is just being deleted
+        with contextlib.suppress(OSError):  # it is being deleted
             stat = file.stat()
             found.append((file.name, stat.st_ino, stat.st_size, stat.st_mtime_ns))
     return repr(found)

@@ -1,4 +1,4 @@
-"""Convert training states to parts and back bit for bit: safetensors for tensors, JSON for the rest."""
+"""Convert training states to parts and back, bit for bit: safetensors for tensors, JSON for the rest."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def pieces(tensors: Mapping[str, Tensor]) -> list[bytes | memoryview]:
     DaylightError for a tensor that the format cannot hold.
     """
     hosts = {name: _host(name, tensor) for name, tensor in tensors.items()}
-    in_order = sorted(hosts.items(), key=lambda item: (-item[1].itemsize, item[0]))  # so that each is aligned
+    in_order = sorted(hosts.items(), key=lambda item: (-item[1].itemsize, item[0]))  # sorted so that each is aligned
     header, end = {}, 0
     for name, tensor in in_order:
         begin, end = end, end + tensor.nbytes
@@ -63,10 +63,10 @@ def pieces(tensors: Mapping[str, Tensor]) -> list[bytes | memoryview]:
 
 
 def decode(data: bytes) -> dict[str, Tensor]:
-    """Decode the tensors of a part, on the host; raise CheckpointDamaged for other bytes."""
+    """Decode the tensors of a part, on the CPU; raise CheckpointDamaged for other bytes."""
     try:
         return dict(safetensors.load(data))
-    except Exception as error:  # the format's own error class is private to its compiled module
+    except Exception as error:  # the library does not export its error class
         raise CheckpointDamaged(f"a part is not in the safetensors format: {error}") from None
 
 
@@ -80,7 +80,7 @@ def flatten(tree: Any) -> tuple[Any, dict[str, Tensor]]:
 
 
 def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """Rebuild the state that `flatten` split."""
+    """Rebuild a state from the JSON and the tensors that `flatten` returned."""
     if isinstance(tree, list):
         return [unflatten(item, tensors) for item in tree]
     if not isinstance(tree, dict):
@@ -99,7 +99,7 @@ def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def load_model(place: Checkpoints, manifest: Manifest) -> dict[str, Any]:
-    """Return the verified `state_dict` of the model in a checkpoint of the storage `place`.
+    """Return the model's `state_dict` of a checkpoint in `place`, verified.
 
     Raises CheckpointDamaged.
     """
@@ -109,9 +109,9 @@ def load_model(place: Checkpoints, manifest: Manifest) -> dict[str, Any]:
 
 
 def tensors_of(manifest: Manifest, name: str, read: Callable[[str], bytes]) -> dict[str, Tensor]:
-    """Return the tensors of a part, of its frozen one and of its shards; none of an absent part.
+    """Return the tensors of a part, together with its frozen part and its shards; empty if the part is missing.
 
-    `read` returns the bytes of a part.
+    `read` returns the bytes of a part by name.
     """
     found = {
         key: tensor
@@ -139,7 +139,7 @@ def _host(name: str, tensor: Tensor) -> Tensor:
 
 
 def _memory(tensor: Tensor) -> bytes | memoryview:
-    """Return a view of a contiguous tensor's bytes; torch itself has none for every dtype."""
+    """Return a view of a contiguous tensor's bytes, which torch does not provide for every dtype."""
     if tensor.nbytes == 0:
         return b""
     memory: Any = (ctypes.c_ubyte * tensor.nbytes).from_address(tensor.data_ptr())
@@ -152,7 +152,7 @@ def _flatten(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         name = _free(path, tensors)
         tensors[name] = tree
         return {"$tensor": name}
-    if isinstance(tree, Counter):  # MultiStepLR keeps its milestones in one
+    if isinstance(tree, Counter):  # MultiStepLR keeps its milestones in a Counter
         return {"$counter": _flatten(dict(tree), path, tensors)}
     if isinstance(tree, dict):
         items = [(key, _flatten(value, f"{path}.{key}" if path else f"{key}", tensors)) for key, value in tree.items()]

@@ -1,6 +1,6 @@
-"""Decide which trials train, how far, and with what values: pure state machines driven by reports.
+"""Decide which trials of a search train, for how long and with what values: pure state machines.
 
-`make` builds one of `Settings` and a `Space`; `simulate` runs it against recorded curves.
+`make` returns a searcher for `Settings` and a `Space`; `simulate` runs it on recorded learning curves.
 """
 
 from kernel_backend.model.search.methods import MethodOption, SearchMethod

@@ -1,9 +1,10 @@
-"""Implement asynchronous successive halving (Li et al., MLSys 2020), with promotions, and Hyperband's brackets.
+"""Implement asynchronous successive halving (Li et al., MLSys 2020) with promotions, and Hyperband's brackets.
 
-Trials train to a rung and pause there. When a gang is free, the best paused trial among the best 1/eta of *all results
-ever recorded* in its rung is promoted to the next one, from its checkpoint. A new trial begins only where no trial can
-be promoted. So no trial ever waits for another, and a trial that was not promoted is promoted as soon as its rank
-allows it. A search without rungs below R (random, grid, or model-based) is the same without comparisons before R.
+Trials train to a rung and pause there. When a gang is free, the best paused trial that is among the best 1/eta of
+*all results ever recorded* in its rung is promoted to the next rung, from its checkpoint; a new trial is created only
+if none can be promoted. Trials therefore never wait for each other, and a trial that was not promoted may be promoted
+later, when its rank allows it. Searches without early stopping (random, grid, model-based) use the same code with the
+single rung R.
 """
 
 from __future__ import annotations
@@ -46,37 +47,37 @@ class Asha(BaseSearcher[_Climber]):
         trials: int | None,
         asks: int = sys.maxsize,
     ) -> None:
-        """Create the searcher of `trials` trials in all; None for as many as the budget allows.
+        """Create the searcher of `trials` trials in total; None if the budget limits their number.
 
-        `asks` is the most proposals that the sampler can make, such as the size of a grid.
+        `asks` is the largest number of proposals that the sampler can make, such as the size of a grid.
         """
         super().__init__(settings.units, seen, trials)
         self._eta, self._stopping = settings.eta, settings.stopping
         self._spends = settings.ends_by_use
         self.brackets, self._sampler, self._asks = tuple(brackets), sampler, asks
-        self._filling = set[int]()  # trials in slots that no trial has earned
+        self._filling = set[int]()  # trials that train only to keep a slot busy
         self._ladder = sorted((rung for bracket in brackets for rung in bracket.rungs), key=lambda rung: -rung.unit)
 
-    # Vacancies
+    # Assigning free gangs
 
     def _wanted(self) -> int:
-        """Return the number of possible new trials, plus one for each rung with a promotable trial."""
+        """Return the number of new trials that may be created, plus one for each rung with a promotable trial."""
         return self._new() + len(set(self._going())) or int(self._pastime() is not None)
 
     def _new(self) -> int:
         return min(self._left(), self._asks - self._asked)
 
     def _going(self) -> Iterator[int]:
-        """Return the paused trials to resume next: promoted by users or interrupted, then promotable ones.
+        """Yield the paused trials to resume next: promoted by users or interrupted, then promotable ones.
 
-        The promotable ones come from the highest rung first.
+        Promotable trials are sorted by rung, the highest first.
         """
         rungs = () if self._stopping else self._ladder
         promotable = (rung.promotable(self._eta) for rung in rungs)
         return chain(self._waiting(), (trial for trial in promotable if trial is not None))
 
     def _choose(self) -> Create | Resume | None:
-        """Choose a trial to resume (see `_going`); else a new trial; else one that keeps the slot busy (`_pastime`)."""
+        """Choose a trial to resume (see `_going`), else a new trial, else one that keeps the slot busy (`_pastime`)."""
         trial = next(self._going(), None)
         if trial is None and self._new():
             number = self._asked + 1
@@ -88,8 +89,8 @@ class Asha(BaseSearcher[_Climber]):
     def _pastime(self) -> int | None:
         """Return the best paused trial of the highest rung, for a slot that no promotable or new trial can use.
 
-        There is one in three cases: no trial has been trained to the end, a promoted trial is still training, or the
-        search ends by a budget, which is there to be spent. Never with `stopping`.
+        It is trained on if no trial has been trained to the end yet, if a promoted trial is still training, or if the
+        search ends by its budget, which should be used. Otherwise, and always with `stopping`, None is returned.
         """
         whole = any(bracket.rungs[-1].best < WORST for bracket in self.brackets)
         earned = len(self._seen.training) > len(self._filling)
@@ -115,7 +116,7 @@ class Asha(BaseSearcher[_Climber]):
     # Reports of trials
 
     def _record(self, trial: int, known: _Climber, unit: int, value: float) -> None:
-        """Record the value in every rung that was passed; from now on only the highest can promote the trial."""
+        """Record the value in every rung that the trial has passed; from now on only the highest can promote it."""
         passed = [rung for rung in known.bracket.rungs if known.reached < rung.unit <= unit]
         for rung in passed:
             rung.record(trial, self._seen.lower(value))
@@ -151,7 +152,7 @@ class Asha(BaseSearcher[_Climber]):
         known.bracket.below(known.until).record(trial, WORST)
 
 
-# The methods
+# Factories of the search methods
 
 
 def sampled(settings: Settings, space: Space, sampler: Sampler) -> Asha:
@@ -162,9 +163,9 @@ def sampled(settings: Settings, space: Space, sampler: Sampler) -> Asha:
     settings : Settings
         Number of trials, length of a training, and whether lower or higher values are better.
     space : Space
-        What is searched.
+        Search space.
     sampler : Sampler
-        What proposes new trials.
+        Sampler that proposes new trials.
 
     Returns
     -------
@@ -187,28 +188,28 @@ def sampled(settings: Settings, space: Space, sampler: Sampler) -> Asha:
 
 
 def plain_searcher(settings: Settings, space: Space) -> Asha:
-    """Return a searcher that trains each trial to its end, with proposals of the settings' sampler."""
+    """Return a searcher that trains each trial to its end, with proposals of the configured sampler."""
     return _searcher(settings, space, [Bracket([settings.units], 1.0)], settings.limit)
 
 
 def asha_searcher(settings: Settings, space: Space) -> Asha:
-    """Return a searcher of ASHA with the brackets that `--brackets` chooses."""
+    """Return an ASHA searcher with the brackets that `--brackets` selects."""
     return _searcher(settings, space, _asha_brackets(settings), settings.limit)
 
 
 def hyperband_searcher(settings: Settings, space: Space) -> Asha:
-    """Return a searcher of all Hyperband brackets at once; each runs once unless `--trials` or a budget says more."""
+    """Return a searcher that runs all Hyperband brackets concurrently, each once unless trials or a budget are set."""
     brackets = _hyperband_brackets(settings)
     return _searcher(settings, space, brackets, _hyperband_trials(settings, brackets))
 
 
 def asha_plan(settings: Settings, space: Space) -> Plan:
-    """Return the plan of an ASHA search for a dry run."""
+    """Return the plan of an ASHA search, for a dry run."""
     return _plan(_asha_brackets(settings), settings.limit, settings.limit)
 
 
 def hyperband_plan(settings: Settings, space: Space) -> Plan:
-    """Return the plan of a Hyperband search for a dry run; without `--trials` its brackets set their number."""
+    """Return the plan of a Hyperband search, for a dry run; without `--trials` its brackets determine the number."""
     brackets = _hyperband_brackets(settings)
     return _plan(brackets, settings.limit, _hyperband_trials(settings, brackets))
 

@@ -1,8 +1,8 @@
-"""Define the interface of a searcher: it decides which trial trains next, and how far.
+"""Define the interface of a searcher, which decides which trial trains next, and up to which unit.
 
-A searcher reads no clock, does no I/O and draws only from generators that are seeded by (seed, trial). A trial's
-target is a unit (epoch or step); R, the last, is a whole training. Values are as reported; a searcher turns
-`metric:max` round inside. Trials are numbered from 1; numbers below 1 are results of other searches.
+A searcher reads no clock, does no I/O, and draws only from generators seeded by (seed, trial). A trial's target is a
+unit (epoch or step); the last unit R is the end of a complete training. Values are as reported; for `metric:max` a
+searcher negates them internally. Trials are numbered from 1; numbers below 1 are results of other searches.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from kernel_backend.model.search.records import Complete, Continue, Create, Paus
 class Searcher(Protocol):
     """Decide which trial trains next, and how far: the interface of a search method.
 
-    The service stores each call and each decision, and replays them after a restart. The same calls must therefore lead
-    to the same state: read no clock, do no I/O, and draw from `stream` alone. `sampled` makes a searcher that trains
-    each trial to its end.
+    The service stores each call and each decision, and replays them after a restart. The same calls must therefore
+    lead to the same state: read no clock, do no I/O, and draw from `stream` alone. `sampled` makes a searcher that
+    trains each trial to its end.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class Searcher(Protocol):
         Returns
         -------
         int
-            Number of gangs, besides those that its trials hold.
+            Number of gangs, in addition to those that its trials hold.
         """
 
     def on_slot(self) -> Create | Resume | None:
@@ -51,18 +51,18 @@ class Searcher(Protocol):
         """
 
     def granted(self, decision: Create | Resume) -> None:
-        """Apply a decision that `on_slot` made earlier, to replay a log; nothing is decided anew.
+        """Apply a decision that `on_slot` made earlier, to replay a log; no new decision is made.
 
         Parameters
         ----------
         decision : Create or Resume
-            The decision that was stored.
+            The stored decision.
         """
 
     def on_report(self, trial: int, unit: int, value: float) -> Continue | Pause | Prune | Complete:
         """Process a report of a trial, and decide what the trial does next.
 
-        Before its target a trial continues to the same target. Of two reports of one unit the first counts.
+        Before its target a trial continues to the same target. Of two reports of one unit, the first is used.
 
         Parameters
         ----------
@@ -76,11 +76,11 @@ class Searcher(Protocol):
         Returns
         -------
         Continue, Pause, Prune or Complete
-            What the trial does next.
+            Decision about the trial.
         """
 
     def on_exit(self, trial: int, reason: Reason) -> None:
-        """Process the end of a trial that no decision of the search has caused.
+        """Process the end of a trial that was not decided by the search.
 
         Preemption and restarts are not reported.
 
@@ -89,16 +89,16 @@ class Searcher(Protocol):
         trial : int
             Number of the trial.
         reason : {"failed", "invalid", "stopped", "pruned"}
-            How it ended.
+            Reason of its end.
         """
 
     def told(self, trial: int, params: dict[str, Value]) -> None:
-        """Record the hyperparameters that a trial really has.
+        """Record the actual hyperparameters of a trial.
 
         Parameters
         ----------
         trial : int
-            Number of the trial; a result of another search has a number below 1, and becomes known by this call.
+            Number of the trial; below 1 for a result of another search, which this call adds.
         params : dict of str to Any
             Hyperparameters by name.
         """
@@ -118,12 +118,12 @@ class Searcher(Protocol):
         """
 
     def extend(self, trials: int | None) -> None:
-        """Set the total number of trials, and open the search again if it was closed.
+        """Set the total number of trials, and reopen the search if it was closed.
 
         Parameters
         ----------
         trials : int or None
-            Number of trials in all; None for no limit.
+            Number of trials in total; None for no limit.
 
         Raises
         ------
@@ -132,9 +132,9 @@ class Searcher(Protocol):
         """
 
     def close(self) -> None:
-        """Close the search: it wants no more gangs.
+        """Close the search: it uses no more gangs.
 
-        Trials that train are paused where they are, and resume first if the search is extended.
+        Trials that train are paused, and resume first if the search is extended.
         """
 
     def over(self) -> bool:
@@ -143,7 +143,7 @@ class Searcher(Protocol):
         Returns
         -------
         bool
-            True if no trial trains, and none will be wanted.
+            True if no trial trains, and none will be started.
         """
 
 
@@ -166,6 +166,6 @@ class Plan(NamedTuple):
     10
     """
 
-    trials: int | None  # None: limited by a budget, or by the method
-    shortest: int  # units of the trial that is trained least
-    reports: int  # after which something may be decided, of all trials; 0: unknown
+    trials: int | None  # maximum; None: limited by a budget or by the method
+    shortest: int  # units of the trial that trains least
+    reports: int  # number of reports of all trials after which a decision is made; 0: unknown

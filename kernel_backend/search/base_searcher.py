@@ -1,7 +1,7 @@
-"""Implement what all searchers share: the progress of trials, which reports count, and manual steering.
+"""Implement the common part of searchers: progress of trials, which reports count, and manual steering.
 
-A trial trains, is paused or has ended, one at a time. Searches differ in which trial gets a free slot, and what
-becomes of a trial at its target.
+At any time a trial is training, paused or ended. Subclasses decide which trial gets a free slot, and how a trial
+proceeds at its target.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class BaseSearcher(ABC, Generic[P]):
     """Base of searchers that judge trials on the way: it keeps their progress, and leaves the decisions to a subclass.
 
     A subclass defines `_wanted` (how many gangs it could use), `_choose` (the next decision, without changing
-    anything), `_begun` (the progress of a new trial), `_record` (the first value at a unit), `_judge` (what becomes of
-    a trial at its target), `_target` (the next target), `_forget` and `_fail` (an invalid or failed trial). Helpers
-    are `_left` (how many new trials there may be) and `_waiting` (paused trials to resume first).
+    anything), `_begun` (the progress of a new trial), `_record` (the first value at a unit), `_judge` (what becomes
+    of a trial at its target), `_target` (the next target), `_forget` and `_fail` (an invalid or failed trial).
+    Helpers are `_left` (how many new trials there may be) and `_waiting` (paused trials to resume first).
 
     Parameters
     ----------
@@ -107,21 +107,21 @@ class BaseSearcher(ABC, Generic[P]):
     ('complete', True)
     """
 
-    # Trials in a row, with no report between them, after which no new one is made: it would come to nothing, too.
+    # Consecutive trials that end so without a report, after which no more are created: they would fail, too.
     hopeless: ClassVar[Mapping[Reason, int]] = {"failed": 20, "invalid": 100}
 
     def __init__(self, units: int, seen: Observations, trials: int | None) -> None:
         """Create a searcher without trials."""
         self._units, self._seen, self._most = units, seen, trials
         self._trials: dict[int, P] = {}
-        self._paused = set[int]()  # trials that train are among the observations
-        self._chosen: dict[int, None] = {}  # by hand or because they were interrupted: to resume next, in this order
-        self._asked = 0  # the number of the newest proposal
+        self._paused = set[int]()  # paused trials; those that train are in `seen.training`
+        self._chosen: dict[int, None] = {}  # trials to resume next, in order: promoted by users, or interrupted
+        self._asked = 0  # number of the newest proposal
         self._invalid = 0
-        self._in_vain = Counter[Reason]()  # in a row
+        self._in_vain = Counter[Reason]()  # consecutive failures, by reason
         self._closed = False
 
-    # Vacancies
+    # Assigning free gangs
 
     def wants(self) -> int:
         """Return how many more gangs the search could use now.
@@ -129,7 +129,7 @@ class BaseSearcher(ABC, Generic[P]):
         Returns
         -------
         int
-            Number of gangs; 0 where it is closed.
+            Number of gangs; 0 if the search is closed.
         """
         return 0 if self._closed else self._wanted()
 
@@ -142,7 +142,7 @@ class BaseSearcher(ABC, Generic[P]):
         Returns
         -------
         Create, Resume or None
-            A new trial, or a paused one; None where the search is closed or has nothing to train.
+            A new trial, or a paused one; None if the search is closed or has nothing to train.
         """
         decision = None if self._closed else self._choose()
         if decision is not None:
@@ -151,17 +151,17 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _choose(self) -> Create | Resume | None:
-        """Return the next decision without changing any state: `granted` applies it."""
+        """Return the next decision without changing any state; `granted` applies it."""
 
     def _waiting(self) -> list[int]:
-        """Return the paused trials that resume first: promoted by users, or interrupted below their target.
+        """Return the paused trials to resume first: promoted by users, or interrupted below their target.
 
-        Of such trials, one that still trains is left out: it continues with the slots that it holds.
+        Such trials that are still training are left out: they continue in the slots that they hold.
         """
         return [trial for trial in self._chosen if trial in self._paused]
 
     def _left(self) -> int:
-        """Return how many new trials may still begin."""
+        """Return how many new trials may still be created."""
         if any(self._in_vain[reason] >= most for reason, most in self.hopeless.items()):
             return 0
         return sys.maxsize if self._most is None else max(0, self._most - self._counted())
@@ -190,7 +190,7 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _begun(self, decision: Create) -> P:
-        """Return the progress of a new trial, which is not yet among the search's."""
+        """Return the initial progress of a new trial, which is not in `_trials` yet."""
 
     # Reports of trials
 
@@ -212,7 +212,7 @@ class BaseSearcher(ABC, Generic[P]):
             The decision at the trial's target; before that, to continue.
         """
         known = self._trials.get(trial)
-        if known is None:  # of another search
+        if known is None:  # a result of another search
             self._seen.report(trial, unit, value)
             return Complete()
         if unit > known.reached and known.end is None:
@@ -228,12 +228,12 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _record(self, trial: int, known: P, unit: int, value: float) -> None:
-        """Record a trial's first value at a unit or beyond; `known.reached` is still that before the report."""
+        """Record a trial's first value at a unit or beyond; `known.reached` has not been updated yet."""
 
     def _arrive(self, trial: int, known: P) -> None:
-        """Decide about a trial at its target: it continues, pauses or is pruned.
+        """Apply the decision about a trial at its target: it continues, pauses or is pruned.
 
-        A paused trial may get there by a late report; if it is to continue, it resumes first.
+        If a late report takes a paused trial to its target and it is to continue, it is resumed first.
         """
         chosen, trains = trial in self._chosen, trial in self._seen.training
         self._chosen.pop(trial, None)
@@ -253,7 +253,7 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _target(self, known: P) -> int:
-        """Return the next target unit of a trial from the unit that it has reached."""
+        """Return the next target of a trial, from the unit that it has reached."""
 
     def _go_on(self, trial: int, known: P, until: int) -> None:
         known.until = until
@@ -276,7 +276,7 @@ class BaseSearcher(ABC, Generic[P]):
         trial : int
             Number of the trial.
         reason : {"failed", "invalid", "stopped", "pruned"}
-            How it ended.
+            Reason of its end.
         """
         known = self._trials.get(trial)
         if known is None or known.end:
@@ -287,7 +287,7 @@ class BaseSearcher(ABC, Generic[P]):
             self._invalid += 1
             self._seen.forget(trial)
             self._forget(trial, known)
-        elif reason == "failed":  # the first value counts where it has reached its target before
+        elif reason == "failed":  # if it has a value at its target, that value counts
             self._seen.fail(trial, known.until)
             self._fail(trial, known)
 
@@ -297,10 +297,10 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _fail(self, trial: int, known: P) -> None:
-        """Record the failure of a trial; most searchers record it as the worst result."""
+        """Record the failure of a trial, in most searchers as the worst result."""
 
     def told(self, trial: int, params: dict[str, Value]) -> None:
-        """Record the hyperparameters that a trial really has.
+        """Record the actual hyperparameters of a trial.
 
         Parameters
         ----------
@@ -311,7 +311,7 @@ class BaseSearcher(ABC, Generic[P]):
         """
         self._seen.begin(trial, params)
 
-    # By hand
+    # Manual steering
 
     def promote(self, trial: int) -> None:
         """Promote a trial: a paused one gets the next gang, one that trains continues beyond its target.
@@ -332,12 +332,12 @@ class BaseSearcher(ABC, Generic[P]):
         self._chosen.setdefault(trial)
 
     def extend(self, trials: int | None) -> None:
-        """Set the total number of trials, and try again after hopeless failures.
+        """Set the total number of trials, and allow new trials again after too many failures.
 
         Parameters
         ----------
         trials : int or None
-            Number of trials in all; None for no limit.
+            Number of trials in total; None for no limit.
 
         Raises
         ------
@@ -350,7 +350,7 @@ class BaseSearcher(ABC, Generic[P]):
         self._in_vain.clear()
 
     def close(self) -> None:
-        """Close the search: it wants no more gangs. Trials that are training resume first if it is extended."""
+        """Close the search: it uses no more gangs. Trials that are training resume first if it is extended."""
         self._closed = True
         for trial in sorted(self._seen.training):
             self._rest(trial)
@@ -362,6 +362,6 @@ class BaseSearcher(ABC, Generic[P]):
         Returns
         -------
         bool
-            True if nothing trains and nothing will.
+            True if no trial trains, and none will be started.
         """
         return not self._seen.training and self.wants() == 0

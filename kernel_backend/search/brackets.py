@@ -1,4 +1,4 @@
-"""Build the ladders of rungs of ASHA and Hyperband, and one that protects late bloomers."""
+"""Build the brackets (ladders of rungs) of ASHA and Hyperband, and one that protects late bloomers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Literal
 
 from kernel_backend.search.rungs import Rung
 
-LATE_BLOOMERS = 0.1  # the share of all training that goes to trials which are not compared early
+LATE_BLOOMERS = 0.1  # fraction of all training for trials that are not compared early
 
 
 class Bracket:
-    """Ladder of rungs that some trials of a search climb; new trials are divided among brackets by `weight`."""
+    """Ladder of rungs; `weight` is the fraction of new trials that start in it."""
 
     def __init__(self, units: Sequence[int], weight: float) -> None:
         self.rungs = [Rung(unit) for unit in units]
@@ -23,26 +23,26 @@ class Bracket:
         return next(rung for rung in self.rungs if rung.unit > unit)
 
     def below(self, unit: int) -> Rung:
-        """Return the highest rung at or below a unit, which must not lie before the first rung."""
+        """Return the highest rung at or below a unit, which must not be below the first rung."""
         return next(rung for rung in reversed(self.rungs) if rung.unit <= unit)
 
     def leave(self, trial: int, unit: int) -> None:
-        """Stop a trial from being promoted from any rung up to a unit."""
+        """Prevent a trial from being promoted from any rung up to a unit."""
         for rung in self.rungs:
             if rung.unit <= unit:
                 rung.leave(trial)
 
 
 def cost(units: Sequence[int], eta: int) -> float:
-    """Return the mean units that a trial of this ladder trains: r + sum of (L_k - L_(k-1)) / eta^k."""
+    """Return the mean number of units that a trial of this bracket trains: r + sum of (L_k - L_(k-1)) / eta^k."""
     steps = zip([0, *units], units, strict=False)
     return sum(((upper - lower) / float(eta**k) for k, (lower, upper) in enumerate(steps)), 0.0)
 
 
 def with_late_bloomers(units: Sequence[int], eta: int) -> list[Bracket]:
-    """Return two brackets: ASHA's, and one that begins two rungs below the top and gets a tenth of all training.
+    """Return ASHA's bracket, and one that starts two rungs below the top and gets a tenth of all training.
 
-    The second protects late bloomers: a trial that is slow at first and best in the end fails every early comparison.
+    The second one protects late bloomers: a trial that learns slowly at first fails every early comparison.
     """
     late = units[-2:]
     if len(units) < 3:
@@ -54,8 +54,8 @@ def with_late_bloomers(units: Sequence[int], eta: int) -> list[Bracket]:
 def hyperband(units: Sequence[int], eta: int) -> list[Bracket]:
     """Return all brackets of Hyperband, to be run concurrently.
 
-    The bracket of s + 1 rungs has n = ceil((s_max + 1) / (s + 1) * eta^s) trials (Li et al., JMLR 2018). Computed in
-    integers: floats lose a bracket where R/r is a power of eta.
+    The bracket of s + 1 rungs has n = ceil((s_max + 1) / (s + 1) * eta^s) trials (Li et al., JMLR 2018). It is
+    computed in integers: floats lose a bracket if R/r is a power of eta.
     """
     most = len(units)
     counts = {s: -(-most * eta**s // (s + 1)) for s in range(most)}
@@ -65,7 +65,7 @@ def hyperband(units: Sequence[int], eta: int) -> list[Bracket]:
 def graded(units: Sequence[int], eta: int, mode: Literal["standard", "conservative"]) -> list[Bracket]:
     """Return the brackets with the most rungs: the upper half of them (standard), or all (conservative).
 
-    The number of trials of each is proportional to eta^(rungs - 1) / rungs.
+    The number of trials in each is proportional to eta^(rungs - 1) / rungs.
     """
     most = len(units)
     fewest = (most - 1) // 2 + 1 if mode == "standard" else 1

@@ -32,10 +32,10 @@ Wish = Literal["pause", "stop"]
 
 
 class SearchProcess(Protocol):
-    """Process of the user's class. All methods raise SearchFailed where the class fails or answers wrongly."""
+    """Process of a custom search class. Its methods raise SearchFailed if the class fails or answers wrongly."""
 
     def interval(self) -> Any:
-        """Return the class's `interval` attribute; None where it has none."""
+        """Return the class's `interval` attribute; None if it has none."""
 
     def ask(self, trial: int) -> Any:
         """Return the result of the class's `ask`, as JSON."""
@@ -46,11 +46,11 @@ class SearchProcess(Protocol):
 
 @dataclass(kw_only=True)
 class _Trial(Progress):
-    requested_action: Wish | None = None  # what `tell` wants at the next target
+    requested_action: Wish | None = None  # answer of `tell` to apply at the next target
 
 
 class Custom(BaseSearcher[_Trial]):
-    """Searcher that a user's class decides for. Once the class has failed it wants no more gangs; see `failure`."""
+    """Searcher that calls a custom search class. After a failure of the class (`failure`) it uses no more gangs."""
 
     failure: SearchFailed | None = None
 
@@ -60,12 +60,12 @@ class Custom(BaseSearcher[_Trial]):
         self._interval: int | None = None
         self._nothing_now = False
 
-    # Vacancies
+    # Assigning free gangs
 
     def _wanted(self) -> int:
-        """Return the number of trials to resume first, plus that of possible others.
+        """Return the number of gangs for trials to resume first, and for others that the class might choose.
 
-        There are others while new trials may begin or trials are paused, unless the class has just proposed nothing.
+        It might choose others while new trials are allowed or trials are paused, unless its last answer was None.
         """
         if self.failure:
             return 0
@@ -73,7 +73,7 @@ class Custom(BaseSearcher[_Trial]):
         return len(waiting) + (0 if self._nothing_now else max(self._left(), int(others)))
 
     def _choose(self) -> Create | Resume | None:
-        """Return the decision of the class's `ask`; None if it proposes nothing, or fails: then `failure` is set."""
+        """Return the decision of the class's `ask`; None if it returns None, or fails: then `failure` is set."""
         if not self._wanted():
             return None
         try:
@@ -109,9 +109,9 @@ class Custom(BaseSearcher[_Trial]):
         return Resume(trial=trial, until=self._target(self._trials[trial]))
 
     def _checked(self, params: dict[str, Any]) -> dict[str, Value]:
-        """Return hyperparameters that lie in the space; raises SearchFailed for others.
+        """Return the hyperparameters if they lie in the space; raises SearchFailed otherwise.
 
-        An empty space accepts all names: the functions of the cell check them.
+        If the space is empty, all names are accepted; the functions of the cell check them.
         """
         for name in params:
             if self._names and name not in self._names:
@@ -126,7 +126,7 @@ class Custom(BaseSearcher[_Trial]):
         return params
 
     def _after(self, unit: int) -> int:
-        """Return the first end of an interval beyond a unit: a trial's next target."""
+        """Return the end of the next interval after a unit, which is a trial's next target."""
         if self._interval is None:
             self._interval = self._asked_interval()
         return min((unit // self._interval + 1) * self._interval, self._units)
@@ -184,7 +184,7 @@ class Custom(BaseSearcher[_Trial]):
     def _arrive(self, trial: int, known: _Trial) -> None:
         try:
             super()._arrive(trial, known)
-        except SearchFailed as error:  # a class that was created anew may have no interval any more
+        except SearchFailed as error:  # a class that was created again may lack an interval
             self.failure = error
             self._rest(trial)
 
@@ -194,7 +194,7 @@ class Custom(BaseSearcher[_Trial]):
         return Pause() if known.requested_action or self.failure else Continue(until=self._target(known))
 
     def judged(self, trial: int, verdict: Verdict) -> None:
-        """Apply the logged decision on a report in a replay: the class, called again, may decide differently."""
+        """Apply the logged decision about a report, since the class might now decide differently."""
         known = self._trials.get(trial)
         if known is None:
             return
@@ -217,12 +217,12 @@ class Custom(BaseSearcher[_Trial]):
         self._nothing_now = False
 
     def _forget(self, trial: int, known: _Trial) -> None:
-        """Do nothing: an invalid trial is not reported to the class."""
+        """Do nothing: the class is not told about invalid trials."""
 
     def _fail(self, trial: int, known: _Trial) -> None:
         self._tell(trial, known.until, math.nan)
 
-    # By hand
+    # Manual steering
 
     def extend(self, trials: int | None) -> None:
         """Set the total number of trials; a class that has failed is called again."""
@@ -230,5 +230,5 @@ class Custom(BaseSearcher[_Trial]):
         self._nothing_now, self.failure = False, None
 
     def fail(self, message: str) -> None:
-        """Mark the search as failed during a replay, with the logged message."""
+        """Mark the search as failed with the logged message, during a replay."""
         self.failure = self.failure or SearchFailed(message)

@@ -1,4 +1,4 @@
-"""Map a search's decisions to effects on stored trials."""
+"""Convert a search's decisions to effects on stored trials."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kernel_backend.model.trial import Trial
 
 
 def created(experiment: Experiment, decision: Create, parent: Trial | None) -> Added:
-    """Return a new trial with the fixed parameters of the submission and those of the decision.
+    """Return the effect that creates a trial, with the submission's fixed parameters and those of the decision.
 
-    It begins from its parent's newest checkpoint, else from that of the experiment, if any.
+    It starts from its parent's newest checkpoint, else from that of the experiment, if any.
     """
     begins_from = experiment.begins_from
     if parent is not None and parent.checkpoint is not None:
@@ -23,9 +23,9 @@ def created(experiment: Experiment, decision: Create, parent: Trial | None) -> A
 
 
 def effect(decision: Decision | None, trial: Trial) -> Effect | None:
-    """Return the change that a decision makes to an existing trial; None without a change.
+    """Return the effect of a decision on an existing trial; None if it changes nothing.
 
-    A trial that is releasing its slots, or has paused since no decision came in time, may be resumed as well.
+    A trial can be resumed even while it is releasing its slots, or after it paused because no decision came in time.
     """
     if trial.state in TRIAL_ENDED:
         return None
@@ -51,7 +51,7 @@ def _going(trial: Trial, until: int) -> Moved | None:
 
 
 def held(trial: Trial) -> Moved | None:
-    """Return the change that pauses a trial until its search resumes it; None if it is already, or has ended."""
+    """Return the effect that pauses a trial until its search resumes it; None if it is paused already, or has ended."""
     if trial.state in TRIAL_ENDED or trial.state is TrialState.STOPPING or Hold.SEARCH in trial.holds:
         return None
     leaving: dict[TrialState, e.Event] = {

@@ -1,8 +1,8 @@
 """Encode hyperparameters as points of the unit cube, in which samplers work.
 
-A coordinate that is uniform in [0, 1] makes a value that is uniform on its scale: a choice and a whole number have
-equal shares of it, and both ends of a range are reached. Whole numbers on a log scale have the shares of their
-neighbourhoods (from n - 1/2 to n + 1/2), as in ConfigSpace.
+A coordinate that is uniform in [0, 1] gives a value that is uniform on its scale: choices and integers have equal
+shares of the interval, and both ends of a range are reached. Integers on a log scale have the share of their
+neighbourhood (n - 1/2 to n + 1/2), as in ConfigSpace.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from kernel_backend.model.search.space import Parameter, Space, in_order
 
 
 class Dimension(NamedTuple):
-    """Coordinate of the cube, for a parameter `lr` or a parameter of one block of a list, `blocks[2].kind`."""
+    """Coordinate of the cube, for a parameter `lr` or a parameter of one block, `blocks[2].kind`."""
 
     name: str
-    choices: int  # how many there are; 0: it is numeric
+    choices: int  # number of choices; 0: numeric
 
 
 class Codec(NamedTuple):
-    """Pair of functions that map a coordinate to a value, and back; TypeError or ValueError for an invalid value."""
+    """Functions that map a coordinate to a value and back; they raise TypeError or ValueError for an invalid value."""
 
     value: Callable[[float], Value]
     unit: Callable[[Any], float]
 
 
 class _Place(NamedTuple):
-    """Coordinate of a parameter, with its mapping between [0, 1] and values, and the condition of the parameter."""
+    """Parameter with its coordinate, the mapping between [0, 1] and values, and its condition."""
 
     parameter: str
-    at: int | None  # the number of its coordinate; None: it has one value only
+    at: int | None  # index of its coordinate; None: it has a single value
     value: Callable[[float], Value]
     unit: Callable[[Any], float]
     domain: Range | Choices
@@ -50,7 +50,7 @@ class Encoder:
     Parameters
     ----------
     space : Space
-        What is searched. It gives the attribute `dimensions`: name and number of choices of each coordinate.
+        Search space. It determines the attribute `dimensions`: name and number of choices of each coordinate.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class Encoder:
         Parameters
         ----------
         point : sequence of float
-            Coordinates from 0 to 1; those that do not count are ignored.
+            Coordinates from 0 to 1; those of inactive parameters are ignored.
 
         Returns
         -------
@@ -108,7 +108,7 @@ class Encoder:
         Returns
         -------
         list of float
-            Coordinates from 0 to 1; NaN for hyperparameters that do not count.
+            Coordinates from 0 to 1; NaN for inactive parameters.
 
         Raises
         ------
@@ -167,7 +167,7 @@ def _encode(places: list[_Place], params: Mapping[str, Value], point: list[float
 
 
 def codec(domain: Range | Choices) -> Codec:
-    """Return the pair of functions that map [0, 1] to the values of this domain, and back."""
+    """Return the functions that map [0, 1] to the values of a domain, and back."""
     if isinstance(domain, Choices):
         return _steps(len(domain.values), domain.values.__getitem__, domain.values.index)
     if domain.scale == "log2":
@@ -178,7 +178,7 @@ def codec(domain: Range | Choices) -> Codec:
 
 
 def _steps(count: int, value: Callable[[int], Value], step: Callable[[Any], int]) -> Codec:
-    """Return the codec of `count` values with equal shares."""
+    """Return the codec of `count` values with equal shares of [0, 1]."""
 
     def unit(chosen: Any) -> float:
         return (step(chosen) + 0.5) / count
@@ -214,7 +214,7 @@ def _log(domain: Range) -> Codec:
     start, width = math.log(low), math.log(high) - math.log(low)
 
     def value(unit: float) -> float:
-        # The ends exactly: exp(log(x)) need not be x.
+        # Return the ends exactly: exp(log(x)) need not equal x.
         return min(max(math.exp(start + unit * width), low), high) if 0 < unit < 1 else (low if unit <= 0 else high)
 
     def unit(value: Any) -> float:

@@ -1,4 +1,4 @@
-"""Forecast how much a search will train, by simulating it."""
+"""Forecast by simulation how much a search will train."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Forecast(NamedTuple):
     """Forecast of a search: means over some simulated runs."""
 
     trials: float
-    units: float  # of training, over all trials
-    length: float  # from its beginning to its end, in units
+    units: float  # units trained by all trials
+    length: float  # duration, in units of one gang
 
 
 def forecast(settings: Settings, space: Space, gangs: int) -> Forecast | None:
     """Return the total training and the duration of a search on `gangs` parallel gangs.
 
-    None if the search ends by a budget, or its own class decides. How far trials train depends on their ranks alone, so
-    the sampler is not simulated.
+    None if the search ends by a budget, or a custom class decides. The sampler is not simulated, since only the ranks
+    of trials determine how long they train.
     """
     if method_of(settings.method).own_class or (settings.trials is None and settings.ends_by_use):
         return None

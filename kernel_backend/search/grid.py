@@ -1,4 +1,4 @@
-"""Enumerate all combinations of a space's values."""
+"""Enumerate all combinations of a search space's values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST = MOST_POINTS
 
 
 def grid_searcher(settings: Settings, space: Space) -> Asha:
-    """Return a searcher that trains each combination once, to its end; raises InvalidRequest as `points` does."""
+    """Return a searcher that trains each combination once, to its end; raises the errors of `points`."""
     found = points(space)
     seen = Observations(Encoder(space), settings.mode, [settings.units])
     brackets = [Bracket([settings.units], 1.0)]
@@ -34,13 +34,13 @@ def grid_searcher(settings: Settings, space: Space) -> Asha:
 
 
 def grid_plan(settings: Settings, space: Space) -> Plan:
-    """Return the plan for a dry run; raises InvalidRequest as `points` does."""
+    """Return the plan of a grid search, for a dry run; raises the errors of `points`."""
     trials = min(count(space), settings.trials or MOST)
     return Plan(trials, settings.units, trials)
 
 
 def points(space: Space) -> list[dict[str, Value]]:
-    """Return the hyperparameters of each combination, each once; the last parameter changes fastest.
+    """Return the hyperparameters of each combination; the last parameter changes fastest.
 
     A parameter whose condition does not hold is left out of a combination. Raises InvalidRequest for a range of
     fractions without a count, and for more than MOST combinations.
@@ -50,7 +50,7 @@ def points(space: Space) -> list[dict[str, Value]]:
 
 
 def count(space: Space) -> int:
-    """Count the combinations without creating them; raises InvalidRequest as `points` does."""
+    """Count the combinations without creating them; raises the errors of `points`."""
     if wrong := list(uncounted(space)):
         raise InvalidRequest("\n".join(wrong))
     if not any((each.domain.count or 0) > MOST for each in space.parameters if isinstance(each.domain, Range)):
@@ -62,7 +62,7 @@ def count(space: Space) -> int:
 
 
 class _Counter:
-    """Counter of a grid's combinations; a conditional parameter multiplies only the values that activate it."""
+    """Count a grid's combinations; a conditional parameter multiplies only the values that activate it."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -73,11 +73,11 @@ class _Counter:
                 self._hanging.setdefault((parameter.each, parameter.when.name), []).append(parameter)
 
     def combinations(self, blocks: str | None) -> int:
-        """Return the combinations of one block of the list `blocks`, or (None) of all parameters outside of blocks."""
+        """Return the number of combinations of one block of list `blocks`, or (None) outside of all blocks."""
         return math.prod(self._of(each) for each in self._space.of(blocks) if each.when is None)
 
     def _of(self, parameter: Parameter) -> int:
-        """Return the combinations of an active parameter, and of all that depend on it."""
+        """Return the number of combinations of an active parameter and all that depend on it."""
         if parameter.label not in self._known:
             self._known[parameter.label] = self._counted(parameter)
         return self._known[parameter.label]
@@ -99,7 +99,7 @@ class _Counter:
 
 
 def values(domain: Domain) -> Sequence[Value]:
-    """Return a grid's values of a domain: all, or as many as its count, evenly from end to end."""
+    """Return a domain's values in a grid: all, or as many as its count, evenly from end to end."""
     if isinstance(domain, Choices):
         return domain.values
     if domain.scale == "log2":
@@ -136,7 +136,7 @@ def _points(space: Space) -> Iterator[dict[str, Value]]:
 
 
 def _combinations(parameters: Sequence[Parameter]) -> Iterator[dict[str, Value]]:
-    """Yield all combinations of these parameters, which are sorted so that conditions come before dependants."""
+    """Yield all combinations of these parameters; each parameter must come after the one that its condition names."""
     if not parameters:
         yield {}
         return
@@ -150,7 +150,7 @@ def _combinations(parameters: Sequence[Parameter]) -> Iterator[dict[str, Value]]
 
 
 def _each(makers: Sequence[Callable[[], Iterator[T]]]) -> Iterator[tuple[T, ...]]:
-    """Yield the product of iterators as `itertools.product` does, which would create all of its inputs first."""
+    """Yield the product of iterators, like `itertools.product`, but without creating all inputs first."""
     if not makers:
         yield ()
         return

@@ -28,13 +28,13 @@ from kernel_backend.search.make import make
 
 
 def apply_event(searcher: Searcher, event: Happening) -> Decision | None:
-    """Apply an event to a searcher; return its decision. Raises Conflict for a user's request that is not possible."""
+    """Apply an event to a searcher and return its decision. Raises Conflict for a user's request that is impossible."""
     match event:
         case Vacancy():
             return searcher.on_slot()
         case Reported():
             verdict = searcher.on_report(event.trial, event.unit, event.value)
-            return verdict if event.trial > 0 else None  # of another search: no trial waits for the decision
+            return verdict if event.trial > 0 else None  # no trial waits for a decision on a result of another search
         case Exited():
             searcher.on_exit(event.trial, event.reason)
         case ParamsAssigned():
@@ -53,7 +53,7 @@ def apply_event(searcher: Searcher, event: Happening) -> Decision | None:
 
 
 def replay(searcher: Searcher, entries: Iterable[LogEntry]) -> Searcher:
-    """Apply log entries to a searcher, using the logged decisions: no sampler is called again. Return the searcher."""
+    """Replay log entries in a searcher with the logged decisions, so that no sampler is called; return the searcher."""
     for entry in entries:
         event, decision = entry.event, entry.decision
         if isinstance(event, Vacancy):
@@ -69,5 +69,5 @@ def replay(searcher: Searcher, entries: Iterable[LogEntry]) -> Searcher:
 def fold(
     settings: Settings, space: Space, entries: Iterable[LogEntry], search_process: SearchProcess | None = None
 ) -> Searcher:
-    """Return a new searcher in the state after a log; raises what `make` raises."""
+    """Return a new searcher in the state after a log; raises the errors of `make`."""
     return replay(make(settings, space, search_process), entries)

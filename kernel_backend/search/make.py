@@ -1,4 +1,4 @@
-"""Make the searcher of a method, and plan what it will train."""
+"""Create the searcher of a method, and plan what it will train."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def make(settings: Settings, space: Space, search_process: SearchProcess | None 
     settings : Settings
         Method, its options, and the length of a training.
     space : Space
-        What is searched.
+        Search space.
     search_process : SearchProcess, optional
         Process of the user's class, for the method ``custom`` alone.
 
@@ -55,7 +55,7 @@ def make(settings: Settings, space: Space, search_process: SearchProcess | None 
 
 
 def plan(settings: Settings, space: Space) -> Plan:
-    """Return the plan of a search: the most that it trains. Raises InvalidRequest as `make` does."""
+    """Return the plan of a search, the most that it may train; raises InvalidRequest like `make`."""
     method = method_of(settings.method)
     if method.plan:
         found: Plan = function_of(method, method.plan)(settings, space)

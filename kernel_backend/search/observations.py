@@ -1,4 +1,4 @@
-"""Hold what a search has observed: points in the unit cube, and results by unit."""
+"""Hold the observations of a search: trials as points of the unit cube, and their results by unit."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Observations:
         self.params: dict[int, Mapping[str, Value]] = {}
         self._points: dict[int, Array] = {}
         self.rankings = {unit: Ranking() for unit in sorted(units)}
-        self._above: dict[int, Sequence[int]] = {}  # by trial, the units of the ranking that it has still to pass
+        self._above: dict[int, Sequence[int]] = {}  # by trial: ranked units that it has not passed yet
         self.training: dict[int, float] = {}
         """The last values of trials that train now; WORST before the first."""
 
     def lower(self, value: float) -> float:
-        """Return a value as it is compared.
+        """Return a value in the form that is compared.
 
         Parameters
         ----------
@@ -87,7 +87,7 @@ class Observations:
     def begin(self, trial: int, params: Mapping[str, Value]) -> None:
         """Record the hyperparameters of a trial.
 
-        A trial of another search (below 1) that lies outside of this space is ignored.
+        A trial of another search (number below 1) outside of this space is ignored.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class Observations:
         self.training[trial] = WORST
 
     def report(self, trial: int, unit: int, value: float) -> None:
-        """Record a value of a trial; it counts for each ranked unit that was passed without one.
+        """Record a value of a trial, as its result at each ranked unit that it has passed since its last report.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Observations:
             above = self._above[trial] = above[1:]
 
     def rest(self, trial: int) -> None:
-        """Record that a trial is not training any more.
+        """Record that a trial is no longer training.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class Observations:
         self.training.pop(trial, None)
 
     def fail(self, trial: int, unit: int) -> None:
-        """Record a failed trial as the worst result at its target unit, if that is ranked.
+        """Record a failed trial as the worst result at its target unit, if results are ranked there.
 
         Parameters
         ----------
@@ -176,12 +176,12 @@ class Observations:
         Parameters
         ----------
         least : int
-            Number of results that is enough.
+            Required number of results.
 
         Returns
         -------
         tuple of int and Ranking, or None
-            The unit and its results in order; None if no unit has so many.
+            The unit and its results in order; None if no unit has enough results.
         """
         enough = (each for each in reversed(self.rankings.items()) if len(each[1]) >= least)
         return next(enough, None)
@@ -197,9 +197,9 @@ class Observations:
         Returns
         -------
         ndarray of float, shape (n, dimensions)
-            Coordinates from 0 to 1; NaN for hyperparameters that do not count in a trial.
+            Coordinates from 0 to 1; NaN for parameters that are inactive in a trial.
         """
         for trial in trials:
-            if trial not in self._points:  # made when it is first needed: a log is replayed without
+            if trial not in self._points:  # computed on first use, as replaying a log does not need it
                 self._points[trial] = np.array(self.encoder.encode(self.params[trial]))
         return np.array([self._points[trial] for trial in trials]).reshape(len(trials), len(self.encoder.dimensions))

@@ -1,9 +1,10 @@
 """Implement population-based training (Jaderberg et al. 2017, arXiv:1711.09846), asynchronously.
 
-A population trains in rounds of some units. At the end of a round, a trial among the worst fifth of all results at
-this unit is replaced by a copy of one of the best fifth: that trial's newest checkpoint, with its hyperparameters
-changed a little. No trial waits for the others. Where there are fewer slots than members, they pause after their
-rounds. The least trained then resumes first, and is judged only then, when most have reached the unit.
+The members of a population train in rounds of some units. A trial that is among the worst fifth of all results at the
+end of a round is replaced by a copy of one of the best fifth: it starts from that trial's newest checkpoint, with
+slightly changed hyperparameters. Trials do not wait for each other. If there are fewer slots than members, members
+pause after each round; the least trained one resumes first and is judged then, when most others have reached its
+unit.
 """
 
 from __future__ import annotations
@@ -25,29 +26,29 @@ from kernel_backend.search.samplers.base import Sampler, stream
 from kernel_backend.search.sampling import sampler_of
 
 POPULATION = 16
-ROUNDS = 20  # of a whole training
-FIFTH = 5  # the best and the worst are one of so many
-RESAMPLED = 0.25  # of the hyperparameters of a copy; the others change by a factor of 0.8 or 1.2
+ROUNDS = 20  # rounds of a complete training
+FIFTH = 5  # the best and the worst are one fifth each
+RESAMPLED = 0.25  # fraction of a copy's hyperparameters that are drawn again; others change by a factor of 0.8 or 1.2
 FACTORS = (0.8, 1.2)
 
 
 def pbt_searcher(settings: Settings, space: Space) -> Pbt:
-    """Return the searcher of a population."""
+    """Return the searcher of population-based training."""
     seen = Observations(Encoder(space), settings.mode, [settings.units])
     return Pbt(settings, space, sampler_of(settings, len(seen.encoder.dimensions)), seen)
 
 
 def pbt_plan(settings: Settings, space: Space) -> Plan:
-    """Return the plan for a dry run: each member is trained to its end, itself or by its copies."""
+    """Return the plan for a dry run: each member is trained to its end, by itself or by its copies."""
     population = settings.population or POPULATION
     trials = min(population, settings.trials or population)
     return Plan(trials, settings.units, trials * (settings.units // interval_of(settings)))
 
 
 class Pbt(BaseSearcher[Progress]):
-    """Searcher of a population. Each of its positions is free, or held by a trial that trains or is paused."""
+    """Searcher of a population; each of its positions is free, or held by a trial that trains or is paused."""
 
-    hopeless = {"failed": 20, "invalid": 20}  # a trial that comes to nothing leaves its position to another
+    hopeless = {"failed": 20, "invalid": 20}  # a failed trial frees its position for another
 
     def __init__(self, settings: Settings, space: Space, sampler: Sampler, seen: Observations) -> None:
         """Create the searcher; `sampler` proposes the hyperparameters of the first members."""
@@ -58,21 +59,21 @@ class Pbt(BaseSearcher[Progress]):
         self._seed, self._sampler = settings.seed, sampler
         self._domains = {(each.each, each.name): each.domain for each in space.parameters}
         self._population = settings.population or POPULATION
-        # Free positions, by the unit at which their holders were lost: 0 for one that begins anew.
+        # Free positions: the unit at which the last holder ended, 0 to start from the beginning.
         self._free = [0] * self._population
 
-    # Vacancies
+    # Assigning free gangs
 
     def _wanted(self) -> int:
-        """Return one gang for each paused trial, and for each free position that may be filled."""
+        """Return the number of gangs for paused trials, and for free positions that may be filled."""
         return len(self._paused) + len(self._open())
 
     def _open(self) -> list[int]:
-        """Return the units of the free positions that may be filled, the lowest first."""
+        """Return the units of the free positions that may be filled, lowest first."""
         return sorted(self._free)[: self._left()]
 
     def _choose(self) -> Create | Resume | None:
-        """Choose the position that is furthest behind: its trial resumes, or is replaced by a copy of a better one."""
+        """Choose the position that is furthest behind: resume its trial, or replace it by a copy of a better one."""
         if not self._wanted():
             return None
         trial, unit = self._next()
@@ -102,7 +103,7 @@ class Pbt(BaseSearcher[Progress]):
         return Create(trial=number, params=params, until=until, parent=parent)
 
     def _round(self, trial: int) -> int:
-        """Return the end of the last round that a trial has completed; 0 before the first."""
+        """Return the unit at which a trial's last completed round ended; 0 before the first."""
         ended = bisect_right(self._rounds, self._trials[trial].reached)
         return self._rounds[ended - 1] if ended else 0
 
@@ -110,7 +111,7 @@ class Pbt(BaseSearcher[Progress]):
         return self._rounds[bisect_right(self._rounds, known.reached)]
 
     def _parents(self, unit: int, instead_of: int | None) -> list[int]:
-        """Return the trials of the best fifth at a unit that can be copied: finite, not ended, and not `instead_of`."""
+        """Return the trials among the best fifth at a unit that can be copied: finite, not ended, not `instead_of`."""
         ranking = self._rankings.get(unit)
         if ranking is None:
             return []
@@ -118,7 +119,7 @@ class Pbt(BaseSearcher[Progress]):
         return [trial for value, trial in best if value < WORST and trial != instead_of and not self._trials[trial].end]
 
     def _gives_way(self, trial: int) -> bool:
-        """Return whether a trial is among the worst fifth at its unit, and there is a better one to copy."""
+        """Return whether to replace a trial: among the worst fifth at its unit, with a better one to copy."""
         unit = self._round(trial)
         ranking = self._rankings.get(unit)
         if ranking is None or trial not in ranking or trial in self._chosen or not self._left():
@@ -128,21 +129,21 @@ class Pbt(BaseSearcher[Progress]):
         return bad and bool(self._parents(unit, trial))
 
     def _share(self, ranking: Ranking) -> int:
-        """Return a fifth of the number of results; 1 for a small population that has reached the unit completely."""
+        """Return a fifth of the number of results, but 1 for a small population of which all members have a result."""
         return len(ranking) // FIFTH or (1 if len(ranking) >= self._population else 0)
 
     def _begun(self, decision: Create) -> Progress:
-        """Return the progress of a new trial, that of its parent; the trial takes the position that `_next` returns."""
+        """Return the initial progress of a new trial (its parent's), which takes the position that `_next` returns."""
         trial, unit = self._next()
         if trial is not None:
             self._end(trial, self._trials[trial], Prune())
         self._free.remove(unit)
         return Progress(until=decision.until, reached=self._round(decision.parent) if decision.parent else 0)
 
-    # Copies
+    # Copying trials
 
     def _changed(self, parent: int, random: Random) -> dict[str, Value]:
-        """Return a copy's hyperparameters: the parent's, each changed a little or drawn anew, as inactive ones are."""
+        """Return a copy's hyperparameters: the parent's, each slightly changed, or drawn again as inactive ones are."""
         encoder = self._seen.encoder
         point = []
         for each, at in zip(encoder.dimensions, encoder.encode(self._seen.params[parent]), strict=True):
@@ -151,14 +152,14 @@ class Pbt(BaseSearcher[Progress]):
         return encoder.decode(point)
 
     def _domain(self, dimension: str) -> Domain:
-        """Return the domain of a coordinate: of parameter `lr`, or of a block's parameter `blocks[2].kind`."""
+        """Return the domain of a coordinate, by its name `lr` or `blocks[2].kind`."""
         blocks, bracket, inner = dimension.partition("[")
         return self._domains[(blocks, inner.partition("].")[2]) if bracket else (None, dimension)]
 
     # Reports of trials
 
     def _record(self, trial: int, known: Progress, unit: int, value: float) -> None:
-        """Record a value in the ranking of every round that the trial has completed by this report."""
+        """Record a value in the ranking of every round that the trial has completed with this report."""
         for ended in self._rounds[bisect_right(self._rounds, known.reached) : bisect_right(self._rounds, unit)]:
             self._rankings[ended].record(trial, self._seen.lower(value))
 
@@ -170,7 +171,7 @@ class Pbt(BaseSearcher[Progress]):
         return Prune() if self._gives_way(trial) else Continue(until=self._target(known))
 
     def _end(self, trial: int, known: Progress, end: Complete | Prune) -> None:
-        """Free the position of a trial that has not trained to the end."""
+        """Free the position of a trial that ended before the end of its training."""
         super()._end(trial, known, end)
         if isinstance(end, Prune):
             self._free.append(self._round(trial))
@@ -178,15 +179,15 @@ class Pbt(BaseSearcher[Progress]):
     def _forget(self, trial: int, known: Progress) -> None:
         for ranking in self._rankings.values():
             ranking.forget(trial)
-        self._free[-1] = 0  # its own position: the next trial begins anew
+        self._free[-1] = 0  # the next trial in its position starts from the beginning
 
     def _fail(self, trial: int, known: Progress) -> None:
         self._rankings[known.until].record(trial, WORST)
 
-    # By hand
+    # Manual steering
 
     def extend(self, trials: int | None) -> None:
-        """Set the total number of trials; positions of trials that have trained to the end become free for new ones."""
+        """Set the total number of trials; positions of completed trials become free for new ones."""
         super().extend(trials)
         held = len(self._paused) + len(self._seen.training) + len(self._free)
         self._free += [0] * (self._population - held)
@@ -200,8 +201,8 @@ def interval_of(settings: Settings) -> int:
 def shifted(domain: Domain, at: float, up: bool) -> float:
     """Return the coordinate, in [0, 1], of 1.2 times (`up`) or 0.8 times the value at coordinate `at`.
 
-    A choice becomes a neighbouring choice. A number stays within its range, a whole one changes by at least 1, a power
-    of two by a factor of 2.
+    A choice becomes a neighbouring choice. Numbers stay within their range; integers change by at least 1, powers of
+    two by a factor of 2.
     """
     if isinstance(domain, Choices):
         count = len(domain.values)

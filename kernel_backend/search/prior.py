@@ -1,4 +1,4 @@
-"""Turn trials of earlier experiments into prior results: events of trials 0, -1, -2, ... that begin a search's log."""
+"""Convert trials of earlier experiments to prior results: events of trials 0, -1, -2, ... that start a search's log."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kernel_backend.search.encoding import Encoder
 
 
 class PriorTrial(NamedTuple):
-    """Trial of another experiment: all its hyperparameters, and the metric's values at the ends of units."""
+    """Trial of another experiment: its hyperparameters, and (unit, value of the metric) pairs."""
 
     params: Mapping[str, Value]
     values: Sequence[tuple[int, float]]
 
 
 def comparable(trials: Sequence[PriorTrial], space: Space) -> list[PriorTrial]:
-    """Return the trials that have values and lie in this space, with the space's hyperparameters only.
+    """Return the trials that have values and lie in this space, with only the space's hyperparameters.
 
-    An empty space, of a custom search, accepts all trials and hyperparameters.
+    An empty space, as of a custom search, accepts all trials and hyperparameters.
     """
     encoder, found = Encoder(space), []
     for trial in trials:
@@ -36,7 +36,7 @@ def comparable(trials: Sequence[PriorTrial], space: Space) -> list[PriorTrial]:
 
 
 def prior_events(trials: Sequence[PriorTrial]) -> Iterator[Happening]:
-    """Yield the hyperparameters and reports of these trials as events, one trial after the other."""
+    """Yield the hyperparameters and reports of these trials as events, trial by trial."""
     for number, trial in enumerate(trials):
         yield ParamsAssigned(trial=-number, params=dict(trial.params))
         for unit, value in trial.values:

@@ -1,4 +1,4 @@
-"""Compute integer rungs, and rank the results of a rung: the best trials, and those that may still be promoted."""
+"""Compute the units of rungs, and rank the results of a rung."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WORST = math.inf
 
 
 class RankKey(NamedTuple):
-    """Sort key of a result: lower is better, and of equal values the older trial is better."""
+    """Sort key of a result: lower values are better, and of equal values the older trial is."""
 
     value: float
     trial: int
@@ -21,8 +21,8 @@ class RankKey(NamedTuple):
 def rung_units(units: int, eta: int, first: int | None = None) -> list[int]:
     """Return the units at whose ends trials are compared: first * eta^k below `units`, then `units` itself.
 
-    Without a `first` there are at most five. Computed in integers: floating-point logarithms lose a rung where `units`
-    is a power of eta (243 and 3, in Ray).
+    Without `first` there are at most five rungs. Computed in integers: floating-point logarithms lose a rung if
+    `units` is a power of eta (243 and 3, in Ray).
     """
     least = first or -(-units // eta ** (MOST_RUNGS - 1))
     found = []
@@ -65,16 +65,16 @@ class Ranking:
 
 
 class Rung(Ranking):
-    """Ranking of all results ever recorded at one unit; a trial that leaves it keeps its result."""
+    """Ranking of all results recorded at one unit; a trial that leaves the rung keeps its result."""
 
     def __init__(self, unit: int) -> None:
         super().__init__()
         self.unit = unit
-        self._waiting: list[RankKey] = []  # a heap; a trial that has left otherwise is dropped when it comes up
+        self._waiting: list[RankKey] = []  # heap; trials that have left are dropped when they come up
         self._left: set[int] = set()
 
     def record(self, trial: int, value: float) -> bool:
-        """Record a trial's result as `Ranking.record` does; a trial that has diverged is never promoted."""
+        """Record a trial's result like `Ranking.record`; a trial that has diverged is never promoted."""
         new = super().record(trial, value)
         if new and value < WORST:
             heapq.heappush(self._waiting, self._of[trial])
@@ -86,16 +86,16 @@ class Rung(Ranking):
         return self.places[0].value if self.places else WORST
 
     def stays(self, trial: int, eta: int) -> bool:
-        """Return whether a trial's result here is finite and among the best max(1, floor(n / eta)) of n."""
+        """Return whether a trial's result is finite and among the best max(1, floor(n / eta)) of n."""
         rank = self.rank(trial)
         return self.places[rank].value < WORST and rank < max(1, len(self) // eta)
 
     def leave(self, trial: int) -> None:
-        """Mark a trial that is not to be promoted from here, as it was promoted already or never will be."""
+        """Exclude a trial from promotion from this rung, because it was promoted already or never will be."""
         self._left.add(trial)
 
     def best_waiting(self) -> int | None:
-        """Return the best trial that has a finite result here and has not left; None without one."""
+        """Return the best trial with a finite result that has not left the rung; None if there is none."""
         while self._waiting:
             trial = self._waiting[0].trial
             if trial in self._of and trial not in self._left:
@@ -104,7 +104,7 @@ class Rung(Ranking):
         return None
 
     def promotable(self, eta: int) -> int | None:
-        """Return the best trial that has not left, if among the best floor(n / eta) of n results; else None."""
+        """Return the best trial that has not left the rung, if it is among the best floor(n / eta) of n; else None."""
         best = len(self.places) // eta
         trial = self.best_waiting() if best else None
         return trial if trial is not None and self._of[trial] <= self.places[best - 1] else None

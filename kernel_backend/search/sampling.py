@@ -9,7 +9,7 @@ from kernel_backend.search.samplers.optuna import CmaesSampler, GpSampler, TpeSa
 
 
 def sampler_of(settings: Settings, dimensions: int) -> Sampler:
-    """Return the sampler for new trials' hyperparameters, in a space of so many dimensions."""
+    """Return the sampler for new trials, in a space of `dimensions` coordinates."""
     seed, name = settings.seed, settings.samples_by
     check_installed(name)
     match name:

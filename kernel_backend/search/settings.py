@@ -1,4 +1,4 @@
-"""Derive a searcher's settings, and the units that it counts, from an experiment's configuration."""
+"""Derive a searcher's settings and its units from an experiment's configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernel_backend.model.trial import Best
 
 
 def settings_of(config: Config) -> Settings:
-    """Return the settings of an experiment's searcher; without a search there is a single trial."""
+    """Return the settings of an experiment's searcher; without a search, those of a single trial."""
     asked = config.search or Search()
     units = config.steps if config.steps is not None else config.epochs
     return Settings(**asked.model_dump(), units=units, mode=config.metric.mode, seed=config.seed)
@@ -20,7 +20,7 @@ def settings_of(config: Config) -> Settings:
 def unit_of(config: Config, report: StoredReport) -> int | None:
     """Return the unit at whose end a report was made; None for a report within a unit.
 
-    Units are steps if the experiment is limited by `--steps`, else epochs.
+    Units are steps if the experiment's length is set by `--steps`, else epochs.
     """
     if config.steps is not None:
         return report.step
@@ -28,5 +28,5 @@ def unit_of(config: Config, report: StoredReport) -> int | None:
 
 
 def unit_in(config: Config, best: Best) -> int:
-    """Return the unit in which the best value was reported, or at whose end."""
+    """Return the unit in which, or at whose end, the best value was reported."""
     return best.step if config.steps is not None else math.ceil(best.epoch - 1e-6)

@@ -1,1 +1,1 @@
-"""Store snapshots: archives named by their content, and the environment that code ran in."""
+"""Store snapshots: archives named by their sha256, and the Python environment in which code ran."""

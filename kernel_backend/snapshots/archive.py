@@ -1,4 +1,4 @@
-"""Pack, check and store a snapshot's archive: a deterministic zip named by the sha256 of its bytes."""
+"""Pack, check and store a snapshot's archive, a deterministic zip that is named by the sha256 of its bytes."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from kernel_backend.errors import DaylightError, InvalidDefinition, InvalidReque
 from kernel_backend.model import versions
 from kernel_backend.model.snapshot import DEFINITION, DESCRIPTION, Snapshot
 
-MAX_BYTES = 512 * 2**20  # of all members together, unpacked
+MAX_BYTES = 512 * 2**20  # of all members, unpacked
 MAX_MEMBERS = 20_000
-MAX_DIRECTORY = 16 * 2**20  # bytes of the table of members
-# Of members that the service itself reads: ordinary notebooks have about a thousandth of it.
+MAX_DIRECTORY = 16 * 2**20  # bytes of the zip's directory
+# Limits for members that the service reads: ordinary notebooks have about a thousandth of it.
 LARGEST = {DEFINITION: 2**20, DESCRIPTION: 8 * 2**20}
-PIECE = 2**20  # bytes that are unpacked at once
+PIECE = 2**20  # bytes unpacked at once
 # Errors from reading an archive that was deleted or damaged.
 UNREADABLE = (DaylightError, OSError, ValueError, zipfile.BadZipFile)
-_END = struct.Struct("<4s4H2LH")  # of a zip: signature, disks, members, and the size and position of their table
+_END = struct.Struct("<4s4H2LH")  # end record of a zip: signature, disks, members, size and position of the directory
 _ID = re.compile(r"[0-9a-f]{64}")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can hold
 
 
 def pack(files: Mapping[str, bytes]) -> tuple[str, bytes]:
-    """Return the archive's id and bytes: the same files give the same id, on any day and machine.
+    """Return an archive's id and bytes; the same files give the same id, at any time and on any machine.
 
-    Nothing is compressed, since versions of zlib compress the same bytes differently. Raises InvalidRequest for a name
-    that would leave the folder it is unpacked into.
+    Nothing is compressed, as versions of zlib compress differently. Raises InvalidRequest for a name that would be
+    unpacked outside of the target folder.
     """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):
             member = zipfile.ZipInfo(_checked_name(name), _LONG_AGO)
             member.external_attr = (stat.S_IFREG | 0o644) << 16
-            member.create_system = 3  # Unix, wherever we are
+            member.create_system = 3  # Unix, on any system
             archive.writestr(member, files[name])
     data = buffer.getvalue()
     return digest(data), data
@@ -57,7 +57,7 @@ def pack_snapshot(source: str, snapshot: Snapshot, files: Mapping[str, bytes] | 
 
 
 def digest(data: bytes) -> str:
-    """Return the sha256 of these bytes in hexadecimal: a snapshot's id."""
+    """Return the sha256 of these bytes in hex, which is a snapshot's id."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -72,17 +72,18 @@ class Archive:
         return _ID.fullmatch(id) is not None and self._path(id).is_file()
 
     def spare(self, id: str) -> bool:
-        """Return whether an archive is stored, and touch its file, so that `remove` leaves it for a new submission."""
+        """Return whether an archive is stored, and touch its file, so that `remove` does not delete it meanwhile."""
         with contextlib.suppress(OSError):
             if self.has(id):
                 os.utime(self._path(id))
         return self.has(id)
 
     def put(self, id: str, data: bytes) -> None:
-        """Store an archive; one that exists already is left alone.
+        """Store an archive; do nothing if it is stored already.
 
-        Raises InvalidRequest if the bytes do not match `id`, are no archive, or hold a member that must not be unpacked
-        (absolute, leaving the folder, a link), and TooLarge if they would unpack to too much.
+        Raises InvalidRequest if the bytes do not match `id`, are no zip, or contain a member that must not be
+        unpacked (an absolute path, a path outside of the folder, a link), and TooLarge if it would unpack to too many
+        bytes.
         """
         if digest(data) != id:
             raise InvalidRequest(f"these bytes have the sha256 {digest(data)}, not {id!r}: send the archive again")
@@ -100,7 +101,7 @@ class Archive:
         return self._path(id).read_bytes()
 
     def read(self, id: str, name: str) -> bytes:
-        """Read one file of an archive; raise NotFound, and TooLarge for one stored before there were limits."""
+        """Return one file of an archive; raise NotFound, and TooLarge for a file from before there were limits."""
         with self._opened(id) as archive:
             try:
                 _check_largest(archive.getinfo(name))
@@ -113,34 +114,34 @@ class Archive:
         return _text(self.read(id, DEFINITION))
 
     def files(self, id: str, wanted: Callable[[str], bool]) -> Files:
-        """Return the files of an archive whose names are wanted, each read on access; raise NotFound."""
+        """Return the files of an archive for whose names `wanted` returns True, read on access; raise NotFound."""
         with self._opened(id) as archive:
             return Files(self._path(id), frozenset(filter(wanted, archive.namelist())))
 
     def size(self, id: str, wanted: Callable[[str], bool]) -> int:
-        """Return the unpacked bytes of all files whose names are wanted; raise NotFound.
+        """Return the unpacked bytes of all files for whose names `wanted` returns True; raise NotFound.
 
-        The sizes that an archive states were compared with its contents when it was stored.
+        The sizes that an archive states were checked when it was stored.
         """
         with self._opened(id) as archive:
             return sum(member.file_size for member in archive.infolist() if wanted(member.filename))
 
     def snapshot(self, id: str) -> Snapshot:
-        """Return an archive's description; raise NotFound, or InvalidRequest if it is not valid."""
+        """Return a snapshot's description; raise NotFound, or InvalidRequest if it is invalid."""
         try:
             return versions.read(Snapshot, self.read(id, DESCRIPTION))
         except ValueError as error:
             raise InvalidRequest(f"{DESCRIPTION} of snapshot {id[:12]} cannot be read: {error}") from None
 
     def bytes(self, id: str) -> int:
-        """Return the size of an archive's file; 0 where there is none."""
+        """Return the size of an archive in bytes; 0 if it is not stored."""
         try:
             return self._path(id).stat().st_size
         except FileNotFoundError:
             return 0
 
     def remove(self, id: str, before: float) -> None:
-        """Delete an archive unless it was stored or spared after `before` (seconds since the epoch)."""
+        """Delete an archive unless it was stored, or touched by `spare`, after `before` (seconds since the epoch)."""
         with contextlib.suppress(FileNotFoundError):
             if self._path(id).stat().st_mtime < before:
                 self._path(id).unlink()
@@ -155,7 +156,7 @@ class Archive:
 
 
 class Files(Mapping[str, bytes]):
-    """Files of an archive by name, each read on access: all of them together may be large."""
+    """Files of an archive by name. Each is read on access, since all together may be large."""
 
     def __init__(self, path: Path, names: frozenset[str], more: Mapping[str, bytes] | None = None) -> None:
         self._path, self._names, self._more = path, names, dict(more or {})
@@ -181,7 +182,7 @@ class Files(Mapping[str, bytes]):
         return Files, (self._path, self._names, self._more)
 
     def beside(self, more: Mapping[str, bytes]) -> Files:
-        """Return a mapping of these files and `more`."""
+        """Return a mapping of these files and of `more`."""
         return Files(self._path, self._names, {**self._more, **more})
 
 
@@ -190,7 +191,7 @@ def _missing(id: str) -> NotFound:
 
 
 def unpack(data: bytes, folder: Path) -> None:
-    """Write the files of an archive into `folder`, creating it if needed."""
+    """Unpack an archive into `folder`, creating it if needed."""
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for member in archive.infolist():
@@ -209,7 +210,7 @@ def contents(data: bytes) -> dict[str, bytes]:
 def check(data: bytes) -> None:
     """Check that an archive may be unpacked; raise InvalidRequest or TooLarge (see `Archive.put`).
 
-    Sizes that an archive states are not trusted: members are read piece by piece, and counted.
+    The sizes that it states are not trusted: members are read in pieces, and counted.
     """
     _check_directory(data)
     try:
@@ -225,7 +226,7 @@ def check(data: bytes) -> None:
 
 
 def _check_directory(data: bytes) -> None:
-    """Raise TooLarge or InvalidRequest for a too large or hidden table of members, which zipfile would read whole."""
+    """Raise TooLarge or InvalidRequest for a too large or hidden zip directory, which zipfile would read at once."""
     signature, _, _, _, entries, size, _, comment = _END.unpack(data[-_END.size :].rjust(_END.size))
     if signature != b"PK\5\6" or comment or data[-_END.size - 20 : -_END.size].startswith(b"PK\6\7"):
         raise InvalidRequest("this is no archive of a snapshot: it does not end as a plain zip does")
@@ -276,7 +277,7 @@ def _check_size(members: list[zipfile.ZipInfo]) -> None:
 def _check_member(member: zipfile.ZipInfo) -> None:
     _checked_name(member.filename)
     _check_largest(member)
-    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others unpack without a bound
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others can unpack without a limit
         raise InvalidRequest(f"{member.filename!r} of this archive is packed in an unusual way: store or deflate it")
     kind = stat.S_IFMT(member.external_attr >> 16)
     if kind not in (0, stat.S_IFREG):

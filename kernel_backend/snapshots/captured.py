@@ -1,6 +1,6 @@
-"""Write and read notebook values that travel by `--capture`.
+"""Write and read notebook values that `--capture` puts into a snapshot.
 
-Named formats before pickle: numpy's, safetensors and parquet are read by any version of any tool.
+Formats of numpy, safetensors and parquet are preferred to pickle, because any version of any tool reads them.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model import versions
 from kernel_backend.model.snapshot import CAPTURED, DESCRIPTION, Captured, Snapshot
 
-NOTEBOOK = "__main__"  # the module that a kernel's own classes are of; in a job that is the definition
+NOTEBOOK = "__main__"  # module of classes that are defined in a notebook; in a job it is the definition
 _SUFFIX = {"npy": "npy", "safetensors": "safetensors", "parquet": "parquet", "json": "json", "pickle": "pkl"}
 _LOADED = "kernel_backend.snapshots.loaded"
-_LAYOUT = "layout"  # in the metadata of safetensors: how the tensors were held
+_LAYOUT = "layout"  # metadata key of safetensors files that describes the container of the tensors
 
 
 class WrittenValue(NamedTuple):
     """Captured value as the content of a file.
 
-    `needs` are the notebook's own classes and functions that it refers to by name, `definitions` the folders of loaded
-    definitions whose classes it uses (`snapshots/loaded`).
+    `needs` are names of the notebook's classes and functions to which it refers, `definitions` the folders of loaded
+    definitions whose classes it uses (see `snapshots/loaded`).
     """
 
     format: str
@@ -46,7 +46,7 @@ class WrittenValue(NamedTuple):
 
 
 class TooLarge(Exception):
-    """Error for a value that takes too many bytes; `bytes` is the count when that was noticed."""
+    """Error: a value takes too many bytes; `bytes` is the number counted so far."""
 
     def __init__(self, bytes: int) -> None:
         super().__init__(f"more than {bytes} bytes")
@@ -54,9 +54,9 @@ class TooLarge(Exception):
 
 
 def write(value: object, most: int | None = None) -> WrittenValue:
-    """Write a value in the plainest format that restores it equal; raise pickle's error if no format can.
+    """Serialise a value in the simplest format that restores it exactly; raise pickle's error if none can.
 
-    Raises TooLarge if a pickle has more than `most` bytes: the size of an object is not known in advance.
+    Raises TooLarge if a pickle has more than `most` bytes, since an object's size is not known in advance.
     """
     for attempt in (_as_npy, _as_safetensors, _as_parquet, _as_json):
         if (written := attempt(value)) is not None:
@@ -65,7 +65,7 @@ def write(value: object, most: int | None = None) -> WrittenValue:
 
 
 def read(format: str, data: bytes, namespace: Mapping[str, Any]) -> Any:
-    """Read a value that `write` wrote; the notebook's own classes are looked up in `namespace`."""
+    """Deserialise a value that `write` wrote; classes of the notebook are looked up in `namespace`."""
     if format == "npy":
         import numpy
 
@@ -121,7 +121,7 @@ def _as_npy(value: Any) -> WrittenValue | None:
         return None
     buffer = io.BytesIO()
     numpy.save(buffer, value, allow_pickle=False)
-    back = numpy.load(io.BytesIO(buffer.getvalue()), allow_pickle=False)  # some kinds lose their names
+    back = numpy.load(io.BytesIO(buffer.getvalue()), allow_pickle=False)  # some dtypes lose their field names
     return WrittenValue("npy", buffer.getvalue()) if back.dtype == value.dtype else None
 
 
@@ -140,7 +140,7 @@ def _as_safetensors(value: Any) -> WrittenValue | None:
     from safetensors.torch import save
 
     metadata = {_LAYOUT: layout, "order": json.dumps(list(tensors))}
-    # Weights that are tied become two that are equal, which is what loading them into a model takes.
+    # Tied weights are restored as two equal tensors, which `load_state_dict` accepts.
     apart = {key: each.detach().clone(memory_format=torch.contiguous_format) for key, each in tensors.items()}
     return WrittenValue("safetensors", save(apart, metadata))
 
@@ -174,10 +174,10 @@ def _as_parquet(value: Any) -> WrittenValue | None:
         return None
     try:
         buffer = io.BytesIO()
-        value.to_parquet(buffer, compression=None)  # its text can be read, and scanned for secrets
+        value.to_parquet(buffer, compression=None)  # uncompressed, so that it can be scanned for secrets
         back = pandas.read_parquet(io.BytesIO(buffer.getvalue()))
         pandas.testing.assert_frame_equal(value, back, check_exact=True, check_freq=True)
-    except Exception:  # no pyarrow, or a table that parquet cannot hold as it is
+    except Exception:  # no pyarrow, or a table that parquet cannot hold
         return None
     return WrittenValue("parquet", buffer.getvalue())
 
@@ -189,11 +189,11 @@ def _as_json(value: Any) -> WrittenValue | None:
 
 
 def _is_json(value: Any, seen: set[int]) -> bool:
-    """Return True if JSON restores the value exactly: plain types only, and no object that it holds twice."""
+    """Return True if JSON restores the value exactly: plain types only, and no object more than once."""
     if value is None or type(value) in (bool, int, str):
-        return not isinstance(value, int) or abs(value) < 10**4000  # Python reads more digits only if configured to
+        return not isinstance(value, int) or abs(value) < 10**4000  # Python parses longer numbers only if configured to
     if type(value) is float:
-        return value - value == 0  # neither nan nor infinity
+        return value - value == 0  # not NaN or infinity
     if type(value) not in (list, dict) or id(value) in seen or len(seen) > 100_000:
         return False
     seen.add(id(value))

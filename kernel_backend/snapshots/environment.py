@@ -1,4 +1,4 @@
-"""Record the environment that code runs in, without importing any of it."""
+"""Record the Python environment in which code runs, without importing packages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NUMERICS = re.compile(r"(OMP|MKL|ONEDNN|ATEN|CUBLAS|NCCL)_\w+")
 def record(folder: Path | None = None, variables: Mapping[str, str] = os.environ) -> Environment:
     """Record this interpreter, its distributions and machine, and the git state of `folder` (default: the current one).
 
-    Takes some tens of milliseconds. Torch's own facts are reported by the ranks, which import it anyway.
+    It takes some tens of milliseconds. Facts that only torch knows are reported by the ranks, which import it anyway.
     """
     commit, dirty = git.commit(folder or Path.cwd())
     return Environment(
@@ -32,23 +32,23 @@ def record(folder: Path | None = None, variables: Mapping[str, str] = os.environ
 
 
 def beside(folder: Path, ignored: Callable[[Path], bool]) -> dict[str, bytes]:
-    """Return extra members of a snapshot: sources of editable distributions, and the git diff.
+    """Return further files for a snapshot: sources of editable distributions, and the git diff.
 
-    All of it is text of the user: the caller must scan it for secrets first, and pass `ignored` for files to leave out.
+    They are the user's text, so the caller must scan them for secrets; `ignored` returns True for files to leave out.
     """
     changes = git.diff(folder, ignored)
     return editable_files() | ({GIT_DIFF: changes.encode(errors="replace")} if changes else {})
 
 
 def editable_files() -> dict[str, bytes]:
-    """Return the sources of this interpreter's editable distributions as snapshot members: editable/<name>/...
+    """Return the sources of editable distributions as files for a snapshot, `editable/<name>/...`.
 
-    Modules below such a folder are imported from it. A distribution of more than 16 MiB does not travel.
+    A job imports modules from these folders. Distributions of more than 16 MiB are left out.
     """
     found: dict[str, bytes] = {}
     for name, root in editable_roots().items():
         files = sources(root)
-        with contextlib.suppress(OSError):  # a tree that may not be read, or changes just now
+        with contextlib.suppress(OSError):  # unreadable, or changed meanwhile
             if sum(path.stat().st_size for path in files.values()) <= MAX_BYTES:
                 found |= {f"{EDITABLE}/{name}/{file}": path.read_bytes() for file, path in files.items()}
     return found
@@ -60,7 +60,7 @@ def numerics_variables(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def machine() -> dict[str, str | int | None]:
-    """Return the fields of an Environment that are the same for any interpreter of this machine."""
+    """Return the fields of an Environment that depend on the machine only."""
     return {"cpu": cpu_name(), "cores": os.cpu_count() or 1, "driver": driver()}
 
 

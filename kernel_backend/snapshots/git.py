@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-_SECONDS = 1.0  # a slow network file system must not hold up a submission
+_SECONDS = 1.0  # longer runs, as on slow network file systems, must not delay a submission
 DIFF_BYTES = 4 * 2**20
 
 
@@ -24,15 +24,15 @@ def commit(folder: Path) -> tuple[str | None, bool | None]:
 
 
 def root(folder: Path) -> Path | None:
-    """Return the checkout that contains a folder; None if there is none."""
+    """Return the root of the git checkout that contains a folder; None if there is none."""
     return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
 
 
 def diff(folder: Path, ignored: Callable[[Path], bool] = lambda path: False) -> str | None:
     """Return a diff for `git apply` from the commit to the current files, after a line for each untracked file.
 
-    Files that are `ignored` are left out. Returns None if nothing differs, outside of git, or on timeout. Beyond
-    DIFF_BYTES a sentence replaces it.
+    Files for which `ignored` returns True are left out. Returns None if nothing differs, outside of git, or on
+    timeout. A diff of more than DIFF_BYTES is replaced by a sentence.
     """
     top = root(folder)
     names = _names(folder, "diff", "HEAD", "--name-only", "--no-renames", "--no-relative")
@@ -40,7 +40,7 @@ def diff(folder: Path, ignored: Callable[[Path], bool] = lambda path: False) -> 
     if top is None or names is None or untracked is None:
         return None
     stays = [f":(top,exclude,literal){name}" for name in names if ignored(top / name)]
-    # In the form that `git apply` takes, whatever the user's git configuration.
+    # In the format of `git apply`, whatever the user's git configuration.
     plain = ("--src-prefix=a/", "--dst-prefix=b/", "--unified=3")
     shown = ("--binary", "--no-color", "--no-ext-diff", "--no-textconv", "--no-relative", *plain)
     changed = _git(folder, "diff", "HEAD", *shown, "--", ":/", *stays)
@@ -59,7 +59,7 @@ def _names(folder: Path, *arguments: str, tail: tuple[str, ...] = ()) -> list[st
 
 
 def _git(folder: Path, *arguments: str) -> bytes | None:
-    """Return the output of git; None outside of a checkout, on failure, or on timeout."""
+    """Return the output of a git command; None outside of a checkout, on failure, or on timeout."""
     if root(folder) is None:
         return None
     try:

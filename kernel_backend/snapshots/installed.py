@@ -1,6 +1,6 @@
 """List the distributions installed in an interpreter from their files, without importing them.
 
-Standard library alone: run as a script by any Python from 3.11 on, with or without Daylight in it, it prints JSON.
+Uses the standard library only. Run as a script by any Python from 3.11 on, even one without Daylight, it prints JSON.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-OURS = ("daylight", "jupyter_ext", "kernel_backend")  # what a worker needs of Daylight, next to each other
+OURS = ("daylight", "jupyter_ext", "kernel_backend")  # packages of Daylight that a worker needs
 _BUILT = {"__pycache__", "node_modules"}
-_BROWSERS = {"labextension", "static"}  # parts of Daylight that no worker needs
-MAX_FILES, MAX_BYTES = 20_000, 16 * 2**20  # of one editable distribution, to be digested in full and to travel
+_BROWSERS = {"labextension", "static"}  # folders of Daylight that only browsers need
+MAX_FILES, MAX_BYTES = 20_000, 16 * 2**20  # of an editable distribution that is fully digested and included
 
 
 def installed() -> dict[str, Any]:
@@ -54,9 +54,9 @@ def editable_roots() -> dict[str, Path]:
 
 
 def sources(root: Path) -> dict[str, Path]:
-    """Return the code below a folder by relative names, sorted: modules and package contents, at most MAX_FILES.
+    """Return the code files below a folder by relative name: modules and package contents, at most MAX_FILES.
 
-    Other files (notebooks, data, results) come and go, and change no import.
+    Other files (notebooks, data, results) are left out: they change often and affect no import.
     """
     files = _files(root)
     return {
@@ -83,13 +83,13 @@ def _files(root: Path, without: Collection[str] = ()) -> dict[str, Path]:
 
 
 def own_root() -> Path | None:
-    """Return the folder that Daylight is imported from here; None if it is not installed."""
+    """Return the folder from which this interpreter imports Daylight; None if it is not installed."""
     spec = importlib.util.find_spec("kernel_backend")
     return Path(spec.origin).parents[1] if spec and spec.origin else None
 
 
 def own_files(root: Path) -> dict[str, Path]:
-    """Return the files of Daylight below `root` that a worker needs, by their names in a wheel, sorted."""
+    """Return the files of Daylight below `root` that a worker needs, by their names in a wheel."""
     found: dict[str, Path] = {}
     for package in OURS:
         found |= {f"{package}/{name}": path for name, path in _files(root / package, _BROWSERS).items()}
@@ -97,7 +97,7 @@ def own_files(root: Path) -> dict[str, Path]:
 
 
 def digest_of(files: dict[str, Path]) -> str:
-    """Return the sha256 of names and contents; beyond MAX_BYTES together, of sizes and times instead of contents."""
+    """Return the sha256 of names and contents; for more than MAX_BYTES, of sizes and times instead of contents."""
     stats = {name: stat for name, path in files.items() if (stat := _stat(path))}
     small = sum(stat.st_size for stat in stats.values()) <= MAX_BYTES
     whole = hashlib.sha256()
@@ -110,7 +110,7 @@ def digest_of(files: dict[str, Path]) -> str:
 def _content(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:  # it may not be read: only its existence counts
+    except OSError:  # unreadable: only its existence counts
         return "unreadable"
 
 
@@ -123,7 +123,7 @@ def _stat(path: Path) -> os.stat_result | None:
 def _folders() -> Iterator[tuple[str, int]]:
     """Yield path and modification time of each folder on `sys.path`, and of conda's metadata.
 
-    The current folder is left out, since nothing is installed there.
+    The current folder is left out, since nothing is installed in it.
     """
     for each in [*sys.path, os.path.join(sys.prefix, "conda-meta")]:
         stat = _stat(Path(each)) if each and os.path.abspath(each) != os.getcwd() else None
@@ -138,9 +138,9 @@ def _distributions(folders: tuple[tuple[str, int], ...]) -> dict[str, dict[str, 
     editable: dict[str, str] = {}
     horovod: dict[str, str] = {}
     for each in importlib.metadata.distributions(path=[folder for folder, _ in folders]):
-        with contextlib.suppress(OSError, ValueError, KeyError):  # a broken one cannot be imported either
+        with contextlib.suppress(OSError, ValueError, KeyError):  # a broken distribution cannot be imported either
             name, version = _name_and_version(each)
-            if not name or name in versions:  # the first on the module path is the one that is imported
+            if not name or name in versions:  # the first one on sys.path is imported
                 continue
             versions[name] = version
             root, url = _origin(each)
@@ -169,9 +169,9 @@ def _name_and_version(distribution: Distribution) -> tuple[str, str]:
 
 
 def _origin(distribution: Distribution) -> tuple[str | None, str | None]:
-    """Return the folder of an editable distribution, or the URL of one not from an index (PEP 610).
+    """Return the folder of an editable distribution, and the URL of one that is not from an index (PEP 610).
 
-    URLs lose user, password and query: they may be secrets.
+    At most one of them is not None. User, password and query of a URL are removed, as they may be secrets.
     """
     text = distribution.read_text("direct_url.json")
     if text is None:
@@ -183,9 +183,9 @@ def _origin(distribution: Distribution) -> tuple[str | None, str | None]:
     if told.get("dir_info", {}).get("editable"):
         return _import_root(distribution, Path(unquote(parts.path))), None
     host = parts.netloc.rpartition("@")[2]
-    if parts.scheme == "ssh" and parts.username:  # git@host: no secret, and needed
+    if parts.scheme == "ssh" and parts.username:  # git@host: the user is no secret, and is needed
         host = f"{parts.username}@{host}"
-    url = urlunsplit((parts.scheme, host, quote(unquote(parts.path)), "", ""))  # pip and uv quote differently
+    url = urlunsplit((parts.scheme, host, quote(unquote(parts.path)), "", ""))  # normalised: pip and uv differ
     if vcs := told.get("vcs_info"):
         url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
     elif hashed := _hash(told.get("archive_info", {}), parts.fragment):
@@ -196,14 +196,14 @@ def _origin(distribution: Distribution) -> tuple[str | None, str | None]:
 
 
 def _hash(archive: dict[str, Any], fragment: str) -> str | None:
-    """Return `sha256=...`; uv leaves it in the URL."""
+    """Return `sha256=...` of an archive, or None; uv writes it into the URL."""
     if sha256 := archive.get("hashes", {}).get("sha256"):
         return f"sha256={sha256}"
     return archive.get("hash") or (fragment if fragment.startswith("sha256=") else None)
 
 
 def _import_root(distribution: Distribution, project: Path) -> str:
-    """Return the folder that an editable install put on the module path; else the project's `src`, or the project."""
+    """Return the folder that an editable install put on sys.path; else the project's `src`, or the project."""
     for file in distribution.files or ():
         if file.suffix == ".pth":
             with contextlib.suppress(OSError):
@@ -222,7 +222,7 @@ def _import_root(distribution: Distribution, project: Path) -> str:
 
 
 def _horovod(distribution: Distribution) -> dict[str, str]:
-    """Return Horovod's build options, from its distribution's files: the frameworks, and the wheel's tag."""
+    """Return Horovod's build options as its installed files state them: frameworks, and the wheel's tag."""
     flags = {}
     with contextlib.suppress(OSError, ValueError):
         built = json.loads(Path(str(distribution.locate_file("horovod/metadata.json"))).read_text())
@@ -232,7 +232,7 @@ def _horovod(distribution: Distribution) -> dict[str, str]:
 
 
 def _conda(folder: Path) -> dict[str, str]:
-    """Return the packages of a conda environment, as "version=build sha256:..."."""
+    """Return the packages of a conda environment by name, as "version=build sha256:..."."""
     found = {}
     for file in _records(folder):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):

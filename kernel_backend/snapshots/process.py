@@ -1,8 +1,8 @@
-"""Read process settings that change what code computes, with the statements that set them.
+"""Read process-wide settings that affect results, with the statements that set them.
 
-Nothing is imported: a library that this process has not imported has all its settings at their defaults. Left out are
-settings that options of a job decide (threads, deterministic algorithms, cudnn.benchmark), those that only change
-display (print options, plots, filters that hide warnings), and states of random generators, which --seed decides.
+Nothing is imported: a library that this process has not imported has default settings. Left out are settings that a
+job's options determine (threads, deterministic algorithms, cudnn.benchmark, the seed), and those that only affect
+display (print options, plots, filters that hide warnings).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 from kernel_backend.model.snapshot import Process
 
-_JEDIS = 3000  # the recursion limit that jedi sets, which IPython imports to complete names
+_JEDIS = 3000  # recursion limit set by jedi, which IPython imports to complete names
 _OURS = ("kernel_backend", "jupyter_ext", "daylight")
 _INSTALLED = ("site-packages", "dist-packages")
-# Where functions of libraries are found, and replaced.
+# Modules and classes in which library functions may be replaced.
 _PLACES = (
     *("torch", "torch.nn.functional", "torch.nn.init", "torch.utils.data", "torch.Tensor", "torch.nn.Module"),
     *("torch.optim.Optimizer", "numpy", "numpy.random", "pandas", "pandas.DataFrame", "pandas.Series"),
@@ -31,19 +31,19 @@ _PLACES = (
 
 
 class Setting(NamedTuple):
-    """Row of the table of settings; `read` gets the imported library, returns an expression's text, and may fail."""
+    """Setting of a library. `read` gets the imported library and returns the value as an expression; it may fail."""
 
     name: str
     library: str
     read: Callable[[Any], str]
-    begins: str  # its default
-    statement: str  # that sets it to `{}`
-    said: str = ""  # a pattern for code that sets it, if that differs from the statement
-    refuses: bool = True  # whether another value in a job forbids training, or is only noted
+    begins: str  # the default value
+    statement: str  # statement that sets the value `{}`
+    said: str = ""  # regular expression for code that sets it, if it is not like the statement
+    refuses: bool = True  # whether a job refuses to train with another value, or only notes it
 
     @property
     def concerns_all(self) -> bool:
-        """Return True if the setting affects code even if that does not import its library."""
+        """Return True if the setting affects code that does not import its library, too."""
         return self.library in ("torch", "locale", "sys", "warnings")
 
     def line(self, value: str) -> str:
@@ -51,7 +51,7 @@ class Setting(NamedTuple):
         return self.statement.replace("{}", value)
 
     def is_set_in(self, source: str) -> bool:
-        """Return True if code sets this setting: it calls the same function, or assigns the same attribute."""
+        """Return True if code sets this setting, by the same function or attribute."""
         called, parenthesis, _ = self.statement.partition("(")
         target = self.statement.partition(" = ")[0]
         last = re.escape((called if parenthesis else target).rpartition(".")[2])
@@ -60,7 +60,7 @@ class Setting(NamedTuple):
 
 
 def process(variables: Iterable[str] = ()) -> Process:
-    """Return this process's settings, these environment variables, and replaced library functions."""
+    """Return this process's settings, the given environment variables, and replaced library functions."""
     return Process(
         settings=_values(),
         variables={name: os.environ.get(name) for name in variables},
@@ -69,7 +69,7 @@ def process(variables: Iterable[str] = ()) -> Process:
 
 
 def cell_of(source: str, line: int) -> str:
-    """Return the text of a definition from this line on: the submitted cell."""
+    """Return a definition's text from this line on, that is the submitted cell."""
     return "\n".join(source.split("\n")[line - 1 :])
 
 
@@ -108,7 +108,7 @@ def _replaced() -> Iterator[tuple[str, str]]:
 
 
 def _is_users(namespace: dict[str, Any]) -> bool:
-    """Return True if a function with these globals is from the notebook or its project, not an installed library."""
+    """Return True if a function with these globals is the user's, not an installed library's."""
     name, file = str(namespace.get("__name__")), namespace.get("__file__")
     if name in ("__main__", "definition"):
         return True
@@ -131,9 +131,9 @@ def _precision(path: str, begins: str) -> Setting:
 
 
 def _older(name: str, read: Callable[[Any], object], begins: str, statement: str) -> Setting:
-    """Return a float32 precision setting of torch without `fp32_precision`.
+    """Return a float32 precision setting of torch, for versions without `fp32_precision`.
 
-    Reading it fails in torch versions with `fp32_precision`: mixing both APIs may fail.
+    In later versions it is not read, because mixing both APIs fails.
     """
 
     def value(torch: Any) -> str:
@@ -145,7 +145,7 @@ def _older(name: str, read: Callable[[Any], object], begins: str, statement: str
 
 
 def _told(name: str, read: str, begins: str, statement: str) -> Setting:
-    """Return a setting of torch that is read by calling a function."""
+    """Return a setting of torch that a function call reads."""
     return Setting(name, "torch", lambda torch: str(attrgetter(read)(torch)()), begins, f"torch.{statement}")
 
 
@@ -177,7 +177,7 @@ def _locale(category: str) -> Setting:
 
 
 def _raising(numpy: Any) -> str:
-    """Return numpy's kinds of floating-point errors that raise or call, as arguments of `seterr`."""
+    """Return the floating-point errors that raise or call in numpy, as arguments of `seterr`."""
     found = {kind: how for kind, how in numpy.geterr().items() if how in ("raise", "call")}
     if len(found) == 4 and len(set(found.values())) == 1:
         found = {"all": next(iter(found.values()))}
@@ -185,10 +185,10 @@ def _raising(numpy: Any) -> str:
 
 
 def _option(name: str, begins: str) -> Setting:
-    """Return a setting for an option of pandas."""
+    """Return the setting of an option of pandas."""
 
     def read(pandas: Any) -> str:
-        with warnings.catch_warnings():  # it may be deprecated
+        with warnings.catch_warnings():  # the option may be deprecated
             warnings.simplefilter("ignore")
             return repr(pandas.get_option(name))
 
@@ -198,7 +198,7 @@ def _option(name: str, begins: str) -> Setting:
 
 
 def _config(name: str, begins: str) -> Setting:
-    """Return a setting for an option of scikit-learn."""
+    """Return the setting of an option of scikit-learn."""
     statement = f"sklearn.set_config({name}={{}})"
     said = rf"\bset_config\s*\([^)]*\b{name}\b"
     return Setting(
@@ -212,7 +212,7 @@ def _recursion(sys: Any) -> str:
 
 
 def _errors_of_warnings(warnings: Any) -> str:
-    """Return the kinds of warnings that are raised as errors, without those that IPython sets."""
+    """Return the categories of warnings that are raised as errors, without those set by IPython."""
     kinds = {category for action, _, category, *_ in warnings.filters if action == "error"}
     return ", ".join(sorted(kind.__name__ for kind in kinds if not kind.__module__.startswith("IPython.")))
 
@@ -234,7 +234,7 @@ SETTINGS = {
             "torch",
             lambda torch: str(torch.is_inference_mode_enabled()),
             "False",
-            "mode = torch.inference_mode({}); mode.__enter__()",  # which ends where nothing holds it
+            "mode = torch.inference_mode({}); mode.__enter__()",  # inference mode ends when `mode` is deleted
             r"\binference_mode\([^)]*\)",
         ),
         _told("torch's anomaly detection", "is_anomaly_enabled", "False", "autograd.set_detect_anomaly({})"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import xxhash
 
-# By package: the line that seeds it.
+# By package: the statement that seeds it.
 SEEDING = {"random": "random.seed(0)", "numpy": "np.random.seed(0)", "torch": "torch.manual_seed(0)"}
 _READ: dict[str, Callable[[Any], Any]] = {
     "random": lambda random: random.getstate(),

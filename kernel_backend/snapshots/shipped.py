@@ -1,4 +1,4 @@
-"""Import modules that travelled with a snapshot before any others of their names."""
+"""Import modules from a snapshot in preference to others of the same names, and choose its working folder."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.snapshot import DESCRIPTION, EDITABLE, PROJECT, Project, Snapshot
 from kernel_backend.overlay import ENTRIES, can_be_led, overlay, overlay_of
 
-_NAMED = 3  # files, in a sentence
-_NOT_READ = (".py", ".ipynb")  # but imported from elsewhere, or changed by every save
+_NAMED = 3  # files that a sentence names
+_NOT_READ = (".py", ".ipynb")  # modules are imported from the snapshot; notebooks change with every save
 
 
 def shipped_folders(code: Path, project: Project | None) -> list[Path]:
-    """Return the folders of an unpacked snapshot that come first on the module path: the project's."""
+    """Return the folders of an unpacked snapshot's project that come first on sys.path."""
     return [code / PROJECT / path for path in project.paths] if project else []
 
 
 def editable_folders(code: Path) -> list[Path]:
-    """Return the folders of an unpacked snapshot that come last on the module path: shipped editable distributions."""
+    """Return the folders of editable distributions in an unpacked snapshot; they come last on sys.path."""
     return sorted((code / EDITABLE).glob("*"))
 
 
@@ -40,11 +40,11 @@ class Working(NamedTuple):
 
 
 def working_folder(job: LaunchSpec, stand_in: Path) -> Working:
-    """Choose the folder that an unpacked snapshot runs in: the submission's or, if that is gone, the shipped files.
+    """Choose the working folder of an attempt: that of the submission or, if it is gone, the snapshot's files.
 
-    A rerun reads included files as they were submitted, and declared data from `Config.data_at`. If those differ from
-    the submission's folder, it runs in an overlay of that folder, created below `stand_in` by the first attempt and
-    reused by later ones. Modules are not compared: they are imported from `job.code` anyway.
+    A rerun reads included files as they were submitted, and declared data from `Config.data_at`. If these differ from
+    the files in the submission's folder, it runs in an overlay of that folder, created below `stand_in` by the first
+    attempt and reused by later ones. Modules are not compared: they are imported from `job.code` anyway.
     """
     cwd, code = Path(job.cwd), Path(job.code)
     if stand_in.is_dir():
@@ -58,7 +58,7 @@ def working_folder(job: LaunchSpec, stand_in: Path) -> Working:
     if project and (not cwd.is_dir() or cwd.resolve() == Path(project.root, project.cwd).resolve()):
         shipped = {os.path.relpath(path, top): path for path in _plain_files(code / PROJECT)}
         others = {name: path for name, path in shipped.items() if not _same(cwd / name, path)}
-    first = job.attempt == 1  # what a training has written over is its own
+    first = job.attempt == 1  # later attempts may see files that the training itself has changed
     if job.rerun and (data_at or (first and others)):
         return _overlay(cwd, data_at, others, stand_in)
     return Working(job.cwd, f"{_changed(cwd, others)}: it is read as it is now" if first and others else None)
@@ -66,7 +66,7 @@ def working_folder(job: LaunchSpec, stand_in: Path) -> Working:
 
 def _overlay(cwd: Path, data_at: Mapping[str, Path], others: Mapping[str, Path], stand_in: Path) -> Working:
     making = stand_in.with_name(f"{stand_in.name}.making")
-    shutil.rmtree(making, ignore_errors=True)  # of a service that was killed while it made it
+    shutil.rmtree(making, ignore_errors=True)  # left by a service that was killed while creating it
     linked = overlay(cwd, data_at, others, making).linked
     making.replace(stand_in)
     there = overlay_of(cwd, stand_in)
@@ -81,7 +81,7 @@ def _overlay(cwd: Path, data_at: Mapping[str, Path], others: Mapping[str, Path],
 
 
 def _changed(cwd: Path, others: Mapping[str, Path]) -> str:
-    """Return a sentence that names the files that changed, or are gone, since the submission."""
+    """Return a sentence that names files that have changed, or are gone, since the submission."""
     named = ", ".join(sorted(others)[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
     gone = not any((cwd / name).exists() for name in others)
     return f"{named} {'is gone' if gone else 'has changed'} since it was submitted"
@@ -99,9 +99,9 @@ def _same(a: Path, b: Path) -> bool:
 
 
 class Shipped(MetaPathFinder):
-    """Finder for top-level modules in these folders, whatever comes first on `sys.path`.
+    """Find top-level modules in these folders first, whatever comes first on `sys.path`.
 
-    A definition may do `sys.path.insert(0, "../src")`: that folder may have changed since, or be gone.
+    A definition may call `sys.path.insert(0, "../src")`, and that folder may have changed since the submission.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
@@ -110,13 +110,13 @@ class Shipped(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the shipped module; None for submodules of packages, and for folders without `__init__.py`."""
+        """Return the import spec of a module in the folders; None for submodules and namespace packages."""
         spec = PathFinder.find_spec(fullname, self._folders) if path is None else None
-        # Parts of such a package may lie elsewhere, too: sys.path leads to all of them.
+        # Parts of a namespace package may be elsewhere: sys.path finds all of them.
         return spec if spec is not None and spec.origin is not None else None
 
 
 def lead(folders: Sequence[Path]) -> None:
-    """Import modules of these folders before any others of their names, in this process and its forks."""
+    """Import modules from these folders in preference to others, in this process and its forks."""
     if folders:
         sys.meta_path.insert(0, Shipped(folders))

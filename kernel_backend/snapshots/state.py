@@ -1,9 +1,9 @@
-"""Digest a value so that equal values have equal digests, in the notebook and in a job.
+"""Digest a value so that equal values have equal digests in the notebook and in a job.
 
-Equal means of the same kind and content. NaN equals itself, and 0.0 equals -0.0. Order counts in a dict, since code
-that iterates over one may depend on it, and not in a set. Nothing is imported: numpy values are recognised by the numpy
-that this process has imported. For objects of the notebook's classes, and for modules, names that begin with an
-underscore (a cache, an open file) are ignored.
+Values are equal if kind and content are. NaN equals itself, and 0.0 equals -0.0. The order of a dict matters, as code
+may depend on it; that of a set does not. Nothing is imported: numpy values, for example, are recognised by the numpy
+that this process has imported. Attributes whose names begin with an underscore (a cache, an open file) are ignored in
+modules and in objects of the notebook's classes.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ import xxhash
 
 from kernel_backend.model.snapshot import State
 
-MOST_BYTES = 400 * 2**20  # of one value; a larger one is left out
-MOST_PARTS = 200_000  # of containers in one value, for each is visited
+MOST_BYTES = 400 * 2**20  # per value; larger ones are not compared
+MOST_PARTS = 200_000  # elements of containers per value, as each is visited
 _SHOWN = 60  # characters
-_OWN = {"__main__", "definition"}  # modules of the notebook's classes, there and in a job
+_OWN = {"__main__", "definition"}  # module of the notebook's classes, in the notebook and in a job
 
 
 def state_of(value: object) -> State | None:
-    """Return the state of a value; None if its kind cannot be compared or it is too large."""
+    """Return digest and display text of a value; None if it is too large or of a kind that cannot be compared."""
     digest = digest_of(value)
     return None if digest is None else State(digest=digest, shown=shown(value, digest))
 
 
 def digest_of(value: object) -> str | None:
-    """Return the xxh3-128 of kind and content in hexadecimal; None as for `state_of`."""
+    """Return the xxh3-128 of kind and content in hex; None as in `state_of`."""
     try:
         return _Digest().of(value).hex()
-    except Exception:  # an unknown kind, or one whose own code fails: it cannot be compared
+    except Exception:  # an unknown kind, or one whose own code raises
         return None
 
 
 def shown(value: object, digest: str) -> str:
-    """Format a value in one line: large ones by kind, shape and the beginning of their digest."""
+    """Format a value in one line; large ones by kind, shape and the first digits of the digest."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is not None and dtype is not None and math.prod(shape) > 8:
         return f"{type(value).__name__} of {str(dtype).removeprefix('torch.')} {tuple(shape)} ({digest[:8]})"
@@ -88,9 +88,9 @@ class _Digest:
         return self._of_object(value) or self._of_library(value)
 
     def _of_object(self, value: Any) -> bytes | None:
-        """Digest an object by its class's name and its content; None if its kind cannot be compared.
+        """Digest an object by its class's name and its attributes; None if its kind cannot be compared.
 
-        The class's module is left out, since it differs in a job.
+        The class's module is left out, because it differs in a job.
         """
         name = type(value).__qualname__
         if isinstance(value, enum.Enum):
@@ -114,7 +114,7 @@ class _Digest:
                 yield from (name.encode(), self.of(each))
 
     def _function(self, value: Any) -> bytes:
-        """Digest a named function by its name; the definition itself holds its content."""
+        """Digest a named function by its name; the definition has its code."""
         module = getattr(value, "__module__", None) or getattr(getattr(value, "__self__", None), "__name__", None)
         name = getattr(value, "__qualname__", "<")
         if "<" in name:  # <lambda>, <locals>
@@ -141,7 +141,7 @@ class _Digest:
         raise _Unknown
 
     def _tree(self, module: Any) -> Iterator[bytes]:
-        """Yield the parts of a torch module that state_dict omits: submodules, their settings, and frozen weights."""
+        """Yield what state_dict omits of a torch module: submodules, their settings, and which weights are frozen."""
         for name, each in module.named_modules():
             given = {
                 name: value
@@ -206,7 +206,7 @@ _PLAIN: dict[type, Any] = {
     **dict.fromkeys(_BY_REPR, lambda value: repr(value).encode()),
 }
 _FUNCTIONS = (type, types.FunctionType, types.BuiltinFunctionType)
-_MODES = ("training",)  # the job sets it
+_MODES = ("training",)  # set by the job
 _repr = reprlib.Repr()
 _repr.maxdict = _repr.maxlist = _repr.maxtuple = _repr.maxset = 8
 _repr.maxstring = _repr.maxother = _repr.maxlong = _SHOWN
@@ -219,7 +219,7 @@ def is_module(value: object) -> bool:
 
 
 def _is_setting(value: object) -> bool:
-    """Return True if a module's attribute determines how it computes, not what it last computed."""
+    """Return True if a module's attribute is a setting, not a result of computing."""
     if type(value) in (list, tuple):
         return all(map(_is_setting, value))  # type: ignore[call-overload]
     if type(value) is dict:
@@ -228,7 +228,7 @@ def _is_setting(value: object) -> bool:
 
 
 def _is_own(value: object) -> bool:
-    """Return True if a value's class is from the notebook and its attributes are all of its state."""
+    """Return True if a value's class is the notebook's and its attributes are its complete state."""
     kind = type(value)
     return (
         kind.__module__ in _OWN

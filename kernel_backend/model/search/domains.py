@@ -25,7 +25,7 @@ class Range(Record):
     high : float
         Largest number; greater than `low`.
     whole : bool, default False
-        Whether only integers belong to it.
+        True if it contains only integers.
     scale : {"linear", "log", "log2"}, default "linear"
         Scale on which it is searched; ``log2`` holds powers of two only.
     count : int, optional

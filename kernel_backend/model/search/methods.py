@@ -26,7 +26,7 @@ class MethodOption(Record):
     default : bool, int, float or str
         Value if none is given; it must be a value that may be given.
     summary : str
-        What it does, for help and documentation.
+        Description, for help and documentation.
     least : float, optional
         Smallest number that may be given.
     most : float, optional
@@ -94,13 +94,13 @@ class SearchMethod(Record):
     Parameters
     ----------
     name : str
-        What `--search` is given. The entry point of another package must have the same name.
+        Name for `--search`. The entry point of another package must have the same name.
     summary : str
-        What it does, for help and documentation.
+        Description, for help and documentation.
     factory : str
         ``package.module:function`` of a function ``(settings, space) -> Searcher``.
     uses : tuple of str
-        Fields of `Settings` that mean something to it, besides those that all methods have. Others are refused.
+        Fields of `Settings` that apply to it, besides those of all methods. Others are refused.
     options : tuple of MethodOption
         Options of its own. The factory finds their values in ``settings.options``.
     trials : int, optional
@@ -108,9 +108,9 @@ class SearchMethod(Record):
     sampler : str, default "random"
         Sampler that proposes new trials, unless it uses `sampler` and the user gives another one.
     learns : bool, default False
-        Whether earlier results change what it proposes, whatever the sampler.
+        True if earlier results change its proposals, whatever the sampler.
     space : {"none", "any", "ranges", "counted"}, default "ranges"
-        What must be searched: nothing, anything, at least one range or list, or a finite number of points.
+        Required kind of space: none, any, at least one range or list, or a finite number of points.
     judged : {"end", "midway", "rungs"}, default "end"
         When it decides about a trial. With ``rungs`` the searcher has `brackets`, which the views draw.
     own_class : bool, default False

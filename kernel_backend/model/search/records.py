@@ -77,9 +77,9 @@ class Settings(Search):
     trials : int, optional
         Number of trials at most; by default as the method or the budget has it.
     sampler : str, optional
-        What proposes new trials; by default as the method has it.
+        Sampler that proposes new trials; default: that of the method.
     stopping : bool, default False
-        Whether trials are stopped at rungs for good, instead of paused.
+        True to stop trials at rungs for good, instead of pausing them.
     eta : int, default 4
         One of `eta` trials continues from a rung to the next.
     first_rung : int, optional

@@ -1,4 +1,4 @@
-"""Flatten hyperparameters into table columns: a block's parameter has its own name, `blocks[0].kind`."""
+"""Flatten hyperparameters to table columns; a parameter of a block is named `blocks[0].kind`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Column(NamedTuple):
 
 
 def columns(space: Space) -> tuple[Column, ...]:
-    """Return all columns in written order; a block's parameters once for each index up to the most blocks."""
+    """Return all columns in written order; a block's parameters for each index up to the maximum number of blocks."""
     outer = [Column(each.name, each) for each in space.of(None)]
     lists = dict.fromkeys(each.each for each in space.parameters if each.each is not None)
     inner = [
@@ -32,7 +32,7 @@ def columns(space: Space) -> tuple[Column, ...]:
 def flat(space: Space, params: Mapping[str, Value]) -> dict[str, Value]:
     """Return searched hyperparameters by column; a list of blocks gives its length and each block's parameters.
 
-    Where the space has no parameters (as for a user's own class) all of `params` are returned.
+    If the space has no parameters, as for a custom search class, all of `params` are returned.
     """
     names = space.names or tuple(params)
     return dict(item for name in names if name in params for item in _items(name, params[name], space))

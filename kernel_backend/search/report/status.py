@@ -1,4 +1,4 @@
-"""Compute the status of a search for users, from the replay of its log and its stored trials."""
+"""Compute the status of a search for display, from its log and its stored trials."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from kernel_backend.search.report.columns import columns, flat, ordered
 from kernel_backend.search.rungs import WORST, RankKey, Rung
 from kernel_backend.search.settings import unit_in
 
-ENTRIES = 120  # of a rung that are drawn; half of them its best
+ENTRIES = 120  # results of a rung that are drawn; half of them are its best
 SORTED = ("best", "trial", "state", "unit", "value", "until", "attempts", "seconds")
 
 
@@ -62,14 +62,14 @@ class TrialHistory:
     values: list[float] = field(default_factory=list)
 
     def at(self, unit: int) -> float | None:
-        """Return the first value at the end of a unit or beyond; None if it is missing or not finite."""
+        """Return the first value at or after the end of a unit; None if there is none or it is not finite."""
         place = bisect_left(self.units, unit)
         value = self.values[place] if place < len(self.values) else math.nan
         return value if math.isfinite(value) else None
 
     @property
     def unit(self) -> int:
-        """Return the newest unit whose end was reported."""
+        """Return the newest unit with a report at its end."""
         return self.units[-1] if self.units else 0
 
     @property
@@ -82,7 +82,7 @@ NOTHING = TrialHistory()
 
 
 class SearchHistory:
-    """History of a search, built from its log; `take` adds entries."""
+    """History of a search, built from its log entries by `take`."""
 
     def __init__(self, settings: Settings, space: Space, begun: float) -> None:
         """Create an empty history; `begun` is the submission time in seconds since the epoch."""
@@ -90,22 +90,22 @@ class SearchHistory:
         self.metric, self._begun = Metric(mode=settings.mode), begun
         self.settings, self.space = settings, space
         self.trials: dict[int, TrialHistory] = {}
-        self.columns: tuple[str, ...] = ()  # those that any of the trials has
+        self.columns: tuple[str, ...] = ()  # columns that at least one trial has
         self._named = set[str]()
         self.incumbent: list[IncumbentPoint] = []
-        self.trained = 0  # units, of all trials together
+        self.trained = 0  # units trained by all trials
         self.entries = 0
         self.limit = settings.limit
         self.closed: Limit | None = None
 
     @property
     def brackets(self) -> Sequence[Bracket]:
-        """Return the brackets with their rungs, of a search method that has rungs; else none."""
+        """Return the brackets of a search method that has rungs; else none."""
         found: Sequence[Bracket] = getattr(self._searcher, "brackets", ())
         return [each for each in found if len(each.rungs) > 1]
 
     def take(self, entries: Iterable[LogEntry]) -> None:
-        """Apply further log entries, which must follow those applied before."""
+        """Apply log entries, which must follow those applied before."""
         found = list(entries)
         if self._searcher is not None:
             self._replay(self._searcher, found)
@@ -120,7 +120,7 @@ class SearchHistory:
             method = registry.find(self.settings.method)
             if method is not None and not method.package:
                 raise
-            self._searcher = None  # of a package whose code fails: everything but its rungs is shown
+            self._searcher = None  # the package of the method fails: show everything but its rungs
 
     def _take(self, entry: LogEntry) -> None:
         match entry.decision:
@@ -148,7 +148,7 @@ class SearchHistory:
     def _report(self, report: Reported, at: float) -> None:
         told = self.trials[report.trial]
         if report.unit <= told.unit:
-            return  # trained again after a fault: the first value counts
+            return  # trained again after a fault: the first value is used
         self.trained += report.unit - told.unit
         told.units.append(report.unit)
         told.values.append(report.value)
@@ -159,16 +159,16 @@ class SearchHistory:
 
     def raw(self, lower: float) -> float:
         """Return a compared value as it was reported; infinite, with the worse sign, if the trial diverged."""
-        return self.metric.lower(lower)  # twice is what it was
+        return self.metric.lower(lower)  # negating twice restores it
 
 
 def _judge(settings: Settings, space: Space) -> Searcher | None:
-    """Return a searcher with the brackets to show; None if the method has no rungs, or its package fails."""
+    """Return a searcher, for its brackets; None if the method has no rungs, or its package fails."""
     method = registry.find(settings.method)
     if method is None or method.judged != "rungs":
         return None
     try:
-        # A log is replayed without a sampler's proposals, so any will do.
+        # Any sampler will do, since a replay makes no proposals.
         return make(settings.model_copy(update={"sampler": "random"}), space)
     except Exception:
         if not method.package:
@@ -177,9 +177,9 @@ def _judge(settings: Settings, space: Space) -> Searcher | None:
 
 
 def ranked_values(history: SearchHistory) -> tuple[int, dict[int, float]]:
-    """Return the highest unit with enough results to compare, and each trial's first value there or beyond.
+    """Return the highest unit with enough results, and each trial's first value at or after its end.
 
-    At least ten results are needed, and more than there are columns. Values that are not finite do not count.
+    At least ten results are needed, and more than there are columns. Values that are not finite are left out.
     """
     least = max(10, len(columns(history.space)) + 1)
     units = [rung.unit for bracket in history.brackets for rung in bracket.rungs] or [history.settings.units]
@@ -192,7 +192,7 @@ def ranked_values(history: SearchHistory) -> tuple[int, dict[int, float]]:
 
 @dataclass(frozen=True)
 class Page:
-    """Select the trials of a page: `sort` is a column (`-` before it reverses the order), from `offset` on."""
+    """Page of a table of trials: `sort` is a column (`-` before it reverses the order), `offset` the first row."""
 
     sort: str = "best"
     limit: int = 100
@@ -209,8 +209,8 @@ def search_status(
 ) -> SearchStatus:
     """Return the status of a search, with the trials of a page.
 
-    `seconds` are slot-seconds of each trial, `now` is in seconds since the epoch. Raises InvalidRequest for an unknown
-    column.
+    `seconds` has the slot-seconds of each trial, `now` is in seconds since the epoch. Raises InvalidRequest for an
+    unknown column.
     """
     settings = history.settings
     chosen = _sorted(trials, history, seconds, page)[page.offset : page.offset + page.limit]
@@ -267,13 +267,13 @@ def _diverged(told: TrialHistory) -> bool:
     return told.value is not None and not math.isfinite(told.value)
 
 
-Rank = tuple[bool, float, str]  # numbers before words
+Rank = tuple[bool, float, str]  # numbers sort before texts
 
 
 def _sorted(
     trials: Sequence[TrialSummary], history: SearchHistory, seconds: Mapping[int, float], page: Page
 ) -> list[TrialSummary]:
-    """Sort trials by a column, the better value first; trials without a value in it come last in either direction."""
+    """Sort trials by a column, better values first; trials without a value in it always come last."""
     name, around = page.sort.removeprefix("-"), page.sort.startswith("-")
     known = dict.fromkeys((*SORTED, *(column.name for column in columns(history.space)), *history.columns))
     if name not in known:
@@ -286,7 +286,7 @@ def _sorted(
 
 
 def _rank(name: str, trial: TrialSummary, history: SearchHistory, seconds: Mapping[int, float]) -> Rank | None:
-    """Return the sort key of a trial in a column; None where it has no value there."""
+    """Return the sort key of a trial in a column; None if it has no value there."""
     told = history.trials.get(trial.index, NOTHING)
     found: float | None
     match name:
@@ -336,7 +336,7 @@ def _rung(rung: Rung, history: SearchHistory) -> RungStatus:
 
 
 def _some(places: Sequence[RankKey]) -> list[RankKey]:
-    """Return all results, best first; beyond `ENTRIES` the best half of that number, and some of the others, evenly."""
+    """Return all results, best first; of more than `ENTRIES`, the best half of that number and some of the others."""
     if len(places) <= ENTRIES:
         return list(places)
     best, others = places[: ENTRIES // 2], places[ENTRIES // 2 :]
@@ -347,7 +347,7 @@ def _some(places: Sequence[RankKey]) -> list[RankKey]:
 def curves(
     experiment: Experiment, history: SearchHistory, trials: Sequence[TrialSummary], limit: int, points: int
 ) -> SearchCurves:
-    """Return the learning curves of at most `limit` trials, best first, of at most `points` points each.
+    """Return the learning curves of at most `limit` trials, best first, with at most `points` points each.
 
     If there are more trials, half of the limit are the best, and the rest an even choice of the others.
     """
@@ -369,7 +369,7 @@ def curves(
 
 
 def _line(trial: int, told: TrialHistory, state: TrialState, points: int) -> TrialCurve:
-    """Return a trial's learning curve of at most `points` points: every k-th value and the last, no means.
+    """Return a trial's learning curve of at most `points` points: every k-th value and the last, without averaging.
 
     Trials are compared by single values, so the curve must show those.
     """

@@ -23,9 +23,9 @@ from kernel_backend.search.report.columns import columns
 if TYPE_CHECKING:
     import optuna
 
-LEAST = 10  # trials below which no importance is computed
+LEAST = 10  # trials required to compute importances
 
-# A paused trial may continue; a study shows it as pruned at the value that it has.
+# A paused trial may continue; the study has it as pruned, with its current value.
 _STATES = {
     TrialState.COMPLETED: "COMPLETE",
     TrialState.FAILED: "FAIL",
@@ -36,9 +36,9 @@ _STATES = {
 def study(
     name: str, mode: Literal["min", "max"], space: Space, rows: Sequence[TrialRow], lines: Sequence[TrialCurve]
 ) -> optuna.Study:
-    """Return an in-memory study with all trials in order, and their values at the ends of units.
+    """Return an in-memory Optuna study with all trials in order, and their values at the ends of units.
 
-    Raises InvalidRequest where Optuna is not installed.
+    Raises InvalidRequest if Optuna is not installed.
     """
     _check_installed()
     found = _study(name, mode)
@@ -52,10 +52,10 @@ def study(
 def importance(
     mode: Literal["min", "max"], space: Space, params: Sequence[Mapping[str, Value]], values: Sequence[float], unit: int
 ) -> Importance:
-    """Return the importance of each hyperparameter for belonging to the best tenth of trials, as shares of 1.
+    """Return how important each hyperparameter is for being among the best tenth of trials, as shares of 1.
 
-    PED-ANOVA (Watanabe et al., IJCAI 2023), which handles conditions. `values` are those at the end of `unit`, one
-    value per trial; the caller must leave out values that are not finite.
+    Uses PED-ANOVA (Watanabe et al., IJCAI 2023), which supports conditional parameters. `values` has one finite value
+    per trial, at the end of `unit`.
     """
     count = len(values)
     if count < LEAST:
@@ -91,7 +91,7 @@ def _study(name: str, mode: Literal["min", "max"]) -> optuna.Study:
     import optuna
 
     before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # each study is announced otherwise
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # otherwise Optuna logs each new study
     try:
         return optuna.create_study(study_name=name, direction="maximize" if mode == "max" else "minimize")
     finally:
@@ -108,7 +108,7 @@ def _trial(row: TrialRow, values: Mapping[int, float], distributions: Mapping[st
     params = _counted(row.params, distributions)
     state = _STATES.get(row.state, "RUNNING")
     if state == "COMPLETE" and row.best is None:
-        state = "FAIL"  # a study takes no value that is not a number
+        state = "FAIL"  # a study accepts no NaN
     told = row.best if state in ("COMPLETE", "PRUNED") else None
     beside = {"daylight_state": str(row.state), "daylight_trial": row.trial, "daylight_seconds": row.seconds}
     beside |= {name: written(value) for name, value in row.params.items() if name not in params}
@@ -137,12 +137,12 @@ def _distributions(space: Space) -> dict[str, Any]:
 
 
 def _choice(value: Value) -> Any:
-    """Convert a choice for an Optuna study, which takes no lists and dictionaries: these become text."""
+    """Convert a choice for an Optuna study: lists and dictionaries, which it does not accept, become text."""
     return written(value) if isinstance(value, list | dict) else value
 
 
 def _counted(params: Mapping[str, Value], distributions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the reported parameters whose values lie in the study's distributions, and drop the others."""
+    """Return the reported parameters whose values lie in the study's distributions."""
     chosen = {name: _choice(value) for name, value in params.items() if name in distributions}
     return {name: value for name, value in chosen.items() if _holds(distributions[name], value)}
 

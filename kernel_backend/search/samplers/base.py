@@ -1,6 +1,6 @@
-"""Propose the hyperparameters of new trials: random points, a Sobol sequence, or a list.
+"""Propose hyperparameters of new trials: random points, a Sobol sequence, or a list.
 
-Each draw comes from (seed, number of the trial) alone.
+Random numbers depend only on the seed and the number of the proposal.
 """
 
 from __future__ import annotations
@@ -122,13 +122,13 @@ class SobolSampler:
 
 
 class ListSampler:
-    """Propose points of a list one after the other: a grid."""
+    """Propose the points of a list in order, such as a grid."""
 
     def __init__(self, points: Sequence[dict[str, Value]]) -> None:
         self._points = points
 
     def ask(self, number: int, seen: Observations) -> dict[str, Value]:
-        """Return the point of this number; raises IndexError beyond the last."""
+        """Return the point of proposal `number`; raises IndexError beyond the last."""
         return dict(self._points[number - 1])
 
 
@@ -157,4 +157,4 @@ def stream(seed: int, number: int) -> Random:
     >>> stream(0, 7).random() == stream(0, 8).random()
     False
     """
-    return Random(f"{seed} {number}")  # for a text it takes the SHA-512: seeds that are close give streams that are not
+    return Random(f"{seed} {number}")  # seeded by SHA-512 of the text: similar seeds give unrelated streams

@@ -7,7 +7,7 @@ pairs of dimensions: "Constructing Sobol sequences with better two-dimensional p
 
 from __future__ import annotations
 
-# Of the second dimension and those behind it: the degree s of a primitive polynomial over GF(2), its inner
+# From the second dimension on: the degree s of a primitive polynomial over GF(2), its inner
 # coefficients a as bits, and the first s odd numbers m.
 _ROWS = """
 1 0 1; 2 1 1 3; 3 1 1 3 1; 3 2 1 1 1; 4 1 1 1 3 3; 4 4 1 3 5 13; 5 2 1 1 5 5 17; 5 4 1 1 5 5 5; 5 7 1 1 7 11 19;

@@ -16,22 +16,22 @@ from kernel_backend.search.samplers.base import stream
 
 Array = NDArray[np.float64]
 
-GOOD = 0.15  # the share of results that count as good
-ANYWHERE = 1 / 3  # the share of trials that are drawn from the whole space: no region is ever given up
+GOOD = 0.15  # fraction of results that count as good
+ANYWHERE = 1 / 3  # fraction of trials drawn from the whole space, so that no region is excluded
 CANDIDATES = 64
-WIDER = 3.0  # candidates are drawn from wider kernels than those that score them
-LEAST_WIDTH = 1e-3  # of a kernel, where all points agree
-MOST = 256  # points that a density is made of: beyond them it costs time and adds nothing
+WIDER = 3.0  # factor by which candidates are drawn from wider kernels than those that score them
+LEAST_WIDTH = 1e-3  # minimum bandwidth, used if all points agree
+MOST = 256  # points per density: more cost time and improve nothing
 
 
 class KdeSampler:
-    """Sampler of candidates near good trials; the one with the highest ratio of good to bad density is proposed."""
+    """Propose the candidate near good trials that has the highest ratio of good to bad density."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
     def ask(self, number: int, seen: Observations) -> dict[str, Value]:
-        """Return the hyperparameters of proposal `number`: uniform at first, and for a third of the trials."""
+        """Return the hyperparameters of proposal `number`: random at first, and later for a third of the proposals."""
         random, dimensions = stream(self._seed, number), seen.encoder.dimensions
         point, told = [random.random() for _ in dimensions], random.random() >= ANYWHERE
         sides = split(seen) if told else None
@@ -43,14 +43,14 @@ class KdeSampler:
 def split(seen: Observations) -> tuple[Array, Array] | None:
     """Return the points of good and bad trials at the highest rung with enough results; None without such a rung.
 
-    Trials that still train count as bad: eight concurrent proposals must not get the same point.
+    Trials that are training count as bad, so that concurrent proposals differ.
     """
     found = seen.telling(max(10, len(seen.encoder.dimensions) + 1))
     if found is None:
         return None
     ranking = found[1]
     finite = bisect_left(ranking.places, (WORST,))
-    count = min(max(3, round(GOOD * len(ranking))), finite)  # a trial that has diverged is never good
+    count = min(max(3, round(GOOD * len(ranking))), finite)  # a diverged trial is never good
     others = [trial for trial in seen.training if trial not in ranking]
     good, bad = _thinned(ranking.places[:count]), _thinned(ranking.places[count:]) + others[-MOST:]
     return (seen.points(good), seen.points(bad)) if good else None
@@ -73,16 +73,16 @@ def _drawn(centres: Array, width: Array, choices: NDArray[np.int64], random: np.
     """Draw a point near each centre; coordinates that are inactive (NaN) in a centre are uniform."""
     anywhere = random.random(centres.shape)
     moved = centres + random.normal(size=centres.shape) * width * WIDER
-    inside = 1.0 - np.abs(1.0 - np.mod(moved, 2.0))  # reflected at 0 and 1, so that points do not gather on the border
+    inside = 1.0 - np.abs(1.0 - np.mod(moved, 2.0))  # reflected at 0 and 1, so that points do not accumulate there
     jump = random.random(centres.shape) < np.minimum(width * WIDER, 1.0)
     near = np.where(choices > 0, np.where(jump, anywhere, centres), inside)
     return np.where(np.isnan(centres), anywhere, near)
 
 
 def widths(points: Array, choices: NDArray[np.int64]) -> Array:
-    """Return the kernels' bandwidth in each dimension [d], by Scott's rule.
+    """Return the kernels' bandwidth in each dimension, shape [d], by Scott's rule.
 
-    For a choice it is the probability that a kernel gives to the other values.
+    For a choice it is the probability of all other values in a kernel.
     """
     dimensions = points.shape[1]
     present = ~np.isnan(points)
@@ -96,9 +96,9 @@ def widths(points: Array, choices: NDArray[np.int64]) -> Array:
 
 
 def log_density(at: Array, points: Array, choices: NDArray[np.int64]) -> Array:
-    """Return the logarithm of the density of `points` [n, d] at each row of `at` [m, d]: [m].
+    """Return the log density of `points` [n, d] at each row of `at` [m, d], shape [m].
 
-    A product of kernels: Gaussian for numbers, Aitchison and Aitken's for choices; 1 where a coordinate is inactive.
+    The kernel is a product: Gaussian for numbers, Aitchison-Aitken for choices, 1 for inactive coordinates.
     """
     width = widths(points, choices)
     numeric, chosen = choices == 0, choices > 0

@@ -1,9 +1,9 @@
-"""Wrap samplers of other libraries: Optuna's TPE and Gaussian process, and CMA-ES from the library that Optuna uses.
+"""Wrap samplers of other libraries: Optuna's TPE and Gaussian process, and CMA-ES from the package `cmaes`.
 
-They are an optional extra, `daylight[search]`. Each proposal builds a new study from the observations, so a sampler
-is a pure function of (seed, number, observations). A log is therefore replayed without proposals, and the next
-proposal is the same as without a restart. The samplers use the highest rung that has enough results (as BOHB does:
-Falkner et al., ICML 2018), in the unit cube, and include the trials that train now.
+They are an optional extra, `daylight[search]`. Each proposal builds a new study from the observations, so that a
+sampler is a pure function of seed, number and observations. A log is therefore replayed without proposals, and the
+next proposal does not depend on restarts. The samplers use the highest rung that has enough results (as BOHB does:
+Falkner et al., ICML 2018), in the unit cube, and include trials that are training.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from kernel_backend.search.samplers.base import stream
 if TYPE_CHECKING:
     import optuna
 
-LEAST = 10  # results before which proposals are random, as in Optuna
+LEAST = 10  # results required; before, proposals are random, as in Optuna
 NEEDED = {"tpe": ("optuna",), "gp": ("optuna", "scipy", "torch"), "cmaes": ("cmaes",)}
-LARGEST = 1e300  # the value of a diverged trial where infinity is not allowed
+LARGEST = 1e300  # replaces infinity, the value of a diverged trial, where it is not allowed
 
 
 def check_installed(sampler: str) -> None:
-    """Raise InvalidRequest, with what to install, where a library of this sampler is missing."""
+    """Raise InvalidRequest that says what to install if a library of this sampler is missing."""
     missing = [each for each in NEEDED.get(sampler, ()) if importlib.util.find_spec(each) is None]
     if missing:
         extra = "'daylight[search]'" + (" torch" if "torch" in missing else "")
@@ -50,7 +50,7 @@ class _OptunaSampler:
         self._seed = seed
 
     def ask(self, number: int, seen: Observations) -> dict[str, Value]:
-        """Return the hyperparameters of proposal `number`; uniform until there are enough results."""
+        """Return the hyperparameters of proposal `number`; random until there are enough results."""
         random, dimensions = stream(self._seed, number), seen.encoder.dimensions
         point = [random.random() for _ in dimensions]
         found = seen.telling(max(LEAST, len(dimensions) + 1))
@@ -61,13 +61,13 @@ class _OptunaSampler:
     def _suggest(self, seed: int, places: Sequence[RankKey], seen: Observations) -> list[float]:
         import optuna
 
-        optuna.logging.set_verbosity(optuna.logging.WARNING)  # each study is announced otherwise
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # otherwise Optuna logs each new study
         known: dict[int, float | None] = {place.trial: place.value for place in some(places, self.most)}
         told = {place.trial for place in places}
         known |= {trial: None for trial in seen.training if trial not in told}
-        numbers = sorted(known)  # in the order of proposal: TPE gives the older results less weight
+        numbers = sorted(known)  # in order of proposal: TPE gives older results less weight
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of TPE's groups, which each sampler calls experimental
+            warnings.simplefilter("ignore")  # Optuna warns that TPE's `group` is experimental
             study = optuna.create_study(sampler=self._sampler(seed))
             distributions = [_distribution(each) for each in seen.encoder.dimensions]
             for trial, point in zip(numbers, seen.points(numbers), strict=True):
@@ -89,7 +89,7 @@ class _OptunaSampler:
         )
 
     def _counting(self, point: Array) -> Array:
-        """Return a point's coordinates as the study takes them; NaN for those that are left out."""
+        """Return a point's coordinates for the study; NaN for those that are left out."""
         raise NotImplementedError
 
     def _sampler(self, seed: int) -> optuna.samplers.BaseSampler:
@@ -111,9 +111,9 @@ class TpeSampler(_OptunaSampler):
 
 
 class GpSampler(_OptunaSampler):
-    """Optuna's Gaussian process. Impute inactive (conditional) parameters with 0.5: a GP needs complete vectors."""
+    """Optuna's Gaussian process, with inactive (conditional) parameters imputed as 0.5: it needs complete vectors."""
 
-    most = 150  # its cost is cubic
+    most = 150  # the cost grows with the cube
 
     def _counting(self, point: Array) -> Array:
         return np.nan_to_num(point, nan=0.5)
@@ -125,17 +125,17 @@ class GpSampler(_OptunaSampler):
 
 
 class CmaesSampler:
-    """CMA-ES (Hansen 2016): a choice is an interval, and inactive parameters are imputed with 0.5.
+    """CMA-ES (Hansen 2016): a choice is an interval, and inactive parameters are imputed as 0.5.
 
-    When it has converged it restarts with twice the population (IPOP: Auger and Hansen 2005). Each proposal replays
-    all generations: Optuna keeps its state in attributes of trials, which no log has.
+    After convergence it restarts with twice the population (IPOP: Auger and Hansen 2005). Each proposal replays all
+    generations, because Optuna would keep the state in attributes of trials, which the log does not have.
     """
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
     def ask(self, number: int, seen: Observations) -> dict[str, Value]:
-        """Return the hyperparameters of proposal `number`; uniform until there are enough results."""
+        """Return the hyperparameters of proposal `number`; random until there are enough results."""
         random, dimensions = stream(self._seed, number), len(seen.encoder.dimensions)
         point = [random.random() for _ in range(dimensions)]
         found = seen.telling(max(LEAST, dimensions + 1))
@@ -149,7 +149,7 @@ class CmaesSampler:
 
     def _told(self, points: Array, values: Sequence[float]) -> Any:
         """Return the CMA-ES strategy after all complete generations."""
-        if points.shape[1] == 1:  # it needs two dimensions: the other one makes no difference
+        if points.shape[1] == 1:  # CMA-ES needs two dimensions: a constant one is added
             points = np.column_stack([points, np.full(len(points), 0.5)])
         strategy = _strategy(np.full(points.shape[1], 0.5), None)
         at = restarts = 0
@@ -172,7 +172,7 @@ def _strategy(middle: Array, population: int | None) -> Any:
 
 
 def some(places: Sequence[RankKey], most: int) -> list[RankKey]:
-    """Return all results, best first; beyond `most` the best half of that number, and the newest of the others."""
+    """Return all results, best first; of more than `most`, the best half of that number and the newest others."""
     if len(places) <= most:
         return list(places)
     best, others = places[: most // 2], places[most // 2 :]
@@ -187,11 +187,11 @@ def _distribution(dimension: Dimension) -> Any:
 
 
 def _internal(distribution: Any, at: float) -> float | int:
-    """Return a coordinate of the unit cube as a value of the Optuna study."""
+    """Convert a coordinate of the unit cube to a value in the Optuna study."""
     choices = len(getattr(distribution, "choices", ()))
     return min(int(at * choices), choices - 1) if choices else at
 
 
 def _coordinate(dimension: Dimension, value: float) -> float:
-    """Return a value of the Optuna study as a coordinate of the unit cube."""
+    """Convert a value in the Optuna study to a coordinate of the unit cube."""
     return (value + 0.5) / dimension.choices if dimension.choices else value

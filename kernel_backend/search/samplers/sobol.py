@@ -1,8 +1,8 @@
 """Fill the unit cube evenly with a scrambled Sobol sequence.
 
 The scrambling is a random linear one with a shift (J. Matousek, "On the L2-discrepancy for anchored boxes", J.
-Complexity 14 (1998), 527-556), which keeps the points as even as they are. Coordinates beyond those with direction
-numbers are random numbers: a padded sequence (J. Spanier, 1995).
+Complexity 14 (1998), 527-556), which preserves the evenness. Coordinates without direction numbers are random: a
+padded sequence (J. Spanier, 1995).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from random import Random
 
 from kernel_backend.search.samplers.joe_kuo import DIRECTIONS
 
-BITS = 32  # of a coordinate, and so 2**32 different points
+BITS = 32  # bits per coordinate, so that there are 2**32 different points
 DIMENSIONS = len(DIRECTIONS) + 1
 
 
 class Sobol:
     """Sobol sequence of one seed in `dimensions` dimensions.
 
-    Equal seeds give equal points, whatever was read before.
+    Points depend only on the seed and their index.
     """
 
     def __init__(self, dimensions: int, seed: int) -> None:
@@ -33,7 +33,7 @@ class Sobol:
             self._shifts.append(random.getrandbits(BITS))
 
     def point(self, index: int) -> list[float]:
-        """Return point number `index`, from 0 on; coordinates lie in (0, 1)."""
+        """Return point number `index`, from 0; coordinates lie in (0, 1)."""
         gray = index ^ index >> 1
         ones = [bit for bit in range(gray.bit_length()) if gray >> bit & 1]
         found = []
@@ -65,7 +65,7 @@ def _directions(dimension: int) -> list[int]:
 
 def _scrambled(directions: list[int], random: Random) -> list[int]:
     """Multiply each direction number by one random lower triangular matrix over GF(2); row 0 is the highest bit."""
-    # Row r has a 1 at the bit that it makes, and random bits at those above.
+    # Row r has a 1 at the bit that it determines, and random bits above it.
     rows = [(random.getrandbits(row) << 1 | 1) << BITS - 1 - row for row in range(BITS)]
     return [
         sum(((row & number).bit_count() & 1) << BITS - 1 - place for place, row in enumerate(rows))

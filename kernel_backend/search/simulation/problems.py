@@ -1,4 +1,4 @@
-"""Define the learning curves that a simulated search trains."""
+"""Define problems, the sources of learning curves for simulated searches."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Problem(Protocol):
         """
 
     def seconds(self, trial: int) -> float:
-        """Return the time that one unit takes.
+        """Return the duration of one unit.
 
         Parameters
         ----------
@@ -183,7 +183,7 @@ class TableProblem:
         return self.row(index)
 
     def value(self, trial: int, unit: int) -> float:
-        """Return the value that the row of a trial has.
+        """Return a trial's value at the end of a unit, from its row.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class TableProblem:
         return float(self.curves[self.taken[trial], unit - 1])
 
     def seconds(self, trial: int) -> float:
-        """Return one second a unit.
+        """Return 1.0, the duration of one unit in seconds.
 
         Parameters
         ----------
@@ -223,8 +223,8 @@ def _column(name: str, values: Array) -> Parameter:
 class Trained:
     """Learning curves whose loss falls as a power of the unit, towards a floor that differs between trials.
 
-    The floor and speed of a trial are random, by (seed, trial), and independent of its hyperparameters. This serves to
-    forecast the cost of a search, which depends on ranks alone.
+    Floor and speed of a trial are random, seeded by (seed, trial), and independent of its hyperparameters. This
+    suffices to forecast the cost of a search, which depends only on ranks.
     """
 
     def __init__(self, units: int, seconds: float = 1.0, seed: int = 0) -> None:
@@ -244,5 +244,5 @@ class Trained:
         return floor + math.pow(unit, -speed)
 
     def seconds(self, trial: int) -> float:
-        """Return the seconds of a unit, the same for all trials."""
+        """Return the duration of one unit in seconds, the same for all trials."""
         return self._seconds

@@ -1,4 +1,4 @@
-"""Simulate a search without any training: discrete events on a simulated clock, one per unit of a trial."""
+"""Simulate a search on learning curves, without training: discrete events on a simulated clock."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def simulate(
 ) -> Trace:
     """Run a search against recorded learning curves, on a simulated clock.
 
-    The run ends when the search is over, after `max_time`, or at a report that is as good as `goal`. The same arguments
-    give the same trace.
+    The run ends when the search is over, after `max_time`, or at a report that is as good as `goal`. The same
+    arguments give the same trace.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class _Simulation:
         self.due: list[_Due] = []
 
     def fill(self) -> None:
-        """Give idle gangs to trials, as long as the search wants any."""
+        """Assign idle gangs to trials, as long as the search can use any."""
         while self._idle and self._searcher.wants() > 0:
             decision = self._searcher.on_slot()
             if decision is None:

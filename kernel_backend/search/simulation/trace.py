@@ -23,7 +23,7 @@ class SimulatedTrial:
     params: dict[str, Value]
     began: float
     values: dict[int, float] = field(default_factory=dict)  # by unit
-    trained: float = 0.0  # seconds in which it held a worker
+    trained: float = 0.0  # seconds in which it held a gang
     parent: int | None = None
     reached: int = 0  # units
     state: State = "running"
@@ -64,12 +64,12 @@ class Trace:
     trials: dict[int, SimulatedTrial]
     times: Array
     values: Array
-    busy: float  # seconds that workers trained or loaded, over all of them
-    ended: float  # when the last trial gave its worker back, or the time was up
+    busy: float  # seconds in which gangs trained or loaded, summed over gangs
+    ended: float  # when the last trial released its gang, or the time was up
 
     @property
     def utilisation(self) -> float:
-        """Return the share of all workers' time in which they had a trial, from 0 to 1."""
+        """Return the fraction of all gangs' time in which they had a trial, from 0 to 1."""
         return self.busy / (self.workers * self.ended) if self.ended else 0.0
 
     def incumbent(self) -> Array:

@@ -1,7 +1,7 @@
-"""Import definitions as modules `kernel_backend.snapshots.loaded.s_<snapshot>`, in every process of a home.
+"""Import definitions of snapshots as modules `kernel_backend.snapshots.loaded.s_<snapshot>`.
 
-Objects that `job.load()` returns are of their classes, so that they can be pickled, and unpickled later. With a
-captured value the definitions of its classes travel, since the job may have another home.
+Objects returned by `job.load()` have classes of these modules, so that other processes can unpickle them. A snapshot
+with a captured value includes the definitions of its classes, since the job may run with another home.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from kernel_backend.snapshots.archive import unpack
 from kernel_backend.snapshots.loaded.cleanup import in_use, remove_unused
 from kernel_backend.snapshots.shipped import shipped_folders
 
-TRAVELLED = f"{CAPTURED}/loaded"  # folder of an archive: the definitions that its captured values are of
-_DIGITS = 16  # of a snapshot's digest
-_travelled: list[Path] = []  # folders with definitions that came with a snapshot
-_imported: dict[Path, None] = {}  # the folders of the definitions that this process has imported
+TRAVELLED = f"{CAPTURED}/loaded"  # folder in a snapshot for the definitions of captured values
+_DIGITS = 16  # digits of the snapshot's id in a module name
+_travelled: list[Path] = []  # folders of definitions that snapshots included
+_imported: dict[Path, None] = {}  # folders of the definitions imported by this process
 
 
 def loaded(id: str, archive: Callable[[], bytes]) -> ModuleType:
-    """Return the definition of snapshot `id` as a module, run once per process; `archive` is called to unpack it.
+    """Return the definition of snapshot `id` as a module, executed once per process; `archive` returns its archive.
 
-    Its local modules are those of the snapshot, unless this process has imported others of their names before.
+    It imports local modules from the snapshot, unless this process has imported others of the same names before.
     """
     name = f"s_{id[:_DIGITS]}"
     folder = _home() / name
@@ -56,21 +56,21 @@ def loaded(id: str, archive: Callable[[], bytes]) -> ModuleType:
 
 
 def definition_of(module: str) -> Path | None:
-    """Return the folder of the loaded definition that an imported module belongs to; None for any other module."""
+    """Return the folder of the loaded definition to which an imported module belongs; None for other modules."""
     file = getattr(sys.modules.get(module), "__file__", None)
     return next((folder for folder in _imported if file is not None and Path(file).is_relative_to(folder)), None)
 
 
 def travelling(folder: Path) -> dict[str, bytes]:
-    """Return the files of a loaded definition as archive members, for a captured value of its classes."""
+    """Return the files of a loaded definition for a snapshot that captures a value of its classes."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
     return {f"{TRAVELLED}/{path.relative_to(folder.parent)}": path.read_bytes() for path in files}
 
 
 def take_travelled(code: Path) -> None:
-    """Make definitions that came with an unpacked snapshot importable from there.
+    """Make the definitions that an unpacked snapshot includes importable.
 
-    Their modules are appended to the module path.
+    The folders of their modules are appended to sys.path.
     """
     root = code / TRAVELLED
     if root in _travelled or not root.is_dir():
@@ -86,12 +86,12 @@ def _home() -> Path:
 
 
 class _Finder(MetaPathFinder):
-    """Import finder for loaded definitions: those that came with a snapshot, and those of this home."""
+    """Find loaded definitions: those included in a snapshot, and those stored in the home."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the module's file; raise ModuleNotFoundError with advice if a definition is gone."""
+        """Return the import spec of a loaded definition; raise ModuleNotFoundError with advice if it is missing."""
         package, _, name = fullname.rpartition(".")
         if package != __name__ or not name.startswith("s_"):
             return None
@@ -107,10 +107,10 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(SourceFileLoader):
-    """Import loader that runs a definition with its own shipped modules first on the path."""
+    """Execute a definition with the snapshot's own modules first on sys.path."""
 
     def source_to_code(self, data: Any, path: Any, **options: Any) -> Any:  # type: ignore[override]
-        """Compile the module; one for Lightning trains nothing when it is imported, and a plain cell is not run."""
+        """Compile the definition so that importing it trains nothing: plain cells and Lightning's `fit` are not run."""
         snapshot = versions.read(Snapshot, (Path(self.path).parent / DESCRIPTION).read_bytes())
         modules = shipped_modules(Path(self.path).parent, snapshot.project)
         definition = parse(bytes(data).decode(), snapshot.roles_from, snapshot.contract, modules)
@@ -125,7 +125,7 @@ class _Loader(SourceFileLoader):
         return super().source_to_code(data, path, **options)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the module."""
+        """Execute the module."""
         code, before = Path(self.path).parent, list(sys.path)
         _imported[code] = None
         snapshot = versions.read(Snapshot, (code / DESCRIPTION).read_bytes())

@@ -1,4 +1,4 @@
-"""Remove definitions of loaded models that were unused for a month, except the most recently used."""
+"""Remove definitions of loaded models that were unused for a month; the most recently used ones stay."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-KEPT = 100  # definitions: this many stay, however long ago they were used
-UNUSED_S = 30 * 86_400.0  # seconds since the last use, after which the others may go
-UNFINISHED_S = 86_400.0  # and after which a folder is what a killed process has left
+KEPT = 100  # most recently used definitions that always stay
+UNUSED_S = 30 * 86_400.0  # since the last use, after which others are removed
+UNFINISHED_S = 86_400.0  # age at which an unfinished folder was left by a killed process
 
 
 def in_use(folder: Path) -> bool:
@@ -26,7 +26,7 @@ def in_use(folder: Path) -> bool:
 
 
 def remove_unused(root: Path) -> None:
-    """Remove definitions unused for a month, except the last used hundred; and unfinished folders."""
+    """Remove unfinished folders, and definitions unused for a month except the last hundred used."""
     with _locked(root, fcntl.LOCK_EX):
         gone = [_set_aside(each) for each in _unused(root)]
     for each in gone:
@@ -42,13 +42,13 @@ def _unused(root: Path) -> Iterator[Path]:
 
 
 def _set_aside(folder: Path) -> Path:
-    """Rename a folder before it is deleted, so that no process imports from a half-deleted one."""
+    """Rename a folder before it is deleted, so that no process imports a half-deleted one."""
     return folder.rename(folder.with_name(f"old-{folder.name}-{os.getpid()}"))
 
 
 @contextmanager
 def _locked(root: Path, how: int) -> Iterator[None]:
-    """Hold the lock of a folder of definitions; no lock if the folder is not writable."""
+    """Hold the lock of a folder of definitions; without a lock if the folder is not writable."""
     opened = -1
     with suppress(OSError):
         opened = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
