@@ -1,1 +1,1 @@
-"""Read a training definition without running it: user functions, hyperparameters and source."""
+"""Parse a training definition without running it: the user's functions, their hyperparameters and source."""

@@ -1,4 +1,4 @@
-"""Map other common names of roles and arguments to the role or loop value that they mean."""
+"""Map other common names of functions (`criterion` for `loss`) and arguments (`y_pred` for `output`) to Daylight's."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ _TARGET = re.compile(r"y|y_?true|true|truth|gt|ground_truth|labels?|targets?|tgt
 
 
 def role_of(name: str) -> str | None:
-    """Return the role that a function of this name certainly stands for."""
+    """Return the role, such as `loss`, of a function whose name is a known alias of it; None for other names."""
     return next((role for role, names in _OTHER_NAMES.items() if re.fullmatch(names, name)), None)
 
 
 def looks_like(name: str) -> str | None:
-    """Return the role that a function of this name probably stands for."""
+    """Return the role, such as `loss`, that a function's name resembles, for a hint; None for other names."""
     certain = role_of(name) or next((role for role, names in _NEARLY.items() if re.fullmatch(names, name)), None)
     close = difflib.get_close_matches(name, ROLES, n=1, cutoff=_CLOSE)
     return certain or (close[0] if close else None)
 
 
 def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
-    """Map arguments of a role to loop values by position, where it names none of the loop values that it requires.
+    """Map arguments of a role to loop values by position, if the arguments that the role requires have other names.
 
-    Only arguments without a default whose names do not contradict are mapped, in written order.
+    Only arguments that have no default, and no name of another meaning, are mapped, in source order.
     """
     free = [
         each.name
@@ -79,7 +79,7 @@ def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
 
 
 def takes_target_first(names: Sequence[str]) -> bool:
-    """Return whether arguments of these names are (y_true, y_pred), as scikit-learn and Keras have them."""
+    """Return True if these argument names are in the order (y_true, y_pred), as in scikit-learn and Keras."""
     return len(names) > 1 and _of_a_step(names[:2], set())[names[0]] == "target"
 
 

@@ -24,8 +24,9 @@ def bind_space(definition: Definition, given: Mapping[str, Value], space: Space)
     """Bind every hyperparameter to its given value, its search domain or its default.
 
     Raises InvalidDefinition with all problems at once: those of `Definition.bind`, a search without `validation_data`,
-    and a searched name that is no hyperparameter (with the nearest), is also given, has a domain of the wrong type, is
-    conditional without a default for the other trials, or is used by `prepare`, which runs once for all trials.
+    and searched names that are not hyperparameters (the error suggests the nearest name), that are also given, that
+    have a domain of the wrong type, that are conditional without a default for the other trials, or that are used by
+    `prepare`, which runs once for all trials.
     """
     problems: list[str] = []
     fitted: list[Parameter] = []
@@ -51,10 +52,10 @@ def bind_space(definition: Definition, given: Mapping[str, Value], space: Space)
 
 
 def with_epochs(definition: Definition, config: Config, given: Mapping[str, Value]) -> tuple[Config, dict[str, Value]]:
-    """Take a script's own name for its number of epochs, such as `EPOCHS=20`, for `--epochs 20`.
+    """Move a script's own name for its number of epochs, such as `EPOCHS=20`, to the option `--epochs`.
 
-    Returns the configuration, and the values without that name. Raises InvalidDefinition for two different numbers, and
-    for one that is no number of epochs.
+    Returns the configuration, and the values without that name. Raises InvalidDefinition if `--epochs` has another
+    value, or if the value is not a number of epochs.
     """
     name = definition.epochs_name
     if not name or name not in given:
@@ -70,7 +71,7 @@ def with_epochs(definition: Definition, config: Config, given: Mapping[str, Valu
 
 
 def configured(definition: Definition, config: Config) -> Config:
-    """Return a configuration with the settings that the definition's code makes, unless an option sets them."""
+    """Return the configuration with settings that the definition's code makes; options of the user take precedence."""
     given = config.model_fields_set
     length = {"epochs", "steps"} if given & {"epochs", "steps"} else set()
     made = {name: value for name, value in definition.settings.items() if name not in given | length}
@@ -93,13 +94,13 @@ def _searched_by_prepare(definition: Definition, space: Space) -> Iterator[str]:
 
 
 def _is_given(parameter: Parameter, space: Space) -> bool:
-    """Return whether a parameter of the space has one unconditional value, which it has as a condition of others."""
+    """Return True if a parameter of the space has a single value, and only serves as the condition of others."""
     one = isinstance(parameter.domain, Choices) and len(parameter.domain.values) == 1
     return one and parameter.when is None and not space.of(parameter.name)
 
 
 def _fitted(definition: Definition, given: Mapping[str, Value], parameter: Parameter, space: Space) -> Parameter:
-    """Convert the values in a parameter's domain to the types that the functions take; raises ValueError."""
+    """Convert the values in a parameter's domain to the types that functions take; raise ValueError if impossible."""
     if parameter.each is not None:
         return parameter  # values in a block's dictionary are not checked here
     name = parameter.name

@@ -1,4 +1,4 @@
-"""Compare the code of two snapshots by syntax tree: comments, blank lines and cell locations do not count."""
+"""Compare the code of two snapshots by syntax tree, ignoring comments, blank lines and cell numbers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ PARSED = 2**20  # bytes of a file
 
 
 def is_code(name: str) -> bool:
-    """Return whether an archive member is executed code: definition, project files, captured values."""
+    """Return True if an archive member is code that runs: the definition, project files, or captured values."""
     return name == DEFINITION or name.split("/")[0] in (PROJECT, CAPTURED)
 
 
 def meaning(name: str, content: bytes) -> bytes:
-    """Return the part of a file that can affect a result: for Python its syntax tree, else every byte.
+    """Return the content of a file that can affect a result: the syntax tree of Python code, else all bytes.
 
-    Python files larger than `PARSED`, which are generated, count by their bytes: a tree takes three hundred times the
-    memory of its text.
+    Python files larger than `PARSED` are probably generated, and count by their bytes: a syntax tree needs three
+    hundred times the memory of its text.
     """
     if not name.endswith(".py") or len(content) > PARSED:
         return content
@@ -32,7 +32,7 @@ def meaning(name: str, content: bytes) -> bytes:
 
 
 def code_id(files: Mapping[str, bytes]) -> str:
-    """Return one digest of all code in an archive; equal for code of the same meaning, in this Python."""
+    """Return one digest of all code in an archive; under one Python version, equal syntax trees give equal ones."""
     found = hashlib.sha256()
     for name in sorted(filter(is_code, files)):
         found.update(repr((name, hashlib.sha256(meaning(name, files[name])).hexdigest())).encode())

@@ -1,4 +1,4 @@
-"""Describe a command, `python train.py --lr {lr}`, and keep it in the last line of its definition."""
+"""Represent a command such as `python train.py --lr {lr}`, and store it in the last line of its definition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLACEHOLDER = re.compile(r"\{\{(?P<text>[A-Za-z_]\w*)\}\}|(?<!\$)\{(?P<name>[A-
 
 
 class Command(Record):
-    """Words of a command, with the one that names its program's file."""
+    """Words of a command, with the index of the word that names the program's file."""
 
     words: tuple[str, ...]
     at: int | None = None  # index of the word that names a file of the snapshot
@@ -28,12 +28,12 @@ class Command(Record):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the hyperparameters, in the order of their placeholders."""
+        """Return the names of the hyperparameters, in the order of their placeholders."""
         found = (each["name"] for word in self.words for each in _PLACEHOLDER.finditer(word))
         return tuple(dict.fromkeys(name for name in found if name and name != CHECKPOINTS))
 
     def filled(self, values: Mapping[str, Value], checkpoints: str) -> list[str]:
-        """Return the words with values in place of `{name}`, and `{name}` for `{{name}}`."""
+        """Return the words with values substituted for `{name}`, and `{name}` for the escaped `{{name}}`."""
         texts = {**{name: _text(value) for name, value in values.items()}, CHECKPOINTS: checkpoints}
 
         def text(found: re.Match[str]) -> str:
@@ -42,24 +42,24 @@ class Command(Record):
         return [_PLACEHOLDER.sub(text, word) for word in self.words]
 
     def __str__(self) -> str:
-        """Return the words, those with spaces in quotes."""
+        """Return the words as one line, with quotes around words that contain spaces."""
         return joined(self.words)
 
 
 def joined(words: Iterable[str]) -> str:
-    """Return words as a line, in single quotes where a shell or a magic would split them."""
+    """Join words to one line, with single quotes around words that a shell or a magic would split."""
     return " ".join(word if re.fullmatch(r"[\w@%+=:,./{}-]+", word) else _quoted(word) for word in words)
 
 
 def marked(source: str, command: Command) -> str:
-    """Return the program's source, or none, with a last line that holds the command."""
+    """Return the program's source (which may be empty) with the command appended as its last line."""
     fields = command.model_dump(exclude_defaults=True)
     line = f"{MARK} = {fields | {'words': list(command.words)}!r}\n"
     return f"{source.rstrip()}\n\n{line}" if source.strip() else line
 
 
 def command_of(tree: ast.Module) -> Command | None:
-    """Return the command in the last statement of a definition; None if it holds none."""
+    """Return the command in the last statement of a definition; None if there is none."""
     last = tree.body[-1] if tree.body else None
     if not isinstance(last, ast.Assign) or not _is_mark(last.targets[0]):
         return None

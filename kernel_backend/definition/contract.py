@@ -1,8 +1,8 @@
 """Define the contract of a definition: its roles, the arguments of each, and hyperparameters with their values.
 
-A *role* is a function that the platform calls (`model`, `train_data`, `loss`, ...). Its arguments are passed by name:
-loop values, results of other functions, and hyperparameters for all else. Errors give locations as `line N` of the
-source, so that a caller that knows the cells can replace them by `cell [4] line 2`.
+A *role* is a function that Daylight calls (`model`, `train_data`, `loss`, ...). Its arguments are passed by name: *loop
+values* such as `output` and `epoch`, results of other functions, and hyperparameters for all other names. Errors give
+locations as `line N` of the source, which a caller that knows the cells can replace by `cell [4] line 2`.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ class Parameter(Record):
 
     @property
     def value_of(self) -> str:
-        """Return the name of the loop value, or of the function whose result, that the argument receives."""
+        """Return the name of the loop value, or of the function whose result the argument receives."""
         return self.source or self.name
 
     @property
     def place(self) -> str:
-        """Return `line 4`, for messages."""
+        """Return the location, such as `line 4`, for messages."""
         return f"line {self.line}" if self.line else "of AdamW, as there is no optimizer"
 
 
 class Function(Record):
-    """Role, or a function whose result is passed to roles that take an argument of its name."""
+    """Role, or shared function: its result is passed to every role that has an argument of its name."""
 
     name: str
     written: str = ""  # the function's own name, where it is taken for the role `name`
@@ -91,9 +91,9 @@ class Function(Record):
         return self.written or self.name
 
     def hyperparameters(self, values: Mapping[str, Value]) -> dict[str, Any]:
-        """Return the keyword arguments of this function that are hyperparameters, taken from the trial's `values`.
+        """Return the hyperparameters among this function's arguments, with the trial's `values`.
 
-        A value is a tuple again where the signature's default is one.
+        A list is converted to a tuple if the default in the signature is one.
         """
         mine = [parameter for parameter in self.parameters if parameter.kind == "hyperparameter"]
         return {each.name: _own_type(each, values[each.name]) for each in mine}
@@ -122,7 +122,7 @@ class Definition(Record):
 
     @property
     def summary(self) -> str:
-        """Summarise the roles on one line: `functions: model train_data criterion (as loss)`."""
+        """Summarise the definition on one line, such as `functions: model train_data criterion (as loss)`."""
         if self.command is not None:
             return f"command: {self.command}"
         if self.form == "plain":
@@ -139,11 +139,11 @@ class Definition(Record):
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """Return the training steps, `step` and `step_<key>`, in written order."""
+        """Return the names of the training steps, `step` and `step_<key>`, in source order."""
         return tuple(role for role in self.roles if is_step(role))
 
     def needs(self, name: str) -> list[Function]:
-        """Return the function of this name, and all functions whose results it uses, directly or not."""
+        """Return the function `name` and all functions whose results it uses, directly or indirectly."""
         found = [self.functions[name]]
         for function in found:
             asked = (self.functions[each.value_of] for each in function.parameters if each.kind == "function")
@@ -151,7 +151,7 @@ class Definition(Record):
         return found
 
     def given(self, params: Mapping[str, Value]) -> dict[str, dict[str, Any]]:
-        """Return those of the hyperparameters `params` that each class of the cell takes, by the class's name."""
+        """Return the hyperparameters in `params` that each class of the cell takes, by the name of the class."""
         return {
             function.attribute: {
                 name: value
@@ -163,14 +163,14 @@ class Definition(Record):
 
     @property
     def defaults(self) -> dict[str, Value]:
-        """Return the defaults of all hyperparameters; None for those without."""
+        """Return the defaults of all hyperparameters; None for those without a default."""
         return {name: each.default for name, each in self.hyperparameters.items()}
 
     def bind(self, given: Mapping[str, Value], but: Collection[str] = ()) -> dict[str, Value]:
-        """Bind every hyperparameter to its given value, else its default, except those in `but`, bound elsewhere.
+        """Bind every hyperparameter, except those in `but`, to its given value, else to its default.
 
-        Raises InvalidDefinition with all problems at once: names that are no hyperparameters (with the nearest), values
-        of the wrong type, and hyperparameters without a value.
+        Raises InvalidDefinition with all problems at once: names that are not hyperparameters (with the nearest name),
+        values of the wrong type, and hyperparameters without a value.
         """
         problems = [self.unknown(name) for name in given if name not in self.hyperparameters]
         values: dict[str, Value] = {}
@@ -186,7 +186,7 @@ class Definition(Record):
         return values
 
     def unknown(self, name: str) -> str:
-        """Return the message for a name that is no hyperparameter."""
+        """Return the error message for a name that is not a hyperparameter."""
         if name in self.excluded:
             return self.excluded[name]
         if name and name == self.epochs_name:
@@ -222,13 +222,13 @@ class Definition(Record):
         return self.fitted(name, given[name])
 
     def _can_ask(self, name: str) -> str:
-        """Return the end of an error message: arguments available to the function whose `name` is unbound."""
+        """Return the end of an error about the unbound argument `name`: the arguments its function can have."""
         roles = (role for role in self.roles if _key(role) in CAN_ASK)
         owner = next((role for role in roles if name in (each.name for each in self.functions[role].parameters)), None)
         return f". By name {owner} can have {CAN_ASK[_key(owner)]}" if owner else ""
 
     def fitted(self, name: str, value: Value) -> Value:
-        """Convert a value for hyperparameter `name`; raises ValueError with the expected type."""
+        """Convert a value to the type of hyperparameter `name`; raise ValueError that names the expected type."""
         parameter = self.hyperparameters[name]
         if value is None is parameter.default and not parameter.required:
             return None  # `width: int = None` allows it without saying so
@@ -243,10 +243,10 @@ def _key(role: str) -> str:
 
 
 def is_role(name: str) -> bool:
-    """Return whether the platform calls a function of this name."""
+    """Return True if Daylight calls functions of this name."""
     return name in ROLES or is_step(name)
 
 
 def is_step(name: str) -> bool:
-    """Return whether a function is a training step: `step`, or `step_<key>` for one part of the model."""
+    """Return True if a function is a training step: `step`, or `step_<key>` for one part of the model."""
     return name == "step" or _STEP.fullmatch(name) is not None

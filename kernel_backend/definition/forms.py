@@ -1,4 +1,4 @@
-"""Decide in which form a definition is written, by its syntax tree alone."""
+"""Determine the form of a definition (such as functions, plain or lightning) from its syntax tree."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ RUN = "run"  # its first parameter, the object through which it restores, iterat
 def form_of(tree: ast.Module, roles_from: int, modules: Mapping[str, ast.Module] = MappingProxyType({})) -> Form:
     """Return the form of the definition whose submitted cell begins at line `roles_from`.
 
-    Forms are tried in this order: command, plain, loop, trainer, lightning, keras, functions, script. A cell with
-    functions `model` and `loss` trains a LightningModule in their way. One with all the roles that the form of
-    functions requires is of that form; without them, or where it calls them itself, a training loop makes it a script.
-    `modules` are those of the project, in which the loop may be.
+    Forms are tried in this order: command, plain, loop, trainer, lightning, keras, functions, script. If a cell with a
+    LightningModule defines functions `model` and `loss`, its form is functions. A cell with all functions that the form
+    functions requires has that form; if it lacks one, or calls them itself, a training loop makes it a script. The loop
+    may also be in one of the project's `modules`.
     """
     own = [node for node in tree.body if node.lineno >= roles_from]
     if command_of(tree) is not None:
@@ -49,7 +49,7 @@ def form_of(tree: ast.Module, roles_from: int, modules: Mapping[str, ast.Module]
 
 
 def _is_train(node: ast.stmt) -> bool:
-    """Return whether this is a function `train` whose first parameter is `run`."""
+    """Return True if a statement defines a function `train` whose first parameter is `run`."""
     if not isinstance(node, FunctionNode) or node.name != TRAIN:
         return False
     first = [*node.args.posonlyargs, *node.args.args][:1]

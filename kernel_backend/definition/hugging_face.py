@@ -1,4 +1,4 @@
-"""Find a Trainer of transformers, or of a library on top of it, that a cell trains with, by syntax tree alone."""
+"""Find a Trainer of transformers, or of a library based on it, in the syntax tree of a cell."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INSTEAD = (
 
 
 def refuse_trainers(tree: ast.Module) -> None:
-    """Raise InvalidDefinition for the call `trainer.train()` of a Trainer: it takes its steps itself."""
+    """Raise InvalidDefinition if the code calls a Trainer's `train()`, which runs a loop of its own."""
     trainers = classes(tree)
     made = {
         target.id
@@ -40,7 +40,7 @@ def refuse_trainers(tree: ast.Module) -> None:
 
 
 def classes(tree: ast.Module) -> set[str]:
-    """Return the names under which a module has Trainers: imported, within an imported library, or derived from one."""
+    """Return the names of Trainer classes in a module: imported, qualified by an imported library, or subclasses."""
     found = set(_imported(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and any(ast.unparse(each) in found for each in node.bases):
@@ -62,5 +62,5 @@ _KINDS = ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "SentenceTran
 
 
 def is_made(node: ast.AST, trainers: set[str]) -> bool:
-    """Return whether a node calls one of these classes."""
+    """Return True if a node is a call of one of these classes."""
     return isinstance(node, ast.Call) and ast.unparse(node.func) in trainers

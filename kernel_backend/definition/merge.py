@@ -1,4 +1,4 @@
-"""Merge the hyperparameters of several functions: the same name is one hyperparameter."""
+"""Merge the hyperparameters of several functions, in which equal names mean the same hyperparameter."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _same(one: Value, other: Value) -> bool:
 
 
 def with_default(parameter: Parameter, default: Value) -> Parameter:
-    """Return the parameter with its default, converted to its annotation if possible."""
+    """Return the parameter with this default, converted to its annotation if possible."""
     try:
         value = coerce(default, parameter.annotation, default)
     except ValueError:  # `width: int = "auto"` is left as written

@@ -1,4 +1,4 @@
-"""Refuse options that a definition, or other options, do not go with."""
+"""Reject options that conflict with a definition, or with other options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernel_backend.model.search.registry import method_of
 
 
 class _Own(NamedTuple):
-    """Options that a form refuses, because the user's code decides what they would set."""
+    """Options that a form rejects, because the user's code makes these settings."""
 
     means: str  # how the form takes its steps
     instead: dict[str, str]  # setting -> what the code says instead
@@ -146,7 +146,7 @@ _OWN: dict[Form, _Own] = {
 
 
 def check_options(definition: Definition, config: Config) -> None:
-    """Raise InvalidDefinition for options that this definition, or other options, do not go with."""
+    """Raise InvalidDefinition for options that conflict with this definition, or with other options."""
     problem = next((text for rule in _RULES if (text := rule(definition, config))), None)
     if problem:
         raise InvalidDefinition(problem)

@@ -1,4 +1,4 @@
-"""Parse a definition from its source by AST alone, so that all sides agree before anything runs."""
+"""Parse a definition from its syntax tree, so that notebook, service and runner agree without running code."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _SHOWN = 500  # characters of a line that is wrong
 
 @dataclass(frozen=True)
 class _Found:
-    """Functions of a parsed module, keyed by role name where they are a role, else by their own name."""
+    """Functions of a parsed module, keyed by role if they have one, else by their own name."""
 
     nodes: Mapping[str, FunctionNode]
     taken: Mapping[str, str]  # other names of roles -> the role
@@ -79,10 +79,10 @@ def parse(
 ) -> Definition:
     """Return the definition in `source`; functions above line `roles_from` are helpers, not roles.
 
-    `contract` is the one by which its snapshot was made, `modules` are those of its project. Raises InvalidDefinition
-    (`details["line"]`, `details["text"]`; `details["roles"]` where it is about roles) for a syntax error, a missing
-    role, a role that is no function, an argument that cannot be injected, one name with two defaults, or code that is
-    nested too deeply.
+    `contract` is the version of the contract under which the snapshot was made; `modules` are those of its project.
+    Raises InvalidDefinition (with `details["line"]` and `details["text"]`, and `details["roles"]` if it is about roles)
+    for a syntax error, a missing role, a role that is not a function, an argument that cannot be injected, a name with
+    two defaults, or code that is nested too deeply.
     """
     try:
         return _parsed(_tree(source), roles_from, contract, modules)
@@ -112,7 +112,7 @@ def _parsed(tree: ast.Module, roles_from: int, contract: int, modules: Mapping[s
 
 
 def _loop(tree: ast.Module, roles_from: int) -> Definition:
-    """Return the definition of a cell with `train(run, ...)`; functions that it takes by name are shared functions."""
+    """Return the definition of a cell with `train(run, ...)`; its arguments may be results of other functions."""
     refuse_trainers(tree)
     nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
     own = [node for node in nodes.values() if node.lineno >= roles_from and node.name in ("prepare", TRAIN)]
@@ -133,7 +133,7 @@ def _loop(tree: ast.Module, roles_from: int) -> Definition:
 
 
 def _length_of_loop(node: FunctionNode) -> dict[str, Any]:
-    """Return the epochs of the only `run.epochs(10)` of a loop, where the number is written there."""
+    """Return the number of epochs of the only `run.epochs(10)` in a loop, if it is a literal; else empty."""
     calls = [
         each for each in ast.walk(node) if isinstance(each, ast.Call) and ast.unparse(each.func) == f"{RUN}.epochs"
     ]
@@ -144,7 +144,7 @@ def _length_of_loop(node: FunctionNode) -> dict[str, Any]:
 
 
 def _keras(tree: ast.Module, roles_from: int) -> Definition:
-    """Return the definition of a cell for Keras."""
+    """Return the definition of a Keras cell."""
     definition = keras_definition(tree, roles_from, _called(tree, roles_from, KERAS_ROLES))
     if "prepare" in definition.roles:
         _check_prepare(definition)
@@ -152,7 +152,7 @@ def _keras(tree: ast.Module, roles_from: int) -> Definition:
 
 
 def _called(tree: ast.Module, roles_from: int, names: Sequence[str]) -> dict[str, Function]:
-    """Return the functions of a cell that a framework's form calls by these names, and those that they use."""
+    """Return the cell's functions with these names, which a framework's form calls, and the functions that they use."""
     nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
     found = _Found(nodes, {}, (), guesses=False)
     functions: dict[str, Function] = {}
@@ -197,7 +197,7 @@ def _functions(tree: ast.Module, roles_from: int, contract: int) -> Definition:
 
 
 def _values(tree: ast.Module, roles_from: int, roles: Collection[str]) -> dict[str, Assigned]:
-    """Return the roles that are assigned values; raise InvalidDefinition for a cell with some that trains itself."""
+    """Return the roles that are assigned values; raise InvalidDefinition if the cell also contains a training loop."""
     values = value_roles(tree, roles_from, roles)
     if values and (trained := trains_itself(tree, roles_from)):
         line, text = trained
@@ -260,7 +260,7 @@ def _there_is(tree: ast.Module, roles: list[str], roles_from: int) -> str:
 
 
 def _model_keys(node: FunctionNode) -> tuple[str, ...]:
-    """Return the keys of the dict that `model` returns: roles may take its models as arguments of these names."""
+    """Return the keys of the dict that `model` returns; roles can take these models as arguments."""
     within = list(ast.walk(node))
     assigned = {
         target.id: each.value
@@ -410,7 +410,7 @@ def _check_prepare(definition: Definition) -> None:
 
 
 def _check_models(definition: Definition) -> None:
-    """Raise InvalidDefinition if several models come without a step, or if loss or metrics take `output` of several."""
+    """Raise InvalidDefinition if there are several models without a step, or if `loss` or `metrics` take `output`."""
     names = ", ".join(definition.models)
     line = definition.functions["model"].line
     if not definition.steps:
@@ -437,7 +437,7 @@ def _check_models(definition: Definition) -> None:
 
 
 def _of_adamw(functions: Mapping[str, Function]) -> dict[str, Parameter]:
-    """Return the hyperparameter `lr` of AdamW if the definition has no optimizer and no `lr` of its own."""
+    """Return the hyperparameter `lr` of the default AdamW, if the definition has neither optimizer nor `lr`."""
     if "optimizer" in functions or any(each.name == "lr" for one in functions.values() for each in one.parameters):
         return {}
     return {"lr": Parameter(name="lr", kind="hyperparameter", required=False, default=1e-3, annotation="float", line=0)}

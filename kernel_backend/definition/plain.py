@@ -1,4 +1,4 @@
-"""Mark a cell that runs once as it is (`%%dlrun`), and find the value of its last expression."""
+"""Mark a cell that runs once without changes (`%%dlrun`), and find the value of its last expression."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ RESULT = "result.pkl"  # the artifact that `job.result()` reads
 
 
 def marked(cell: str, names: Sequence[str]) -> str:
-    """Return the cell with a last line that says that it runs as it is, and brings back these variables."""
+    """Return the cell with a last line that marks it as plain and names the variables to return."""
     return f"{cell.rstrip()}\n{MARK} = {list(names)!r}\n"
 
 
 def is_plain(tree: ast.Module) -> bool:
-    """Return whether the last statement of a module marks its cell as one that runs as it is."""
+    """Return True if the last statement of a module marks its cell as plain."""
     return bool(tree.body) and _is_mark(tree.body[-1])
 
 
@@ -26,9 +26,9 @@ def above(tree: ast.Module, cell: int) -> ast.Module:
 
 
 def split(tree: ast.Module, cell: int) -> ast.Module:
-    """Return the statements from line `cell` on, whose last expression is assigned to `VALUE`.
+    """Return the statements from line `cell` on, with the value of the last expression assigned to `VALUE`.
 
-    Future imports apply to them, too.
+    Includes all `from __future__` imports.
     """
     ahead = [each for each in tree.body if isinstance(each, ast.ImportFrom) and each.module == "__future__"]
     own = [each for each in tree.body if each.lineno >= cell and each not in ahead]

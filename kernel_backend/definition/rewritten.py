@@ -1,4 +1,4 @@
-"""Write a role that is an assigned value as a function, for messages."""
+"""Rewrite a role that is an assigned value as a function, for messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _CALLED = {"loss": ("output", "target"), "collate": ("batch",)}
 
 
 def as_function(role: str, value: str, hyperparameter: str = "") -> str:
-    """Return `def optimizer(params, lr=1e-3): return Adam(params, lr=lr)` of `Adam(model.parameters(), lr=1e-3)`."""
+    """Return, for `Adam(model.parameters(), lr=1e-3)`, `def optimizer(params, lr=1e-3): return Adam(params, lr=lr)`."""
     expression = ast.parse(value, mode="eval").body
     arguments: list[str] = []
     if role == "optimizer":
@@ -37,7 +37,7 @@ def keywords(expression: ast.expr) -> list[ast.keyword]:
 
 
 def _with_params(expression: ast.expr) -> tuple[ast.expr, bool]:
-    """Replace `model.parameters()` by `params`; return whether there was any."""
+    """Replace `model.parameters()` by `params`; return the result, and True if there was any."""
 
     class Params(ast.NodeTransformer):
         found = False

@@ -1,4 +1,4 @@
-"""Check by AST alone that a cell has the class that `--search custom:NAME` names."""
+"""Check in the syntax tree that a cell has the class named by `--search custom:NAME`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ EXAMPLE = (
 
 
 def check_class(source: str, name: str) -> None:
-    """Raise InvalidDefinition where `source` has no such class, or one without the methods `ask` and `tell`.
+    """Raise InvalidDefinition if `source` lacks the class, or the class lacks the methods `ask` and `tell`.
 
-    Classes that are imported, or that inherit, are only checked by the child process.
+    Classes that are imported or inherit are not checked here, but by the process that runs the search.
     """
     tree = module_tree(source)
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}

@@ -1,4 +1,4 @@
-"""Classify the functions of a cell: roles under another name, helpers and unused functions."""
+"""Classify the functions of a cell: aliases of roles, helpers, and unused functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernel_backend.model.values import nearest
 
 
 def understood_as(tree: ast.Module, own: Sequence[FunctionNode], roles: Sequence[str]) -> dict[str, str]:
-    """Return functions of the cell that serve as one of `roles` under another name, where its own name is unused."""
+    """Map names of the cell's functions to those of `roles` for which they are aliases, if that role is missing."""
     names, used = {node.name for node in own}, names_used(tree)
     asked = {each.arg for node in own for each in node.args.args}
     taken: dict[str, str] = {}
@@ -48,7 +48,7 @@ def _local(node: FunctionNode | ast.Lambda) -> set[str]:
 
 
 def bound(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, int, str | None]]:
-    """Yield each name that the cell binds with the line and the kind of its last binding; None for a function."""
+    """Yield each name that the cell binds, with line and kind of its last binding; the kind of a function is None."""
     last: dict[str, tuple[int, str | None]] = {}
     for node in tree.body:
         if node.lineno < roles_from:
@@ -66,14 +66,14 @@ def bound(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, int, str | N
 
 
 def _idle(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str]) -> Iterator[FunctionNode]:
-    """Return functions of the cell that are no roles and whose names neither code nor arguments use."""
+    """Return the cell's functions that are not roles, and whose names are used neither by code nor as arguments."""
     asked = {node.arg for each in tree.body if isinstance(each, FunctionNode) for node in each.args.args}
     busy = names_used(tree) | asked | set(taken)
     return (node for node in own if not is_role(node.name) and node.name not in busy)
 
 
 def hints(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str]) -> Iterator[str]:
-    """Yield hints about unused functions with names distantly similar to a role's, where `unused` is silent."""
+    """Yield hints about unused functions whose names slightly resemble a role's; `unused` reports closer ones."""
     for node in _idle(tree, own, taken):
         near = nearest(node.name, ROLES)
         if near and not looks_like(node.name):
@@ -83,7 +83,7 @@ def hints(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str
 def unused(
     tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str], roles: Sequence[str], roles_from: int
 ) -> Iterator[str]:
-    """Yield warnings about unused functions and assignments whose names probably mean a role."""
+    """Yield warnings about unused functions and assignments that were probably meant as roles."""
     for node in _idle(tree, own, taken):
         if meant := looks_like(node.name):
             yield f"{node.name} (line {node.lineno}) is no role, and nothing uses it: did you mean {meant}?"
@@ -100,7 +100,7 @@ def unused(
 
 
 def _metric_objects(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, int]]:
-    """Yield the names to which the cell assigns objects of torchmetrics, with their lines."""
+    """Yield the names to which the cell assigns torchmetrics objects, with their lines."""
     imported: set[str] = set()
     for node in tree.body:
         module = node.module or "" if isinstance(node, ast.ImportFrom) else ""

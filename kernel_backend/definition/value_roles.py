@@ -1,4 +1,4 @@
-"""Find roles that are assigned values: `model = Net()`, `criterion = nn.CrossEntropyLoss()`, `train_loader = ...`."""
+"""Find roles that are assigned values, as in `model = Net()` or `criterion = nn.CrossEntropyLoss()`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OTHERWISE = ("OneCycleLR", "CyclicLR", "ReduceLROnPlateau")
 
 
 class Assigned(NamedTuple):
-    """Assignment at the top level of the cell to the name of a role."""
+    """Top-level assignment in the cell to a role's name or alias."""
 
     name: str
     line: int
@@ -39,10 +39,10 @@ class Assigned(NamedTuple):
 
 
 def value_roles(tree: ast.Module, roles_from: int, present: Collection[str]) -> dict[str, Assigned]:
-    """Return the assigned values of the cell from line `roles_from` on by role, for roles that are not `present`.
+    """Return the values that the cell, from line `roles_from` on, assigns to roles that are not `present`, by role.
 
-    Of several names for one role, those of which another is made are left out: `train_loader = DataLoader(train_set)`.
-    Raises InvalidDefinition if several are left.
+    If several names mean one role, those from which another is computed are left out: `train_set` in `train_loader =
+    DataLoader(train_set)`. Raises InvalidDefinition if several remain.
     """
     assigned = {each.name: each for each in _assigned(tree) if each.line >= roles_from}
     found: dict[str, Assigned] = {}
@@ -63,7 +63,7 @@ def value_roles(tree: ast.Module, roles_from: int, present: Collection[str]) -> 
 
 
 def value_functions(found: Mapping[str, Assigned]) -> dict[str, Function]:
-    """Return the roles as functions without hyperparameters."""
+    """Return these roles as Functions without hyperparameters."""
     return {
         role: Function(
             name=role,
@@ -77,7 +77,7 @@ def value_functions(found: Mapping[str, Assigned]) -> dict[str, Function]:
 
 
 def check_values(functions: Mapping[str, Function]) -> None:
-    """Raise InvalidDefinition for an optimizer value of a model that a function makes, or a schedule value alike."""
+    """Raise InvalidDefinition if an optimizer value refers to a model that a function returns; same for schedules."""
     for role, other in (("optimizer", "model"), ("schedule", "optimizer")):
         own, needed = functions.get(role), functions.get(other)
         if own is None or not own.value or (needed is not None and needed.value):
@@ -92,13 +92,13 @@ def check_values(functions: Mapping[str, Function]) -> None:
 
 
 def settings_of(found: Mapping[str, Assigned]) -> dict[str, Any]:
-    """Return the settings that follow from the values: a schedule steps as its class is documented."""
+    """Return the settings implied by the values: a schedule steps per epoch if its class is documented to."""
     schedule = found.get("schedule")
     return {"schedule_per": "epoch"} if schedule is not None and _is_per_epoch(schedule.value) else {}
 
 
 def value_hints(found: Mapping[str, Assigned]) -> Iterator[str]:
-    """Yield what the user should know about the values."""
+    """Yield hints for the user about the values."""
     schedule = found.get("schedule")
     if schedule is not None and _is_per_epoch(schedule.value):
         place = f"{schedule.name} (line {schedule.line})"
@@ -106,7 +106,7 @@ def value_hints(found: Mapping[str, Assigned]) -> Iterator[str]:
 
 
 def trains_itself(tree: ast.Module, roles_from: int) -> tuple[int, str] | None:
-    """Return the line and the text of a statement by which the cell itself trains when it is run; None without one."""
+    """Return line and text of a statement with which the cell itself trains a model; None if there is none."""
     trainers = _trainers(tree)
     models = {each.name for each in _assigned(tree) if role_of(each.name) == "model" or each.name == "model"}
     optimizers = {
@@ -127,13 +127,13 @@ def _fits(call: ast.Call, models: Collection[str]) -> bool:
 
 
 def _takes(call: ast.Call, models: Collection[str], optimizers: Collection[str]) -> bool:
-    """Return whether a call is given both the model and its optimizer, as `train_one_epoch(model, optimizer)`."""
+    """Return True if a call receives both the model and its optimizer, as `train_one_epoch(model, optimizer)`."""
     given = {each.id for each in [*call.args, *(one.value for one in call.keywords)] if isinstance(each, ast.Name)}
     return bool(given & set(models)) and bool(given & set(optimizers))
 
 
 def _trainers(tree: ast.Module) -> set[str]:
-    """Return the names of functions and classes that call backward(), themselves or by others, and `backward`."""
+    """Return the names of functions and classes that call backward(), directly or indirectly, and `backward` itself."""
     defined = {each.name: each for each in tree.body if isinstance(each, FunctionNode | ast.ClassDef)}
     called = {
         name: {_last_name(each.func) for each in ast.walk(node) if isinstance(each, ast.Call)}
@@ -150,7 +150,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _assigned(tree: ast.Module) -> Iterator[Assigned]:
-    """Yield the names that statements at the top level assign, with their values."""
+    """Yield the names that top-level statements assign, with their values."""
     for node in tree.body:
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
@@ -170,7 +170,7 @@ def _item(value: ast.expr, index: int, count: int) -> ast.expr:
 
 
 def _is_plain(value: ast.expr) -> bool:
-    """Return whether a value is written out, as `{"loss": []}` or `None`: a history or a setting is no role."""
+    """Return True if a value consists of literals, as `{"loss": []}` or `None`, and so is not a role."""
     if isinstance(value, ast.Dict):
         return all(map(_is_plain, value.values))
     if isinstance(value, ast.List | ast.Tuple | ast.Set):
@@ -179,7 +179,7 @@ def _is_plain(value: ast.expr) -> bool:
 
 
 def _made_of(tree: ast.Module, made: Assigned, name: str) -> bool:
-    """Return whether the value of `made` is computed from `name`, directly or by other names."""
+    """Return True if the value of `made` is computed from `name`, directly or through other names."""
     reads: dict[str, set[str]] = {}
     for node in tree.body:
         read = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
@@ -195,7 +195,7 @@ def _made_of(tree: ast.Module, made: Assigned, name: str) -> bool:
 
 
 def _is_per_epoch(value: ast.expr) -> bool:
-    """Return whether a schedule counts epochs: its class does, and no argument counts the batches of the data."""
+    """Return True if a schedule steps per epoch: by its class, and if no argument counts batches."""
     if not isinstance(value, ast.Call):
         return True
     name, written = _last_name(value.func), ast.unparse(value)

@@ -1,1 +1,1 @@
-"""Commands: programs that a job starts as they are, a process per slot."""
+"""Parse commands: programs that a job starts without changes, one process per slot."""

@@ -1,4 +1,4 @@
-"""Define what a command takes: a hyperparameter for each of its placeholders."""
+"""Define the hyperparameters of a command: one for each of its placeholders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernel_backend.definition.contract import Definition, Parameter
 
 
 def command_definition(tree: ast.Module) -> Definition:
-    """Return the definition of a module that holds a command."""
+    """Return the definition of a module that contains a command."""
     command = command_of(tree)
     assert command is not None
     line = tree.body[-1].lineno

@@ -1,4 +1,4 @@
-"""Find the program in the words of a command: a Python file, a module, a shell's script or an executable."""
+"""Find the program in the words of a command: a Python file, a module, a shell script or an executable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Kind = Literal["python", "module", "shell", "executable"]
 
 
 class Program(NamedTuple):
-    """Words of a command without a launcher, and which of them names its program."""
+    """Words of a command without its launcher, and the index of the word that names the program."""
 
     words: tuple[str, ...]
     kind: Kind
@@ -31,7 +31,7 @@ class Program(NamedTuple):
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
-    """Split the words of a submission at the first `--`; None as the second part where there is none."""
+    """Split the words of a submission at the first `--`; the second part is None if there is none."""
     if SEPARATOR not in words:
         return list(words), None
     at = list(words).index(SEPARATOR)
@@ -41,8 +41,8 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
 def program_of(words: Sequence[str]) -> Program:
     """Return the program that the words start.
 
-    The words of a launcher such as `torchrun --nproc_per_node 2` are dropped. Raises InvalidRequest for an empty
-    command, and for a launcher or an interpreter without a program.
+    Words of a launcher, such as `torchrun --nproc_per_node 2`, are dropped. Raises InvalidRequest for an empty command,
+    and for a launcher or an interpreter without a program.
     """
     if not words:
         raise InvalidRequest("nothing follows --: write the command there, such as -- python train.py --lr {lr}")
@@ -58,7 +58,7 @@ def program_of(words: Sequence[str]) -> Program:
 
 
 def _launched(words: Sequence[str]) -> int:
-    """Return the index of the first word that a launcher would start; 0 without a launcher."""
+    """Return the index of the first word after a launcher and its options; 0 if there is no launcher."""
     name = words[0].rpartition("/")[2]
     of_python = _PYTHON.fullmatch(name) and words[1:2] == ["-m"] and words[2:3] and words[2] in _LAUNCHING_MODULES
     if not of_python and name not in _LAUNCHERS:
@@ -86,7 +86,7 @@ def _of_python(words: tuple[str, ...], dropped: tuple[str, ...]) -> Program:
 
 
 def _first_word(words: Sequence[str]) -> int | None:
-    """Return the index of the first word that is no option of an interpreter; None where code or a module is given."""
+    """Return the index of the first word after an interpreter's options; None if code or a module follows instead."""
     index = 1
     while index < len(words):
         word = words[index]

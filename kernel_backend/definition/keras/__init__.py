@@ -1,1 +1,1 @@
-"""Read a cell for Keras: a compiled model, its data, and the callbacks."""
+"""Parse a cell that uses Keras: a compiled model, its data, and callbacks."""

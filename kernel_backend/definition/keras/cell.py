@@ -1,4 +1,4 @@
-"""Find out from the syntax tree alone whether a cell trains a Keras model, and on which backend of Keras."""
+"""Detect from the syntax tree that a cell trains a Keras model, and the Keras backend that it selects."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _VARIABLE = "KERAS_BACKEND"
 
 
 def is_keras(tree: ast.Module, roles_from: int) -> bool:
-    """Return whether the code from line `roles_from` on has a function `model` that compiles a Keras model."""
+    """Return True if the code from line `roles_from` on has a function `model` that compiles a Keras model."""
     own = {each.name: each for each in tree.body if isinstance(each, FunctionNode) and each.lineno >= roles_from}
     return "model" in own and "loss" not in own and _imports_keras(tree) and any(_compiles(own["model"], tree))
 
 
 def check_backend(tree: ast.Module) -> None:
-    """Raise InvalidDefinition for code that wants another backend of Keras than torch."""
+    """Raise InvalidDefinition if the code selects another Keras backend than torch."""
     for node in ast.walk(tree):
         line = getattr(node, "lineno", 0)
         wanted = _backend(node)
@@ -53,7 +53,7 @@ def _tensorflow(node: ast.AST) -> str | None:
 
 
 def _compiles(function: ast.AST, tree: ast.Module) -> Iterator[bool]:
-    """Yield whether each call within a function, or within a function of the module that it calls, compiles."""
+    """Yield, for each call in a function and in functions that it calls, whether it compiles a Keras model."""
     helpers = {each.name: each for each in tree.body if isinstance(each, FunctionNode)}
     seen: list[ast.AST] = [function]
     for each in seen:
@@ -72,7 +72,7 @@ def _is_compile(node: ast.Call) -> bool:
 
 
 def _backend(node: ast.AST) -> str | None:
-    """Return the backend that a statement sets: `os.environ["KERAS_BACKEND"] = "jax"`, `set_backend("jax")`."""
+    """Return the Keras backend that a statement selects, by `os.environ["KERAS_BACKEND"] = "jax"` or `set_backend`."""
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
         key = node.targets[0].slice
         if isinstance(key, ast.Constant) and key.value == _VARIABLE:

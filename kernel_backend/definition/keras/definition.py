@@ -1,4 +1,4 @@
-"""Return the definition of a cell for Keras: `model`, its data and `callbacks` as roles."""
+"""Build the definition of a Keras cell, with `model`, its data and `callbacks` as roles."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _HIGH = ("acc", "accuracy", "auc")  # ends of names of metrics of which Keras ta
 
 
 def keras_definition(tree: ast.Module, roles_from: int, functions: Mapping[str, Function]) -> Definition:
-    """Return the definition; `functions` are the roles of the cell and what these use.
+    """Return the definition; `functions` are the cell's roles and the functions that they use.
 
-    Raises InvalidDefinition for a cell without training data, functions that this form does not call, and another
-    backend of Keras than torch.
+    Raises InvalidDefinition for a cell without training data, for functions that this form does not call, and for
+    another Keras backend than torch.
     """
     check_backend(tree)
     own = {each.name: each for each in tree.body if isinstance(each, FunctionNode) and each.lineno >= roles_from}
@@ -61,14 +61,14 @@ def keras_definition(tree: ast.Module, roles_from: int, functions: Mapping[str, 
 
 
 def _metric(tree: ast.Module) -> dict[str, str]:
-    """Return the metric that `best` means: what a callback monitors, else `val_loss`."""
+    """Return the metric by which the best checkpoint is chosen: one that a callback monitors, else `val_loss`."""
     monitored = [found for node in ast.walk(tree) if isinstance(node, ast.Call) for found in _monitored(node)]
     found: tuple[int, str, str] = min(monitored, default=(0, "val_loss", "min"))
     return {"name": found[1], "mode": found[2]}
 
 
 def _monitored(call: ast.Call) -> Iterator[tuple[int, str, str]]:
-    """Yield the validation metric that a callback's call names, with its mode; ModelCheckpoint's goes first."""
+    """Yield the validation metric that a callback monitors, with its mode; ModelCheckpoint has the highest priority."""
     kind = ast.unparse(call.func).rpartition(".")[2]
     words: dict[str, Any] = {
         each.arg: each.value.value for each in call.keywords if each.arg and isinstance(each.value, ast.Constant)

@@ -1,1 +1,1 @@
-"""Read a cell written for Lightning: its module, data module and Trainer, by syntax tree alone."""
+"""Parse a Lightning cell from its syntax tree: its module, data module and Trainer."""

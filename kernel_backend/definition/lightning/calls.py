@@ -1,6 +1,6 @@
-"""Record what a cell for Lightning calls while it is imported: nothing is trained then.
+"""Record the calls of a Lightning cell while it is imported, instead of training.
 
-The names of this module stand in the place of the cell's own calls, see `source.py`.
+The functions of this module replace the cell's own calls, see `source.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _makers: WeakKeyDictionary[Any, Callable[[Mapping[str, Any]], Any]] = WeakKeyDic
 
 
 class TrainerCall:
-    """Arguments with which a cell makes its Trainer."""
+    """Arguments with which a cell creates its Trainer."""
 
     def __init__(self, **arguments: Any) -> None:
         self.arguments = arguments
@@ -29,7 +29,7 @@ class TrainerCall:
 
 
 class FitCall(NamedTuple):
-    """Arguments of `trainer.fit`; None for those that were not given."""
+    """Arguments of `trainer.fit`; None for those that were left out."""
 
     trainer: TrainerCall
     model: Any
@@ -44,7 +44,7 @@ def trainer(**arguments: Any) -> TrainerCall:
 
 
 def made(kind: type, values: Mapping[str, Any], *arguments: Any, **named: Any) -> Any:
-    """Call a class as the cell does, but with these values of hyperparameters."""
+    """Create an instance as the cell does, but with these hyperparameters; remember how to create another one."""
     given = dict(zip(inspect.signature(kind).parameters, arguments, strict=False)) | named
 
     def again(values: Mapping[str, Any]) -> Any:
@@ -56,9 +56,9 @@ def made(kind: type, values: Mapping[str, Any], *arguments: Any, **named: Any) -
 
 
 def made_again(instance: Any, values: Mapping[str, Any]) -> Any:
-    """Return another instance as the cell makes `instance`, with these values of hyperparameters.
+    """Create another instance like `instance`, with these hyperparameters.
 
-    An object that was made in another way is returned itself.
+    Returns an object that `made` has not created unchanged.
     """
     maker = _makers.get(instance)
     return instance if maker is None else maker(values)

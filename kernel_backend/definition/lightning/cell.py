@@ -1,4 +1,4 @@
-"""Find the LightningModule, the LightningDataModule, the Trainer and its `fit` call in a cell, by syntax tree alone."""
+"""Find the LightningModule, LightningDataModule, Trainer and `fit` call of a cell in its syntax tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MODULE, DATA = "LightningModule", "LightningDataModule"
 
 @dataclass(frozen=True)
 class LightningCell:
-    """Classes and calls of a cell for Lightning; None for what it lacks."""
+    """Classes and calls of a Lightning cell; None for those that it does not have."""
 
     module: ast.ClassDef | None  # None: `fit` is given a module that no visible call makes
     data: ast.ClassDef | None
@@ -24,17 +24,17 @@ class LightningCell:
 
 
 def is_lightning(tree: ast.Module, roles_from: int) -> bool:
-    """Return whether the code from line `roles_from` on defines a LightningModule or has a Trainer fit one."""
+    """Return True if the code from line `roles_from` on defines a LightningModule or fits one by a Trainer."""
     own = [each for each in tree.body if each.lineno >= roles_from]
     defines = any(derives(each, MODULE, _classes(tree)) for each in own if isinstance(each, ast.ClassDef))
     return defines or (_imports_lightning(tree) and any(_fits(each, tree) for each in own))
 
 
 def lightning_cell(tree: ast.Module, roles_from: int) -> LightningCell:
-    """Return what the code from line `roles_from` on defines and calls.
+    """Return the classes and calls in the code from line `roles_from` on.
 
-    Raises InvalidDefinition for several modules among which no `fit` chooses, several `fit` calls, and one in a
-    function.
+    Raises InvalidDefinition for several modules of which no `fit` selects one, for several `fit` calls, and for a `fit`
+    call within a function.
     """
     classes, statements = _classes(tree), _statements(tree.body)
     own = [each for each in statements if each.lineno >= roles_from]
@@ -58,7 +58,7 @@ def lightning_cell(tree: ast.Module, roles_from: int) -> LightningCell:
 
 
 def derives(node: ast.ClassDef, base: str, classes: Mapping[str, ast.ClassDef]) -> bool:
-    """Return whether a class derives from one whose name ends with `base`, directly or through `classes`."""
+    """Return True if a class inherits from a class named like `base`, directly or through `classes`."""
     for each in node.bases:
         name = ast.unparse(each).rpartition(".")[2]
         if name == base:
@@ -69,12 +69,12 @@ def derives(node: ast.ClassDef, base: str, classes: Mapping[str, ast.ClassDef]) 
 
 
 def called(call: ast.Call) -> str:
-    """Return the last part of a called name: `Trainer` of `L.Trainer(...)`."""
+    """Return the last part of a called name, such as `Trainer` of `L.Trainer(...)`."""
     return ast.unparse(call.func).rpartition(".")[2] if isinstance(call.func, ast.Name | ast.Attribute) else ""
 
 
 def initializer(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> ast.FunctionDef | None:
-    """Return a class's `__init__`, its own or that of a base in `classes`."""
+    """Return the `__init__` of a class, or the one it inherits from a base in `classes`."""
     for each in node.body:
         if isinstance(each, ast.FunctionDef) and each.name == "__init__":
             return each
@@ -101,7 +101,7 @@ def classes_of(tree: ast.Module) -> dict[str, ast.ClassDef]:
 
 
 def is_main(node: ast.stmt) -> bool:
-    """Return whether a statement is `if __name__ == "__main__":`."""
+    """Return True if a statement is `if __name__ == "__main__":`."""
     return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test) and "__main__" in ast.unparse(node.test)
 
 
@@ -110,7 +110,7 @@ def _classes(tree: ast.Module) -> dict[str, ast.ClassDef]:
 
 
 def _statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements of a module, with those below `if __name__ == "__main__":` among them."""
+    """Return the statements of a module, including those within `if __name__ == "__main__":`."""
     found: list[ast.stmt] = []
     for each in body:
         found += _statements(each.body) if isinstance(each, ast.If) and is_main(each) else [each]
@@ -127,7 +127,7 @@ def _imports_lightning(tree: ast.Module) -> bool:
 
 
 def _assigned(statements: Sequence[ast.stmt]) -> dict[str, ast.Call]:
-    """Return the calls whose results are assigned to names; of several to one name, the last."""
+    """Return the calls whose results are assigned to names; if a name is assigned twice, the last."""
     found: dict[str, ast.Call] = {}
     for each in statements:
         targets = each.targets if isinstance(each, ast.Assign) else []
@@ -163,7 +163,7 @@ def _fit_calls(node: ast.AST, tree: ast.Module) -> Iterator[ast.Call]:
 
 
 def _fit_of(statement: ast.stmt, tree: ast.Module) -> ast.Call | None:
-    """Return the `fit` call that is a whole statement, or whose result is assigned."""
+    """Return the `fit` call of a statement that consists of it, or assigns its result; None for other statements."""
     value = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None
     return next((each for each in _fit_calls(statement, tree) if each is value), None)
 
@@ -186,7 +186,7 @@ def _check_fits(own: Sequence[ast.stmt], fits: Sequence[ast.Call], tree: ast.Mod
 
 
 def _given(fit: ast.Call, assigned: Mapping[str, ast.Call]) -> dict[str, ast.Call | None]:
-    """Return the calls that made the arguments of `fit`, None for arguments that another expression made."""
+    """Return the calls that created the arguments of `fit`, None for arguments from other expressions."""
     names = ("model", "train", "val", "datamodule")
     words = {"train_dataloaders": "train", "val_dataloaders": "val"}
     found: dict[str, ast.expr] = dict(zip(names, fit.args, strict=False))
@@ -207,7 +207,7 @@ def _class(
     classes: Mapping[str, ast.ClassDef],
     given: bool,
 ) -> ast.ClassDef | None:
-    """Return the class that a call makes, else the only one of the cell; raise InvalidDefinition for several."""
+    """Return the class that a call instantiates, else the only one in the cell; raise InvalidDefinition for several."""
     if call is not None and called(call) in classes and derives(classes[called(call)], base, classes):
         return classes[called(call)]
     if given:
@@ -226,7 +226,7 @@ def _class(
 
 
 def _trainer(fit: ast.Call | None, before: Sequence[ast.stmt], tree: ast.Module) -> ast.Call | None:
-    """Return the call that makes the Trainer: the one whose `fit` is called, else the last of the cell."""
+    """Return the call that creates the Trainer: the one whose `fit` is called, else the last one in the cell."""
     owner = fit.func.value if fit is not None and isinstance(fit.func, ast.Attribute) else None
     if isinstance(owner, ast.Call):
         return owner

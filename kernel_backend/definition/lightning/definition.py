@@ -1,4 +1,4 @@
-"""Return the definition of a cell for Lightning: its classes as roles, arguments of `__init__` as hyperparameters."""
+"""Build the definition of a Lightning cell: classes are roles, arguments of `__init__` are hyperparameters."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from kernel_backend.model.values import as_value, literal
 
 
 def lightning_definition(tree: ast.Module, roles_from: int, data: Mapping[str, Function]) -> Definition:
-    """Return the definition; `data` are functions of the cell that return its data.
+    """Return the definition; `data` are the cell's functions that return data.
 
-    Raises InvalidDefinition for a cell without training data or a training step, and for arguments of the Trainer that
-    a job cannot have.
+    Raises InvalidDefinition for a cell without training data or training step, and for arguments of the Trainer that a
+    job does not support.
     """
     cell, classes = lightning_cell(tree, roles_from), classes_of(tree)
     _check(cell, classes, data)
@@ -47,7 +47,7 @@ def lightning_definition(tree: ast.Module, roles_from: int, data: Mapping[str, F
 
 
 def _class(role: str, node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], made: ast.Call | None) -> Function:
-    """Return a class as a function of its hyperparameters; literals of the call that makes it are their defaults."""
+    """Return a class as a Function with hyperparameters; literals in the call that instantiates it are the defaults."""
     init = initializer(node, classes)
     parameters = tuple(_parameters(init, made)) if init is not None else ()
     return Function(name=role, written=node.name, line=node.lineno, parameters=parameters)
@@ -112,7 +112,7 @@ def _check(cell: LightningCell, classes: Mapping[str, ast.ClassDef], data: Mappi
 
 
 def _only_known_bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
-    """Return whether all bases but Lightning's own class are in the cell, so that every method is seen."""
+    """Return True if all bases except LightningModule itself are in the cell, so that every method is known."""
     for base in node.bases:
         name = ast.unparse(base).rpartition(".")[2]
         if name != "LightningModule" and (name not in classes or not _only_known_bases(classes[name], classes)):
@@ -121,7 +121,7 @@ def _only_known_bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -
 
 
 def _logged(cell: LightningCell, classes: Mapping[str, ast.ClassDef]) -> set[str]:
-    """Return the names that a module's validation logs, as far as its code tells."""
+    """Return the names that a module's validation logs, as far as they are literal in its code."""
     own = methods(cell.module, classes) if cell.module is not None else {}
     found: set[str] = set()
     for name, method in own.items():
@@ -137,7 +137,7 @@ def _logged(cell: LightningCell, classes: Mapping[str, ast.ClassDef]) -> set[str
 
 
 def _names(node: ast.expr | None) -> set[str]:
-    """Return the texts that an expression may be; of `f"{stage}_loss"` the one of a validation."""
+    """Return the possible string values of an expression; for `f"{stage}_loss"`, its value in a validation."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return {node.value}
     if isinstance(node, ast.JoinedStr):

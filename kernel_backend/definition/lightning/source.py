@@ -1,4 +1,4 @@
-"""Rewrite a cell for Lightning so that importing it trains nothing and records what is to be trained."""
+"""Rewrite a Lightning cell so that importing it records the Trainer and `fit` instead of training."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _IMPORT = f"import kernel_backend.definition.lightning.calls as {_CALLS}"
 
 
 def importable(tree: ast.Module, roles_from: int, values: Mapping[str, Mapping[str, Any]]) -> ast.Module:
-    """Return the module up to `fit`, which is recorded like the Trainer; `values` are hyperparameters by class.
+    """Return the module up to `fit`, with the Trainer and `fit` recorded; `values` are hyperparameters by class.
 
-    All lines keep their numbers.
+    Line numbers do not change.
     """
     cell = lightning_cell(tree, roles_from)
     body = [_inlined(each) for each in tree.body]
@@ -33,7 +33,7 @@ def importable(tree: ast.Module, roles_from: int, values: Mapping[str, Mapping[s
 
 
 def defined_only(source: str) -> str:
-    """Return a cell without its Trainer, its `fit` and what follows: what a notebook runs when the job trains."""
+    """Return a cell without its Trainer, `fit` and all code after it, as a notebook runs it when a job trains."""
     kept: list[ast.stmt] = []
     for each in ast.parse(source).body:
         calls = [node for node in ast.walk(each) if isinstance(node, ast.Call)]
@@ -56,7 +56,7 @@ def _until_fit(body: list[ast.stmt], cell: LightningCell) -> list[ast.stmt]:
 
 
 def _head(body: list[ast.stmt]) -> int:
-    """Return how many statements at the beginning must stay first: a docstring and `from __future__` imports."""
+    """Return the number of statements that must come first: a docstring and `from __future__` imports."""
     return next((place for place, each in enumerate(body) if not _is_head(each)), len(body))
 
 
@@ -67,13 +67,13 @@ def _is_head(node: ast.stmt) -> bool:
 
 
 class _Recorded(ast.NodeTransformer):
-    """Replace the Trainer, its `fit` and the calls that make the module and the data by recording ones."""
+    """Transformer that replaces the Trainer, `fit`, and the instantiations of module and data by recording calls."""
 
     def __init__(self, cell: LightningCell, values: Mapping[str, Mapping[str, Any]]) -> None:
         self._cell, self._values = cell, values
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Replace one call."""
+        """Replace a call by its recording counterpart."""
         is_fit, is_trainer = node is self._cell.fit, node is self._cell.trainer
         is_made = any(node is each for each in self._cell.made.values())
         name = called(node)
@@ -89,13 +89,13 @@ class _Recorded(ast.NodeTransformer):
         return node
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
-        """Keep the record of a `fit` that is a statement of its own."""
+        """Assign the record of a `fit` call that is a statement of its own."""
         is_fit = node.value is self._cell.fit
         self.generic_visit(node)
         return _at(node, ast.Assign([ast.Name(FIT, ast.Store())], node.value)) if is_fit else node
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        """Keep the record of a `fit` whose result is assigned."""
+        """Assign the record of a `fit` call whose result the cell assigns."""
         is_fit = node.value is self._cell.fit
         self.generic_visit(node)
         return _at(node, ast.Assign([ast.Name(FIT, ast.Store())], node.value)) if is_fit else node

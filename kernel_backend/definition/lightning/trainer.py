@@ -1,4 +1,4 @@
-"""Take settings from the arguments of a Trainer, and refuse by name those that a job cannot have."""
+"""Derive settings from the arguments of a Trainer, and reject arguments that a job does not support."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ _LOSSES = ("loss", "val_loss", "valid_loss", "validation_loss", "val/loss")
 
 
 def settings_of(trainer: ast.Call | None) -> dict[str, Any]:
-    """Return the fields of `Config` that the arguments of a Trainer set, for options that are not given.
+    """Return the configuration fields that a Trainer's arguments set; options of the user take precedence later.
 
-    Raises InvalidDefinition for arguments that a job cannot have.
+    Raises InvalidDefinition for arguments that a job does not support.
     """
     if trainer is None:
         return {}
@@ -75,14 +75,14 @@ def settings_of(trainer: ast.Call | None) -> dict[str, Any]:
 
 
 def hints_of(trainer: ast.Call | None) -> Iterator[str]:
-    """Yield a sentence for each argument of a Trainer that a job does not use."""
+    """Yield a hint for each argument of a Trainer that a job ignores."""
     for each in trainer.keywords if trainer else ():
         if each.arg in _OURS and not _is_default(each.value):
             yield f"{ast.unparse(each)} of Trainer (line {each.value.lineno}) is not used: {_OURS[each.arg]}"
 
 
 def metric_of(tree: ast.AST, logged: set[str]) -> dict[str, str] | None:
-    """Return the metric that `best` means: what a callback or a schedule monitors, else a logged validation loss."""
+    """Return the metric that selects the best checkpoint: a monitored one, else a logged validation loss."""
     found = [
         (_RANKS.get(name, len(_RANKS)), str(words["monitor"].value), _mode(words.get("mode")))
         for name, words in _words(tree)
@@ -96,7 +96,7 @@ def metric_of(tree: ast.AST, logged: set[str]) -> dict[str, str] | None:
 
 
 def _words(tree: ast.AST) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the arguments of each call by name, and the items of each dict, with the called name."""
+    """Yield, for each call and each dict in a call, the called name and the arguments or items by name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield (
@@ -113,7 +113,7 @@ def _mode(node: ast.expr | None) -> str:
 
 
 def _given(trainer: ast.Call) -> dict[str, Any]:
-    """Return the arguments of a Trainer with the values of literals; others as their syntax nodes."""
+    """Return the arguments of a Trainer by name; literals as values, other expressions as syntax nodes."""
     found: dict[str, Any] = {}
     for each in trainer.keywords:
         if each.arg is None:

@@ -1,1 +1,1 @@
-"""Read programs that train in a loop of their own, as they stand."""
+"""Parse programs that contain their own training loop, without changes to their source."""

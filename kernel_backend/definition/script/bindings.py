@@ -1,4 +1,4 @@
-"""Find where the names of a program's top level are bound and changed, by syntax tree alone."""
+"""Find the lines where top-level names of a program are bound and mutated, from its syntax tree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MUTATING = frozenset({
 
 @dataclass(frozen=True)
 class Scope:
-    """Statements that run once from top to bottom: those of the module, or of its function `main`."""
+    """Statements that run once from top to bottom: the top level of the module, or the body of its function `main`."""
 
     statements: Sequence[ast.stmt]
     bound: Mapping[str, Sequence[int]]  # lines at which each name is bound, or bound anew
@@ -44,7 +44,7 @@ def scopes(tree: ast.Module) -> Iterator[Scope]:
 
 
 def changed_within(tree: ast.Module, owner: str) -> set[str]:
-    """Return the attributes and keys of `owner` that the program sets: `config.lr = ...`, `args["lr"] *= 2`."""
+    """Return the attributes and keys of `owner` that the program sets, as in `config.lr = ...` or `args["lr"] *= 2`."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
@@ -78,7 +78,7 @@ def _bound(body: Sequence[ast.stmt]) -> defaultdict[str, list[int]]:
 
 
 def _mutated(tree: ast.Module) -> Iterator[str]:
-    """Yield the names whose values a program changes in place by a method, an item or a slice."""
+    """Yield the names whose values a program mutates by a method, an item or a slice."""
     for node in ast.walk(tree):
         owner: ast.expr | None = None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATING:

@@ -1,4 +1,4 @@
-"""Keep of a cell with a training loop what a notebook runs when the job trains: definitions, imports and constants."""
+"""Reduce a cell with a training loop to its definitions, imports and constants, for the notebook to run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, as
 
 
 def defined_only(lines: Sequence[str], tree: ast.Module) -> list[str]:
-    """Return a cell's lines with all statements but definitions, imports and constants blanked; lines keep their place.
+    """Return a cell's lines, with everything but definitions, imports and constants replaced by empty lines.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def defined_only(lines: Sequence[str], tree: ast.Module) -> list[str]:
 
 
 def definitions(tree: ast.Module) -> ast.Module:
-    """Return a program with its definitions, imports and constants alone."""
+    """Return a program reduced to its definitions, imports and constants."""
     return ast.Module([each for each in tree.body if _defines(each)], tree.type_ignores)
 
 
@@ -38,7 +38,7 @@ def _defines(statement: ast.stmt) -> bool:
 
 
 def _is_constant(value: ast.expr) -> bool:
-    """Return True for a literal; an empty list or dict is a state that a notebook may hold."""
+    """Return True for a literal, except an empty list or dict, which usually holds state."""
     try:
         return literal(value) not in ([], {})
     except ValueError:

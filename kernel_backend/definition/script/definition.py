@@ -1,4 +1,4 @@
-"""Return the definition of a program with a training loop of its own: its loops, hyperparameters and length."""
+"""Build the definition of a program with its own training loop: its loops, hyperparameters and number of epochs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kernel_backend.model.record import Value
 
 
 def is_script(tree: ast.Module, roles_from: int, modules: Mapping[str, ast.Module]) -> bool:
-    """Return whether running the code from line `roles_from` on comes to a training loop.
+    """Return True if running the code from line `roles_from` on reaches a training loop.
 
-    What stands above it only defines: a loop of an earlier cell alone makes no cell a training.
+    Of the code above, only definitions and imports count: a loop in an earlier cell does not make this cell a training.
     """
     defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
     own = [each for each in tree.body if each.lineno >= roles_from or isinstance(each, defined)]
@@ -24,7 +24,7 @@ def is_script(tree: ast.Module, roles_from: int, modules: Mapping[str, ast.Modul
 
 
 def script_definition(tree: ast.Module, modules: Mapping[str, ast.Module]) -> Definition:
-    """Return the definition of a program."""
+    """Return the definition of a program; its training loops may be in `modules`."""
     loops, found = training_loops(tree, modules), constants(tree)
     long = length(tree, loops, found.places)
     hyperparameters = found.parameters
@@ -45,9 +45,9 @@ def script_definition(tree: ast.Module, modules: Mapping[str, ast.Module]) -> De
 def with_values(
     tree: ast.Module, modules: Mapping[str, ast.Module], params: Mapping[str, Value], epochs: int
 ) -> ast.Module:
-    """Write a trial's hyperparameters and number of epochs into a program, where they differ from its own.
+    """Write a trial's hyperparameters and number of epochs into a program, if they differ from its own.
 
-    The tree is changed in place; its lines keep their numbers.
+    The tree is modified in place, without changing line numbers.
     """
     found = constants(tree)
     long = length(tree, training_loops(tree, modules), found.places)

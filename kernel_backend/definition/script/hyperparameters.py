@@ -1,7 +1,7 @@
-"""Find the hyperparameters of a program without a signature, by syntax tree alone.
+"""Find the hyperparameters of a program that has no function signatures for them, from its syntax tree.
 
-These are constants that are assigned once at top level (or in `main()`), the literals of a config (a dict, a class, a
-namespace) and the defaults of argparse's options.
+Hyperparameters are constants assigned once at top level or in `main()`, literals in a config (a dict, a class, a
+namespace), and defaults of argparse options.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAMESPACES = frozenset({"Namespace", "SimpleNamespace", "dict", "EasyDict", "At
 
 @dataclass(frozen=True)
 class Constants:
-    """Hyperparameters of a program by name, and names that are none, with what to do about each."""
+    """Hyperparameters of a program by name; names that cannot be hyperparameters, with advice for each."""
 
     places: Mapping[str, Place]
     refused: Mapping[str, str]
@@ -39,7 +39,7 @@ class Constants:
 
 
 def constants(tree: ast.Module) -> Constants:
-    """Return the hyperparameters of a program, in the order of their lines."""
+    """Return the hyperparameters of a program, in source order."""
     found: dict[str, list[Place]] = defaultdict(list)
     for scope in scopes(tree):
         for place in (*_assigned(scope), *_configured(scope, tree)):
@@ -53,7 +53,7 @@ def constants(tree: ast.Module) -> Constants:
 
 
 def _assigned(scope: Scope) -> Iterator[Place]:
-    """Yield the names of a scope that one statement assigns a literal, and nothing else binds or changes."""
+    """Yield names of a scope that are assigned a literal once, and neither rebound nor mutated."""
     for statement in scope.statements:
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             (target,) = statement.targets
@@ -85,7 +85,7 @@ def _one(scope: Scope, target: ast.Name, value: ast.expr, put: Put, annotation: 
 
 
 def _configured(scope: Scope, tree: ast.Module) -> Iterator[Place]:
-    """Yield the literals of dicts, classes and namespaces that are configs by their names."""
+    """Yield the literals in dicts, classes and namespaces whose names are those of a config."""
     for statement in scope.statements:
         if isinstance(statement, ast.ClassDef):
             if _is_config(statement):
@@ -141,7 +141,7 @@ def _parts(owner: str, parts: list[tuple[str, ast.expr, Put, str | None]], tree:
 
 
 def _is_config(node: ast.ClassDef) -> bool:
-    """Return True for a dataclass without bases, or a class without bases and methods that is named as a config is."""
+    """Return True for a dataclass without bases, or a class without bases and methods that has a config's name."""
     if node.bases or node.keywords:
         return False
     is_dataclass = any("dataclass" in ast.unparse(each) for each in node.decorator_list)

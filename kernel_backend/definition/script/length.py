@@ -1,4 +1,4 @@
-"""Find how many epochs a program's training loop counts, and where that number is written."""
+"""Find the number of epochs of a program's training loop, and the place where it is written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Length:
 def length(tree: ast.Module, loops: Sequence[TrainingLoop], places: Mapping[str, Place]) -> Length:
     """Return the length of a program's outermost training loop.
 
-    It can be given where there is one such loop, over a `range` whose end is a number, a name or an argument.
+    The user can set it if there is only one such loop, over a `range` whose end is a number, a name or an argument.
     """
     outer = [each for each in loops if each.depth == 0]
     if len(outer) != 1:
@@ -56,7 +56,7 @@ def length(tree: ast.Module, loops: Sequence[TrainingLoop], places: Mapping[str,
 
 
 def _end(over: ast.expr) -> ast.expr | None:
-    """Return X of `range(X)`, `range(0, X)` and `range(1, X + 1)`, also within `tqdm`; None for other iterables."""
+    """Return the end X of `range(X)`, `range(0, X)` or `range(1, X + 1)`, also in `tqdm`; None for other iterables."""
     while isinstance(over, ast.Call) and ast.unparse(over.func).rpartition(".")[2] in _WRAPPERS and over.args:
         over = over.args[0]
     if not isinstance(over, ast.Call) or ast.unparse(over.func).rpartition(".")[2] not in _RANGES:
@@ -72,7 +72,7 @@ def _end(over: ast.expr) -> ast.expr | None:
 
 
 def _put_end(loop: ast.For, end: ast.expr, value: ast.expr) -> None:
-    """Replace the number of epochs within the loop's own iterable."""
+    """Replace the number of epochs in the loop's iterable."""
 
     class _Replace(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> ast.AST:
@@ -84,7 +84,7 @@ def _put_end(loop: ast.For, end: ast.expr, value: ast.expr) -> None:
 
 
 class _Tracer:
-    """Follows an expression to the literal that is its value: through names, arguments and attributes of `self`."""
+    """Tracer from an expression to the literal that is its value, through names, arguments and attributes of `self`."""
 
     def __init__(self, tree: ast.Module, places: Mapping[str, Place]) -> None:
         self._tree, self._places = tree, places
@@ -93,7 +93,7 @@ class _Tracer:
     def trace(
         self, node: ast.expr, put: Put, function: FunctionNode | None, owner: ast.ClassDef | None, left: int
     ) -> Length | None:
-        """Return the length that an expression has in a function; None where its value is not seen."""
+        """Return the length that an expression has in a function; None if it cannot be determined."""
         if isinstance(node, ast.Constant):
             return Length(node.value, put=put) if type(node.value) is int and node.value > 0 else None
         if not left:
@@ -132,7 +132,7 @@ class _Tracer:
         return self.trace(bound[0].value, put, function if own else None, owner if own else None, left)
 
     def _argument(self, name: str, function: FunctionNode, owner: ast.ClassDef | None, left: int) -> Length | None:
-        """Follow an argument to the only call of its function, or to its default where that call leaves it out."""
+        """Follow an argument to the only call of its function, or to its default if that call leaves it out."""
         called = owner.name if owner is not None and function.name == "__init__" else function.name
         calls = [
             each
@@ -162,7 +162,7 @@ class _Tracer:
         return self.trace(defaults[index], Place.item(defaults, index), None, None, left)
 
     def _of_self(self, name: str, owner: ast.ClassDef, left: int) -> Length | None:
-        """Follow `self.name` to the one statement of its class that sets it."""
+        """Follow `self.name` to the only statement of its class that assigns it."""
         found = [
             (each, method)
             for method in owner.body
@@ -185,7 +185,7 @@ def _assignments(body: Sequence[ast.stmt], name: str) -> Iterator[ast.Assign]:
 def _within(
     tree: ast.AST,
 ) -> Iterator[tuple[ast.AST, FunctionNode | None, ast.ClassDef | None]]:
-    """Yield each node with the function and the class around it."""
+    """Yield each node with its enclosing function and class, None if there is none."""
     queue: list[tuple[ast.AST, FunctionNode | None, ast.ClassDef | None]] = [(tree, None, None)]
     while queue:
         node, function, owner = queue.pop()

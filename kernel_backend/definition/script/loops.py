@@ -1,4 +1,4 @@
-"""Find the loops of a program that train: those whose bodies reach a call of `backward` through the user's code."""
+"""Find the training loops of a program: those whose bodies call `backward`, directly or through user functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BACKWARD = frozenset({"backward", "manual_backward"})
 
 @dataclass(frozen=True)
 class TrainingLoop:
-    """A loop whose body reaches `backward`, directly or through functions, methods and modules of the user's."""
+    """Loop whose body calls `backward`, directly or through the user's functions, methods and modules."""
 
     module: str  # of the project; "" for the program itself
     line: int
@@ -26,7 +26,7 @@ class TrainingLoop:
 def training_loops(
     tree: ast.Module, modules: Mapping[str, ast.Module] = MappingProxyType({})
 ) -> tuple[TrainingLoop, ...]:
-    """Return the training loops that running the program can come to, in the order of the source.
+    """Return the training loops that running the program can reach, in source order.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def training_loops(
 
 
 def summary(loops: Sequence[TrainingLoop]) -> str:
-    """Return where the loops are, outermost first, on one line.
+    """Describe the lines of the loops on one line, outermost first.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def _places(loops: Sequence[TrainingLoop]) -> str:
 
 
 class _Graph:
-    """Which scopes refer to which by name, and which of them reach `backward`."""
+    """Graph of scopes that refer to each other by name, to find those that reach `backward`."""
 
     def __init__(self, found: list[Scope]) -> None:
         self._scopes = found
@@ -104,16 +104,16 @@ class _Graph:
         self._depths: dict[Scope, int] = {}
 
     def trains(self, node: ast.AST) -> bool:
-        """Return whether what runs in this node reaches `backward`."""
+        """Return True if the code in this node reaches `backward`."""
         nodes = [node, *own_nodes(node)]
         return any(map(_is_backward, nodes)) or self._refers(names_of(nodes))
 
     def loops(self, scope: Scope) -> Iterator[tuple[Loop, int]]:
-        """Return the training loops of a scope, with the number of those around each within the scope."""
+        """Yield the training loops of a scope, each with its nesting depth within the scope."""
         yield from self._nested(scope.node, 0) if scope in self._reaching else ()
 
     def entered(self) -> list[Scope]:
-        """Return the scopes that running the program can come to: its top level, and what that refers to."""
+        """Return the scopes that running the program can reach: the top level, and all that it refers to."""
         found = [each for each in self._scopes if each.qualified == ""]
         for scope in found:
             inner = [other for name in sorted(self._names[scope]) for other in self._by_name[name]]
@@ -121,7 +121,7 @@ class _Graph:
         return found
 
     def depth(self, scope: Scope) -> int:
-        """Return how many training loops are around the calls of a scope, at most."""
+        """Return the largest number of training loops that enclose calls of a scope."""
         if scope.qualified == "":
             return 0
         if scope not in self._depths:
@@ -138,7 +138,7 @@ class _Graph:
         return self._depths[scope]
 
     def _around(self, scope: Scope, name: str) -> Iterator[int]:
-        """Return, for each reference to a name, the number of training loops of the scope around it."""
+        """Yield, for each reference to a name, the number of the scope's training loops that enclose it."""
         inside = list(self.loops(scope))
         yield 0
         for loop, depth in inside:
@@ -170,7 +170,7 @@ class _Graph:
 
 
 def _repeated(loop: Loop) -> list[ast.AST]:
-    """Return what a loop runs in each iteration: its body, and the test of a `while`."""
+    """Return the nodes that a loop runs in each iteration: its body, and the test of a `while`."""
     return [*loop.body, loop.test] if isinstance(loop, ast.While) else list(loop.body)
 
 

@@ -1,4 +1,4 @@
-"""Read the modules of a project that travel with a program, for the search of training loops in them."""
+"""Parse the project modules that a snapshot contains, to search them for training loops."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _TRAINS = b"backward"
 
 
 def project_modules(files: Mapping[str, bytes], project: Project | None) -> dict[str, ast.Module]:
-    """Return the syntax trees of a snapshot's modules by their full names; none where no module can train.
+    """Return the syntax trees of a snapshot's modules by full name; empty if no module can contain a training loop.
 
-    `files` are members of the archive by name. A module that is no Python is left out.
+    `files` are the archive members by name. Modules that are not valid Python are left out.
     """
     sources = {name: files[name] for name in files if name.startswith(f"{PROJECT}/") and name.endswith(".py")}
     if project is None or not any(_TRAINS in source for source in sources.values()):
@@ -37,7 +37,7 @@ def shipped_modules(code: Path, project: Project | None) -> dict[str, ast.Module
 
 
 def _name(member: PurePosixPath, project: Project) -> str:
-    """Return the name under which a member is imported: relative to the innermost folder of the module path."""
+    """Return the name under which a member is imported, relative to the innermost folder on the module path."""
     below = [
         member.relative_to(folder)
         for folder in (PurePosixPath(PROJECT) / path for path in project.paths)

@@ -1,4 +1,4 @@
-"""Find the options of argparse in a program: their names, types and defaults."""
+"""Find the argparse options of a program: their names, types and defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OTHERS = frozenset({"append", "append_const", "count", "help", "version", "exte
 
 
 def options(tree: ast.Module) -> Iterator[Place]:
-    """Yield each `add_argument("--lr", type=float, default=...)` whose default is plain, or that has none."""
+    """Yield each `add_argument("--lr", type=float, default=...)` with a plain default, or without one."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
             place = _option(node)
@@ -53,7 +53,7 @@ def _option(call: ast.Call) -> Place | None:
 
 
 def _annotation(given: dict[str, ast.keyword], default: Any, required: bool) -> str | None:
-    """Return the type of an option: one of its `choices`, or what `type` makes of its text."""
+    """Return the type annotation of an option, from its `choices` or its `type`."""
     optional = " | None" if default is None and not required else ""
     if "choices" in given:
         try:

@@ -1,4 +1,4 @@
-"""Name the part of a checkpoint that holds a program's modules, for the runner and for a notebook that loads them."""
+"""Name the checkpoint part that holds a program's modules, for the runner and for notebooks that load them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Say of the names in a program that are no hyperparameters what to do about it."""
+"""Explain why names in a program are not hyperparameters, and what to change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NO_SETTINGS = frozenset({"add_argument", "print", "super"})  # calls whose argu
 
 
 def refusals(tree: ast.Module, places: Mapping[str, Place], twice: Mapping[str, Sequence[Place]]) -> dict[str, str]:
-    """Return, by name, why a name is no hyperparameter and what to write so that it becomes one."""
+    """Return, by name, why a name is not a hyperparameter, and how to make it one."""
     told = (*_of_defaults(tree), *_of_calls(tree), *_of_assignments(tree))
     found = {name: message for name, message in told if name not in places}
     for name, others in twice.items():
@@ -54,7 +54,7 @@ def _assignments(statements: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr
 
 
 def _of_calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield the arguments of calls that are written there as constants: `Adam(params, lr=5e-3)`."""
+    """Yield name and explanation of constants in the arguments of calls, as in `Adam(params, lr=5e-3)`."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or ast.unparse(node.func).rpartition(".")[2] in _NO_SETTINGS:
             continue
@@ -69,7 +69,7 @@ def _of_calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _of_defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield the arguments of functions that have constants as defaults: `def train(model, lr=1e-3)`."""
+    """Yield name and explanation of constant defaults of functions, as in `def train(model, lr=1e-3)`."""
     for node in (each for each in ast.walk(tree) if isinstance(each, FunctionNode)):
         named = node.args.args[len(node.args.args) - len(node.args.defaults) :]
         pairs = [

@@ -1,4 +1,4 @@
-"""Rewrite the training loops of a program on its syntax tree, so that its runner hears of each head and end.
+"""Rewrite the training loops in a program's syntax tree, so that the runner is called at each head and end.
 
     if _daylight_begin(SITE):                     # the loop was finished before the checkpoint
         if _daylight_returns(SITE):               # only where a `return` lies within
@@ -8,8 +8,8 @@
         # or: while _daylight_head(SITE) and TEST and _daylight_enter(SITE): ...
     _daylight_leave(SITE)
 
-and `return VALUE` within becomes `return _daylight_return(SITE, VALUE)`. Generator functions, whose generators have a
-position, get a decorator. Nothing else is touched, and lines keep their numbers.
+A `return VALUE` within the loop becomes `return _daylight_return(SITE, VALUE)`. Generator functions get a decorator
+that tracks the position of their generators. Other code and line numbers do not change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RETURNS, RETURNED, RETURN = "_daylight_returns", "_daylight_returned", "_dayligh
 
 @dataclass(frozen=True)
 class Site:
-    """A rewritten loop: its place, and the rewritten loop around it in the same function."""
+    """Rewritten loop, with its location and the rewritten loop that encloses it in the same function."""
 
     key: str
     loop: TrainingLoop
@@ -36,7 +36,7 @@ class Site:
 
     @property
     def place(self) -> str:
-        """Return `line 14`, for messages."""
+        """Return the location, such as `line 14`, for messages."""
         return f"line {self.loop.line}" + (f" of {self.loop.module}" if self.loop.module else "")
 
 
@@ -136,7 +136,7 @@ class _Rewriting(ast.NodeTransformer):
 
 
 def has_return(body: Collection[ast.AST]) -> bool:
-    """Return whether statements return from their function."""
+    """Return True if statements contain a `return` of their own function."""
     inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
     return any(
         isinstance(each, ast.Return) or (not isinstance(each, inner) and has_return(list(ast.iter_child_nodes(each))))
@@ -145,7 +145,7 @@ def has_return(body: Collection[ast.AST]) -> bool:
 
 
 def _yields(body: Collection[ast.AST]) -> bool:
-    """Return whether a function of these statements is a generator function."""
+    """Return True if a function with these statements is a generator function."""
     inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
     return any(
         isinstance(each, ast.Yield | ast.YieldFrom)
@@ -163,7 +163,7 @@ def _at(new: ast.expr, old: ast.AST) -> ast.expr:
 
 
 def _place(new: ast.stmt, loop: ast.stmt) -> None:
-    """Give a new statement the loop's first line; nodes that have a place keep it."""
+    """Set the position of a new statement to the loop's first line; nodes that have a position keep it."""
     for each in ast.walk(new):
         if isinstance(each, ast.stmt | ast.expr) and not hasattr(each, "lineno"):
             each.lineno = each.end_lineno = loop.lineno

@@ -1,4 +1,4 @@
-"""Split a program into scopes, the modules and functions whose frames run, and find which call which by name."""
+"""Split a program into scopes (modules and functions), and find by name which scope refers to which."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MADE_BY_CALL = ("__init__", "__new__", "__post_init__", "__call__", "__enter__"
 
 @dataclass(eq=False)
 class Scope:
-    """A module, a function or the body of a class, without the functions and classes within it."""
+    """Module, function or class body, without the functions and classes within it."""
 
     module: str
     name: str  # by which others refer to it; of `__init__` and the like, the class
@@ -25,24 +25,24 @@ class Scope:
 
     @property
     def names(self) -> frozenset[str]:
-        """Return all names and attributes that the scope refers to."""
+        """Return all names and attributes to which the scope refers."""
         return names_of(self.nodes)
 
 
 def names_of(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    """Return the names and attributes among these nodes, and names that they import."""
+    """Return the names and attributes in these nodes."""
     found = {each.id for each in nodes if isinstance(each, ast.Name)}
     found |= {each.attr for each in nodes if isinstance(each, ast.Attribute)}
     return frozenset(found)
 
 
 def scopes(tree: ast.Module, modules: Mapping[str, ast.Module]) -> list[Scope]:
-    """Return the scopes of a program, whose module has the name "", and of the project's modules."""
+    """Return the scopes of a program, whose module name is "", and of the project's modules."""
     return [each for name, one in {"": tree, **modules}.items() for each in _scopes(name, one)]
 
 
 def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Return the nodes below one that run in its scope, in the order of the source: not the bodies of functions."""
+    """Yield the nodes below `node` that run in its scope, in source order; bodies of functions are left out."""
     ahead = _own_children(node)[::-1]
     while ahead:
         yield (node := ahead.pop())

@@ -1,8 +1,9 @@
-"""Presume from a program's source how exactly it can go on after a kill, before anything has run.
+"""Estimate from a program's source how exactly it can resume after a restart, before anything has run.
 
-The rungs of the ladder, the best first: `step` (a kill costs seconds, same bits), `epoch` (back to the head of the
-outermost loop, same bits), `start` (from its beginning, same bits) and `anew` (from its beginning, other bits).
-A rehearsal of the first checkpoint settles which one holds; until then a sign in the source lowers the presumption.
+There are four rungs, best first: `step` (a restart costs seconds, same bits), `epoch` (back to the start of an
+iteration of the outermost loop, same bits), `start` (from the beginning, same bits) and `anew` (from the beginning,
+other bits). A rehearsal of the first checkpoint confirms one of them; until then each sign in the source lowers the
+estimate.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _CHANGING = {"time", "uuid", "secrets", "os.urandom", "os.getpid", "datetime"}  
 
 @dataclass(frozen=True)
 class Sign:
-    """Something in the source that stands in the way of a better rung."""
+    """Code in the source that prevents a better rung."""
 
     rung: Rung
     line: int
@@ -57,7 +58,7 @@ class Sign:
 
     @property
     def text(self) -> str:
-        """Return the sign with its line.
+        """Return the description of the sign, with its line.
 
         Examples
         --------
@@ -72,7 +73,7 @@ def signs(
     loops: Sequence[TrainingLoop],
     modules: Mapping[str, ast.Module] = MappingProxyType({}),
 ) -> tuple[Sign, ...]:
-    """Return what stands in the way of going on exactly, the worst first.
+    """Return the code that prevents an exact resume, the worst first.
 
     Examples
     --------
@@ -94,7 +95,7 @@ def signs(
 
 
 def presumed(found: Sequence[Sign]) -> str:
-    """Return the guarantee that these signs let presume, with what stands in the way of a better one.
+    """Return the text of the estimated guarantee, with the reason why it is not better.
 
     Examples
     --------
@@ -109,7 +110,7 @@ def presumed(found: Sequence[Sign]) -> str:
 
 
 def by_the_clock(tree: ast.Module, modules: Mapping[str, ast.Module] = MappingProxyType({})) -> frozenset[str]:
-    """Return the names and attributes that are assigned values of the clock: another one in each run.
+    """Return the names and attributes whose values come from the clock, and so differ in each run.
 
     Examples
     --------
@@ -123,7 +124,7 @@ def by_the_clock(tree: ast.Module, modules: Mapping[str, ast.Module] = MappingPr
 
 
 class _Reading:
-    """One module, read for signs."""
+    """Search of one module for signs."""
 
     def __init__(self, name: str, tree: ast.Module, loops: Sequence[TrainingLoop]) -> None:
         self._module, self._tree = name, tree
@@ -173,7 +174,7 @@ class _Reading:
             yield self._sign(begins, call, f"{prefix}{short}(...) is {_RUNS[name]} next to the loop")
 
     def _changes(self, node: ast.AST, changing: set[str]) -> bool:
-        """Return whether a value comes from the clock, or from the operating system's entropy."""
+        """Return True if a value comes from the clock, or from the operating system's entropy."""
         for each in ast.walk(node):
             name = self._name(each)
             if (isinstance(each, ast.Name) and each.id in changing) or (
@@ -185,7 +186,7 @@ class _Reading:
         return False
 
     def _name(self, node: ast.AST) -> str:
-        """Return the dotted name of what an expression takes from an imported module; else an empty string."""
+        """Return the full dotted name of an expression that refers to an imported module; "" for other expressions."""
         if isinstance(node, ast.Name):
             return self._full.get(node.id, "")
         if isinstance(node, ast.Call):

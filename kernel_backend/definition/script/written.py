@@ -1,4 +1,4 @@
-"""Hold where a program writes the value of a hyperparameter, and write another one there."""
+"""Locate the literal that holds a hyperparameter's value in a program, and replace it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Put: TypeAlias = Callable[[ast.expr], None]  # writes another expression in plac
 
 @dataclass(frozen=True)
 class Place:
-    """Literal of a program that is the value of a hyperparameter."""
+    """Literal in a program that is the value of a hyperparameter."""
 
     name: str
     line: int
@@ -42,7 +42,7 @@ class Place:
         return found if self.required else with_default(found, as_value(self.default))
 
     def write(self, value: Value) -> None:
-        """Write a value into the program, unless it is the program's own."""
+        """Write a value into the program, unless it equals the program's own."""
         own = self.parameter
         if self.required or type(value) is not type(own.default) or value != own.default:
             given = tuple(value) if own.is_tuple and isinstance(value, list) else value
@@ -50,17 +50,17 @@ class Place:
 
     @staticmethod
     def attribute(node: ast.AST, name: str) -> Put:
-        """Return the writer of an attribute of a node."""
+        """Return a function that sets an attribute of a node."""
         return lambda value: setattr(node, name, value)
 
     @staticmethod
     def item(nodes: list[ast.expr], number: int) -> Put:
-        """Return the writer of one of several expressions."""
+        """Return a function that replaces one expression in a list."""
         return lambda value: nodes.__setitem__(number, value)
 
 
 def expression(value: Value | tuple[Value, ...], line: int) -> ast.expr:
-    """Return the expression of a plain value at a line.
+    """Return the syntax node of a plain value, with this line number.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Read a cell that trains with a Trainer of Hugging Face."""
+"""Parse a cell that trains with a Hugging Face Trainer."""

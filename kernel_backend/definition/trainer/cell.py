@@ -1,4 +1,4 @@
-"""Find the Trainer of Hugging Face, its arguments and its `train` call in a cell, by syntax tree alone."""
+"""Find the Hugging Face Trainer, its arguments and its `train` call in the syntax tree of a cell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FORM = "trainer = Trainer(model=model, args=TrainingArguments(...), train_datas
 
 @dataclass(frozen=True)
 class TrainerCell:
-    """Calls of a cell that trains with a Trainer, and where its training ends."""
+    """Calls of a cell that trains with a Trainer, and the statements after its training."""
 
     name: str  # the variable that holds the Trainer
     trainer: ast.Call
@@ -27,7 +27,7 @@ class TrainerCell:
 
 
 def is_trainer(tree: ast.Module, roles_from: int) -> bool:
-    """Return whether the code from line `roles_from` on makes a Trainer, or trains one that was made above."""
+    """Return True if the code from line `roles_from` on creates a Trainer, or trains one created above."""
     names, trainers = _names(tree), classes(tree)
     own = [each for each in statements(tree.body) if each.lineno >= roles_from]
     return any(
@@ -38,10 +38,10 @@ def is_trainer(tree: ast.Module, roles_from: int) -> bool:
 
 
 def trainer_cell(tree: ast.Module, roles_from: int) -> TrainerCell:
-    """Return what the code from line `roles_from` on makes and calls.
+    """Return the Trainer, its TrainingArguments and its `train` call in the code from line `roles_from` on.
 
-    Raises InvalidDefinition for a Trainer that is made in a function, a second one, and arguments that no call in
-    sight makes.
+    Raises InvalidDefinition if the Trainer is created in a function, if there is a second one, or if no visible call
+    creates its arguments.
     """
     trainers, body = classes(tree), statements(tree.body)
     made = {
@@ -68,7 +68,7 @@ def trainer_cell(tree: ast.Module, roles_from: int) -> TrainerCell:
 
 
 def statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements of a module, with those below `if __name__ == "__main__":` among them."""
+    """Return the statements of a module, including those within `if __name__ == "__main__":`."""
     found: list[ast.stmt] = []
     for each in body:
         found += statements(each.body) if isinstance(each, ast.If) and is_main(each) else [each]
@@ -87,7 +87,7 @@ def _names(tree: ast.Module) -> set[str]:
 
 
 def _trained(call: ast.Call) -> str:
-    """Return the name whose `train` is called."""
+    """Return the variable of a call `variable.train()`; "" for other calls."""
     function = call.func
     named = isinstance(function, ast.Attribute) and function.attr == "train" and isinstance(function.value, ast.Name)
     return ast.unparse(function).partition(".")[0] if named else ""

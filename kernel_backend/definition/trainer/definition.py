@@ -1,4 +1,4 @@
-"""Return the definition of a cell with a Trainer: numbers of its TrainingArguments are the hyperparameters."""
+"""Build the definition of a cell with a Trainer: numbers in its TrainingArguments are the hyperparameters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NOT_USED = {
 
 
 def trainer_definition(tree: ast.Module, roles_from: int) -> Definition:
-    """Return the definition; raise InvalidDefinition for arguments that a job cannot have."""
+    """Return the definition; raise InvalidDefinition for TrainingArguments that a job does not support."""
     cell = trainer_cell(tree, roles_from)
     given = {each.arg: each.value for each in cell.arguments.keywords if each.arg}
     for name, instead in _REFUSED.items():

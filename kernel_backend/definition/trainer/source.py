@@ -1,4 +1,4 @@
-"""Rewrite a cell with a Trainer so that importing it makes the Trainer and trains nothing."""
+"""Rewrite a cell with a Trainer so that importing it creates the Trainer without training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, as
 def importable(tree: ast.Module, roles_from: int, values: Mapping[str, Any]) -> ast.Module:
     """Return the module up to `train`; `values` are hyperparameters that replace those of TrainingArguments.
 
-    All lines keep their numbers.
+    Line numbers do not change.
     """
     cell = trainer_cell(tree, roles_from)
     body = statements(tree.body)
@@ -32,9 +32,10 @@ def importable(tree: ast.Module, roles_from: int, values: Mapping[str, Any]) -> 
 
 
 def model_only(tree: ast.Module, roles_from: int) -> ast.Module:
-    """Return the module with those statements alone that make the Trainer's model, which it binds to `MODEL`.
+    """Return only those statements that create the Trainer's model, and assign it to `MODEL`.
 
-    Kept are definitions, and what binds or changes a variable that the model is made of; data sets are not read.
+    Definitions are included, and statements that bind or change variables that the model depends on; no data set is
+    read.
     """
     cell = trainer_cell(tree, roles_from)
     body = statements(tree.body)
@@ -51,7 +52,7 @@ def model_only(tree: ast.Module, roles_from: int) -> ast.Module:
 
 
 def defined_only(source: str) -> str:
-    """Return a cell without its Trainer, its `train` and what follows: what a notebook runs when the job trains."""
+    """Return a cell without its Trainer, `train` and all code after it, as a notebook runs it when a job trains."""
     tree = ast.parse(source)
     trainers = classes(tree)
     kept: list[ast.stmt] = []
@@ -63,7 +64,7 @@ def defined_only(source: str) -> str:
 
 
 def _needed(body: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:
-    """Return the definitions of a module, and the statements that bind or change these names, in their order."""
+    """Return the definitions of a module, and the statements that bind or change these names, in source order."""
     kept = {number for number, each in enumerate(body) if isinstance(each, _DEFINING)}
     for number in kept:
         names |= _names(body[number])
