@@ -1,4 +1,4 @@
-"""Capture a cell as one readable module with all its dependencies, or list the problems that prevent it."""
+"""Capture a cell with all its dependencies as one readable module, or list the problems that prevent it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parse executed cells and turn IPython syntax (magics, shell lines) into comments."""
+"""Parse executed cells, converting IPython syntax (magics, shell lines) to comments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Magic:
-    """Line of IPython syntax as written, such as `%env A=1` or `files = !ls`."""
+    """Line of IPython syntax in its original form, such as `%env A=1` or `files = !ls`."""
 
     line: int
     name: str  # "env", "pip", "!" for a shell line
@@ -40,7 +40,7 @@ class Magic:
 
 @dataclass(frozen=True)
 class Parsed:
-    """Python of a cell with the cell's line numbers. The tree is empty where the cell holds no Python."""
+    """Parsed cell, with the cell's own line numbers; the tree is empty if the cell contains no Python."""
 
     lines: tuple[str, ...]  # as they were written
     plain: tuple[str, ...]  # with IPython's syntax made comments
@@ -49,12 +49,12 @@ class Parsed:
 
 
 def magics_run(cell: Cell, parsed: Parsed) -> list[Magic]:
-    """Return the magics that ran: in a failed cell, those above the failing line."""
+    """Return the magics that were executed: in a failed cell, those above the failing line."""
     return [each for each in parsed.magics if cell.error_line is None or each.line < cell.error_line]
 
 
 def parse_cell(source: str) -> Parsed:
-    """Parse a cell into statements. Those that come from IPython syntax contain a call of `get_ipython`."""
+    """Parse a cell into statements; those from IPython syntax contain a call of `get_ipython`."""
     source = _TIMED.sub(r"\1", _without_cell_magic(source))
     lines = tuple(source.split("\n"))
     opening = _CELL_MAGIC.match(source)
@@ -75,7 +75,7 @@ def parse_cell(source: str) -> Parsed:
 
 
 def unparsed(source: str) -> Parsed:
-    """Return a cell that could not be parsed: its source lines, with no statements and no magics."""
+    """Return a cell that cannot be parsed: its source lines, without statements and magics."""
     lines = tuple(source.split("\n"))
     return Parsed(lines, lines, _NOTHING)
 
@@ -90,7 +90,7 @@ def _commented(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _without_magics(lines: tuple[str, ...], magics: list[Magic]) -> tuple[str, ...]:
-    """Turn magics into comments, and inside a block into `pass`, so that line numbers stay the same."""
+    """Replace magics by comments, or by `pass` within a block, so that line numbers stay the same."""
     plain = list(lines)
     for magic in magics:
         at = magic.line - 1
@@ -104,7 +104,7 @@ def _without_magics(lines: tuple[str, ...], magics: list[Magic]) -> tuple[str, .
 
 
 def _without_cell_magic(source: str) -> str:
-    """Blank the first line where the body below it is plain Python."""
+    """Blank the line of a cell magic if its body is plain Python, as after `%%time`."""
     opening = _SUBMITTED.match(source) or _CELL_MAGIC.match(source)
     if opening is None or (opening.lastindex and opening[1] not in _TRANSPARENT):
         return source
@@ -112,7 +112,7 @@ def _without_cell_magic(source: str) -> str:
 
 
 def _cleaned(source: str) -> str:
-    """Strip the indentation of a whole cell and pasted prompts, as IPython does."""
+    """Remove the common indentation of a cell and pasted prompts, as IPython does."""
     from IPython.core.inputtransformer2 import classic_prompt, ipython_prompt, leading_indent
 
     lines = source.split("\n")
@@ -142,7 +142,7 @@ def _on_one_line(found: re.Match[str]) -> str:
 
 
 def is_magic(node: ast.AST) -> TypeGuard[ast.Expr | ast.Assign]:
-    """Return whether IPython syntax produced this statement: `get_ipython().run_line_magic(...)` or the like."""
+    """Return True if a statement comes from IPython syntax, as `get_ipython().run_line_magic(...)` does."""
     call = node.value if isinstance(node, ast.Expr | ast.Assign) else None
     return (
         isinstance(call, ast.Call)

@@ -1,4 +1,4 @@
-"""Check that the captured source compiles as a module: some code is valid in a cell only."""
+"""Check that the captured source compiles as a module, as some code, such as top-level `await`, may not."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _WAITS = re.compile(r"await|async", re.IGNORECASE)
 def uncompiled(
     executed: Executed, needed: Iterable[int], line: int, source: str, where: Callable[[int], str]
 ) -> Iterator[Problem]:
-    """Yield a problem for each needed statement that a module cannot hold; if there is none, one for all of `source`.
+    """Yield a problem for each needed statement that is not valid in a module, else one for all of `source`.
 
-    `line` is where the target's text begins in its cell. `where` translates a line of `source` into a location in the
-    notebook. Source that is not valid Python is left to the parser of the definition.
+    `line` is the line of its cell where the target's text begins. `where` converts a line of `source` to a location in
+    the notebook. Source that is not valid Python is left to the parser of the definition.
     """
     whole = _error(source)
     if whole is None or not _parses(source):

@@ -1,4 +1,4 @@
-"""Find names that were deleted before the submitted cell and that it reads, directly or in functions it calls."""
+"""Find names that the submitted cell reads, directly or in functions it calls, but that an earlier cell deleted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def deleted(executed: Executed, sliced: Slice) -> Iterator[Problem]:
 
 
 def _deletes(statement: Statement, name: str) -> bool:
-    """Return whether the last node that mentions the name is a `del` of it."""
+    """Return True if the last use of the name in a statement is `del name`."""
     for node in reversed(statement.nodes):
         about = {each.id: each.ctx for each in ast.walk(node) if isinstance(each, ast.Name)}
         if name in about:

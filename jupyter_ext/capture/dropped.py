@@ -1,4 +1,4 @@
-"""Warn about shell commands and magics that changed files or directories: a job does not repeat them."""
+"""Warn about shell commands and magics that changed files or the working directory, as a job does not repeat them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHORTEST = 3  # letters of a name that is specific enough
 
 
 def dropped(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
-    """Yield warnings about commands that wrote files named by needed statements, and about directory changes."""
+    """Yield warnings about commands that wrote files which needed statements name, and about directory changes."""
     names = _named(executed, needed)
     for cell, parsed in zip(executed.cells, executed.parsed, strict=True):
         for magic in magics_run(cell, parsed):
@@ -39,7 +39,7 @@ def _named(executed: Executed, needed: Sequence[int]) -> set[str]:
 
 
 def _files(magic: Magic, lines: Sequence[str]) -> set[str]:
-    """Return words of a file-making command that may name files or folders."""
+    """Return the words of a command or magic that creates files which may be names of files or folders."""
     if magic.name not in _SHELLS:
         return set()
     body = "\n".join(lines[magic.line :]) if magic.name in ("%%bash", "%%sh", "%%script") else ""
@@ -53,7 +53,7 @@ def _files(magic: Magic, lines: Sequence[str]) -> set[str]:
 def _moved(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
     """Yield a warning if needed statements that may open files ran before the last change of directory.
 
-    A notebook may change its directory between two statements. A job runs them all in the directory set last.
+    In a notebook, two statements may run in different directories. A job runs all of them in the last directory.
     """
     moves = [
         (index, magic.line, magic.text)
@@ -85,7 +85,7 @@ def _changes_folder(nodes: Sequence[ast.stmt]) -> bool:
 
 
 def _calls_with_a_text(nodes: Sequence[ast.stmt]) -> bool:
-    """Return whether these statements may open a file by name."""
+    """Return True if these statements may open a file by name."""
     if all(isinstance(node, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom) for node in nodes):
         return False
     calls = [each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call)]

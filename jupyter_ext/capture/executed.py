@@ -1,4 +1,4 @@
-"""List the statements of all executed cells in order, the submitted cell's last."""
+"""List the statements of all executed cells in order; those of the submitted cell come last."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.W
 
 
 class Executed:
-    """Executed cells, their parsed Python and their statements. A time is an index of `statements`.
+    """Executed cells, their parsed Python and their statements; a *time* is an index into `statements`.
 
-    A failed cell contributes the statements before the failing one, and the effects of that one. The failing statement
-    and those after it are in `unfinished`.
+    Of a failed cell, `statements` holds those before the failing one, and `unfinished` the others. The failing
+    statement is included with the effects that it may have had before it failed.
     """
 
     def __init__(self, cells: Sequence[Cell]) -> None:
@@ -52,7 +52,7 @@ class Executed:
                 self._cell.append(index)
 
     def _fail(self, statement: Statement, index: int) -> None:
-        """Add a failed statement, whose changes before the failure count; names that it binds at its end do not."""
+        """Add a failed statement with the changes it may have made; names that it binds at its end are not bound."""
         blocks = all(isinstance(node, _BLOCKS) for node in statement.nodes)
         alone = statement.after is None and statement.before is None
         if alone and can_be_tried(self.parsed[index].plain[statement.start - 1 : statement.end]):
@@ -79,7 +79,7 @@ class Executed:
     def cut(self, lines: Sequence[str], first: int, last: int, start: int) -> list[str]:
         """Return the source lines of the statements `first` to `last` of a cell, from line `start` on.
 
-        A first or last line that is shared with other statements is cut to the part of these.
+        If the first or last line contains other statements, these are cut off.
         """
         begins, ends = self.statements[first], self.statements[last]
         found = list(lines[start - 1 : ends.end])
@@ -91,7 +91,7 @@ class Executed:
 
 
 def can_be_tried(lines: Sequence[str]) -> bool:
-    """Return whether these lines can be indented by one level: no string spans several of them."""
+    """Return True if these lines can be indented by one level, as no string spans several of them."""
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO("\n".join(lines)).readline))
     except (tokenize.TokenError, SyntaxError):

@@ -10,10 +10,10 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass
 class Statement:
-    """Top-level statement with the names it uses. Lines count from 1 in its cell, columns in characters from 0.
+    """Top-level statement with the names it uses; lines count from 1 in its cell, columns in characters from 0.
 
-    `after` and `before` are set where it shares a line with another statement: the column where it begins on its first
-    line, and the column where it ends on its last.
+    If the statement shares a line with others, `after` is the column where it begins on its first line, and `before` is
+    the column where it ends on its last line.
     """
 
     start: int

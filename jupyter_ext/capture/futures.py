@@ -1,4 +1,4 @@
-"""Merge `from __future__ import`: in a cell it holds from that line on, in a module for all of it."""
+"""Merge `from __future__` imports: in a cell they apply from that line on, in a module to all of it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from jupyter_ext.capture.executed import Executed
 
 
 class FutureLine(NamedTuple):
-    """The module's `from __future__` line, if any, and warnings where it changes the meaning of earlier code."""
+    """The module's `from __future__` line, if any, and warnings if it changes the meaning of earlier code."""
 
     lines: list[str]
     warnings: list[str]
 
 
 def future_imports(executed: Executed, needed: Collection[int]) -> FutureLine:
-    """Return one line with all names that the cells import from `__future__`.
+    """Return one line that imports all names that the cells import from `__future__`.
 
-    `annotations` turns annotations into strings. It is left out where only statements that ran before it are annotated.
+    `annotations` turns annotations into strings. It is left out if only statements that ran before it have annotations.
     """
     names = {name: time for time, name in reversed(list(_imported(executed)))}
     warnings = []

@@ -1,4 +1,4 @@
-"""Index the executed statements by the names that they bind and may change."""
+"""Index the executed statements by the names that they bind or may change."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from jupyter_ext.capture.loaded import star_names
 
 
 class History:
-    """Index of executed statements. A time is an index of `executed`.
+    """Index of executed statements; a *time* is an index into `executed`.
 
-    `displayed` are the times of statements whose value the notebook showed.
+    `displayed` holds the times of statements whose value the notebook showed.
     """
 
     def __init__(self, executed: Sequence[Statement], displayed: Collection[int] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Inspect the modules that this process has imported: exported names, and packages that project modules use."""
+"""Inspect the modules imported in this process: exported names, and packages that project modules use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 def packages_used_by(package: str) -> frozenset[str]:
-    """Return the packages that a package refers to at its modules' top level; nothing for an installed one."""
+    """Return the packages to which a project package refers at its modules' top level; empty for installed packages."""
     if package in sys.stdlib_module_names:
         return frozenset()
     modules = [each for name, each in list(sys.modules.items()) if name == package or name.startswith(f"{package}.")]
@@ -21,13 +21,13 @@ def packages_used_by(package: str) -> frozenset[str]:
 
 
 def is_of_project(module: types.ModuleType) -> bool:
-    """Return whether a module has a file that is not installed."""
+    """Return True if a module has a file, and is not in the standard library or an installed package."""
     file = getattr(module, "__file__", None)
     return file is not None and not any(part in file for part in _INSTALLED)
 
 
 def star_names(nodes: Iterable[ast.stmt]) -> set[str]:
-    """Return the names that `from x import *` among these statements binds, as far as the module is loaded."""
+    """Return the names that `from x import *` among these statements binds, if the module is loaded."""
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":

@@ -1,4 +1,4 @@
-"""Find magics that may have bound a name without Python code: a job cannot repeat them."""
+"""Find magics that may have bound a name without Python code, which a job cannot repeat."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED = {
 
 
 def maker(name: str, executed: Executed) -> tuple[str, int | None] | None:
-    """Return the last magic that may have bound `name`, as written, and the number of its cell."""
+    """Return the last magic that may have bound `name`, with the number of its cell; None if there is none."""
     for cell, parsed in reversed(list(zip(executed.cells, executed.parsed, strict=True))):
         for magic in reversed(parsed.magics):
             if _may_make(magic, name):

@@ -1,4 +1,4 @@
-"""Write small values and imports into the module for names that no executed cell binds, but no secrets."""
+"""Write small values and imports into the module for names that no executed cell binds, but never secrets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def written_in(sliced: Slice, namespace: Mapping[str, object] | None, executed: 
     """Return module lines that define the names in `sliced.missing`, from their current values in the notebook.
 
     If `from x import *` bound a missing name, those imports are added to the slice instead. Values that a magic may
-    have set are not written, since the magic's next run may set other values.
+    have set are not written, since the magic may set other values on its next run.
     """
     written = WrittenLines()
     if sliced.missing and sliced.history.stars and _from_stars(sliced, namespace):
@@ -50,7 +50,7 @@ def written_in(sliced: Slice, namespace: Mapping[str, object] | None, executed: 
 
 
 def _from_stars(sliced: Slice, namespace: Mapping[str, object] | None) -> bool:
-    """Remove from `sliced.missing` the names that star imports bound, and return whether there were any."""
+    """Remove from `sliced.missing` the names that star imports bound; return True if there were any."""
     modules = [
         sys.modules.get(node.module or "")
         for time in sliced.history.stars

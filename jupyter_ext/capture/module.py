@@ -1,4 +1,4 @@
-"""Write the submitted cell and the statements it depends on as one module, in the cells' own text."""
+"""Write the submitted cell and the statements it depends on as one module, with the cells' own source text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FUTURE = re.compile(r"from\s+__future__\s+import\s+(.+)")
 
 @dataclass(frozen=True)
 class Capture:
-    """Captured module, `source`, with the origin of each line. One with `problems` cannot be submitted."""
+    """Captured module in `source`, with the origin of each line; it cannot be submitted if there are `problems`."""
 
     source: str
     pieces: tuple[Piece, ...]
@@ -60,7 +60,7 @@ class Capture:
     compared: tuple[str, ...] = ()  # names whose values in the notebook, before the cell, must be those in the job
 
     def where(self, line: int) -> str:
-        """Return `cell [4] line 2` or `train.py line 7` for a module line; `line 3` for a generated one."""
+        """Return the location of a module line: `cell [4] line 2`, `train.py line 7`, or `line 3` if generated."""
         return _where(self.pieces, line)
 
     def relocate(self, message: str) -> str:
@@ -69,7 +69,7 @@ class Capture:
 
     @property
     def described(self) -> str:
-        """Return `12 lines from cells 1 and 2`."""
+        """Describe the module, as `12 lines from cells 1 and 2`."""
         count = sum(piece.count for piece in self.pieces)
         names = list(dict.fromkeys(str(each.cell) if each.cell is not None else str(each.file) for each in self.pieces))
         listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
@@ -78,7 +78,7 @@ class Capture:
 
     @property
     def _values_drawn(self) -> str:
-        """Return `, with the notebook's x (3.2 MB), which is drawn without a seed`; empty without such values."""
+        """Return `, with the notebook's x (3.2 MB), which is drawn without a seed`; "" if there are no such values."""
         found = [f"{each.name} ({size(each.bytes)})" for each in self.captured if each.name in self.drawn]
         verb = "is" if len(found) == 1 else "are"
         return f", with the notebook's {', '.join(found)}, which {verb} drawn without a seed" if found else ""
@@ -88,7 +88,7 @@ class Capture:
 def _no_collection() -> Iterator[None]:
     """Disable garbage collection during a capture.
 
-    A slice allocates a million objects that live to its end, so collections take a third of its time.
+    Computing a slice allocates a million objects that live until its end; collections would take a third of the time.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -112,10 +112,10 @@ def capture_cell(
 ) -> Capture:
     """Return `target` and the statements in `history` (executed cells, oldest first) that it depends on, as one module.
 
-    `number` is the target's execution count and `line` where its text begins in its cell (2 below a cell magic).
-    The values of `captured` names travel in files, which the module reads where the names were last bound.
-    So do values that are drawn without a seed, unless the job `draws_anew`.
-    Raises nothing: reasons that prevent the capture are listed in `problems`.
+    `number` is the target's execution count, and `line` is the line of its cell where its text begins (2 below a cell
+    magic). Values of `captured` names are sent in files, which the module reads where the names were last bound. So are
+    values that are drawn without a seed, unless `draws_anew` is set. Never raises: reasons that prevent the capture are
+    listed in `problems`.
     """
     cells = [_numbered(each, index) for index, each in enumerate(history)]
     number = number if number is not None else (cells[-1].number or 0) + 1 if cells else 1
@@ -177,7 +177,7 @@ def capture_cell(
 
 
 def capture_file(path: Path) -> Capture:
-    """Return a file as one module. Raises InvalidRequest where it cannot be read as UTF-8 text."""
+    """Return a file as one module; raise InvalidRequest if it cannot be read as UTF-8 text."""
     try:
         source = _plain(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -205,7 +205,7 @@ def _numbered(cell: Cell | str, index: int) -> Cell:
 
 
 def _shared(executed: Executed) -> list[str]:
-    """Return names of functions whose results the roles take through a required argument of the same name."""
+    """Return the names of functions whose results a role takes through a required argument of that name."""
     functions: dict[str, tuple[int, FunctionNode]] = {}
     for time, statement in enumerate(executed.statements):
         for name in statement.binds:
@@ -246,7 +246,7 @@ def _unseen(executed: Executed, sliced: Slice) -> Iterator[str]:
 
 
 class _Writer:
-    """Writer of the module's lines that records the cell of each piece."""
+    """Writer of the module's lines, which records the cell of each piece."""
 
     def __init__(self, executed: Executed, head: Sequence[str]) -> None:
         self.executed = executed
@@ -256,7 +256,7 @@ class _Writer:
         self._values, self._read_times, self._reader = Values(), dict[str, int](), ""
 
     def read(self, found: Values, read_times: Mapping[str, int]) -> None:
-        """Import the reader of captured values, and schedule each value to be read before the statement at its time."""
+        """Import the function that reads captured values; each value is read before the statement at its time."""
         if found.written:
             bound = {name for statement in self.executed.statements for name in statement.binds}
             self._reader = "captured" if "captured" not in bound else "captured_in_notebook"
@@ -265,7 +265,7 @@ class _Writer:
         self._values, self._read_times = found, dict(read_times)
 
     def _read_values(self, until: int) -> None:
-        """Write the lines that read the captured values due at or before this time."""
+        """Write the lines that read captured values due at or before the statement `until`."""
         due = [name for name, time in self._read_times.items() if time <= until]
         for name in due:
             del self._read_times[name]
@@ -284,7 +284,7 @@ class _Writer:
             self._piece(self.executed.cells[index].number, text, first)
 
     def write_target(self, cell_line: int) -> int:
-        """Write the whole submitted cell and return the line where it begins."""
+        """Write the whole submitted cell; return the module line where it begins."""
         self._read_values(len(self.executed.statements))
         lines = list(self.executed.parsed[-1].plain)
         while len(lines) > 1 and not lines[-1].strip():
@@ -298,7 +298,7 @@ class _Writer:
         self.lines += [f"# {line}" if _FUTURE.match(line) else line for line in text]
 
     def _try(self, number: int | None, text: Sequence[str], first: int) -> None:
-        """Write a statement that failed in the notebook, perhaps midway, inside `try`."""
+        """Write a statement that failed in the notebook, possibly after some effects, within `try`."""
         self._mark(number)
         self.lines.append("try:")
         self.pieces.append(Piece(cell=number, line=len(self.lines) + 1, count=len(text), cell_line=first))
@@ -312,9 +312,9 @@ class _Writer:
             self.lines.append(f"# cell [{number}]")
 
     def _runs(self, taken: Sequence[int]) -> list[tuple[int, int, int]]:
-        """Return runs of adjacent statements: first, last, and the line where the comments directly above begin.
+        """Return runs of adjacent statements: first and last, and the line where comments directly above begin.
 
-        A statement that failed is a run by itself.
+        A failed statement is a run of its own.
         """
         runs: list[tuple[int, int, int]] = []
         previous = -2

@@ -1,4 +1,4 @@
-"""Find the names that expressions and bodies bind and read, by their syntax alone."""
+"""Find the names that expressions and bodies bind and read, from their syntax."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Scope = FunctionNode | ast.Lambda | ast.ClassDef
 
 
 def root(node: ast.AST) -> tuple[str | None, tuple[str, ...]]:
-    """Return the base name of `a.b[0].c(1).d` and the attributes after it: ("a", ("b", "c", "d"))."""
+    """Return the base name of an expression and the attributes after it: ("a", ("b", "c", "d")) for `a.b[0].c(1).d`."""
     path: list[str] = []
     while True:
         if isinstance(node, ast.Attribute):
@@ -54,7 +54,7 @@ def parts(node: ast.AST) -> Iterator[ast.AST]:
 
 @dataclass(frozen=True)
 class Body:
-    """Names that a body binds in any way, and whether it yields."""
+    """Names that a body binds in any way, and whether it contains `yield`."""
 
     names: frozenset[str]
     yields: bool
@@ -67,13 +67,13 @@ def local_names(node: Scope) -> frozenset[str]:
 
 @lru_cache(maxsize=8192)
 def body(node: Scope) -> Body:
-    """Return the names bound in the body of a function or class, and whether it yields."""
+    """Return the names bound in the body of a function or class, and whether it contains `yield`."""
     found = scan([node.body] if isinstance(node, ast.Lambda) else node.body)
     return found if isinstance(node, ast.ClassDef) else Body(found.names | parameters(node.args), found.yields)
 
 
 def scan(nodes: Sequence[ast.AST]) -> Body:
-    """Return the names that these nodes bind, except names that are global or nonlocal in them."""
+    """Return the names that these nodes bind, except those declared global or nonlocal in them."""
     names: set[str] = set()
     outer: set[str] = set()
     yields = False

@@ -14,7 +14,7 @@ from jupyter_ext.capture.slice import Slice
 
 @dataclass(frozen=True)
 class Problem:
-    """Reason why a cell cannot be submitted: the name, the cell concerned and what to do."""
+    """Reason why a cell cannot be submitted: the name, its cell, and a message with advice."""
 
     code: str
     name: str
@@ -23,12 +23,12 @@ class Problem:
 
 
 def is_experiment(value: object) -> bool:
-    """Return whether a value is a Job, recognised by name because that module imports this package."""
+    """Return True if a value is a Job; it is recognised by name, as the module of Job imports this package."""
     return type(value).__module__ == "jupyter_ext.job.job"
 
 
 def cell_of(place: str) -> int | None:
-    """Return the cell number in `cell [4] line 2`; None for a location in a file."""
+    """Return the cell number in a location such as `cell [4] line 2`; None for a location in a file."""
     found = re.match(r"cell \[(\d+)\]", place)
     return int(found[1]) if found else None
 
@@ -36,7 +36,10 @@ def cell_of(place: str) -> int | None:
 def problems(
     executed: Executed, sliced: Slice, missing: Sequence[str], namespace: Mapping[str, object] | None, line: int
 ) -> Iterator[Problem]:
-    """Yield needed names that a magic made or nothing binds. `line` is where the target's text begins."""
+    """Yield a problem for each needed name that a magic created, or that nothing binds.
+
+    `line` is the line of its cell where the target's text begins.
+    """
     for time in sorted(sliced.needed):
         for name in sorted(executed.statements[time].magics - sliced.captured):
             yield _made_by_magic(name, executed, time)
@@ -72,7 +75,7 @@ def _made_by_magic(name: str, executed: Executed, time: int) -> Problem:
 
 
 def _user(name: str, sliced: Slice) -> int:
-    """Return the last needed statement that reads the name, else the last statement of all."""
+    """Return the time of the last needed statement that reads the name, else of the last statement."""
     users = [t for t in sliced.needed if name in sliced.history.executed[t].later | sliced.history.executed[t].now]
     return max(users, default=sliced.end - 1)
 

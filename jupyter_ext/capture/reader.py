@@ -1,4 +1,4 @@
-"""Read the names that a statement binds and reads from its syntax tree, scope by scope."""
+"""Collect the names that a statement binds and reads from its syntax tree, scope by scope."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BRANCHES = {ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast
 
 
 def read(statement: Statement) -> None:
-    """Fill in the name sets of a statement."""
+    """Fill in the sets of names of a statement."""
     reader = _Reader(statement)
     for node in statement.nodes:
         reader.visit(node)
@@ -38,7 +38,7 @@ class _Reader(ast.NodeVisitor):
         self.consumed: set[ast.GeneratorExp] = set()  # by the call that they are arguments of
 
     def visit(self, node: ast.AST) -> None:
-        """Dispatch by a table, as the base class does by name: most of the time is spent here."""
+        """Dispatch by node class through a table, as the base class's look-up by name takes most of the time."""
         kind = node.__class__
         if kind not in _VISITS:
             _VISITS[kind] = getattr(_Reader, f"visit_{kind.__name__}", _Reader.generic_visit)
@@ -191,7 +191,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _text(self, node: ast.expr) -> None:
-        """Treat `exec("x = 1")` at the top level as the statement itself."""
+        """Visit the code in `exec("x = 1")` at the top level like the statement's own."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             try:
                 statements = ast.parse(node.value).body

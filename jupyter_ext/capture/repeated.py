@@ -1,4 +1,4 @@
-"""Warn about earlier cells that run again in every job and are slow or train a model."""
+"""Warn about earlier cells that every job runs again although they are slow or train a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEFINES = FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom
 
 
 def repeated(executed: Executed, taken: Sequence[int]) -> Iterator[str]:
-    """Yield one warning for each cell with needed statements that train a model or took long to run."""
+    """Yield one warning for each cell with needed statements that train a model or took long."""
     told: set[int | None] = set()
     for time in taken:
         if not _works(executed, time):
@@ -32,5 +32,5 @@ def repeated(executed: Executed, taken: Sequence[int]) -> Iterator[str]:
 
 
 def _works(executed: Executed, time: int) -> bool:
-    """Return whether a statement runs code beyond definitions and imports."""
+    """Return True if a statement runs code other than definitions and imports."""
     return not all(isinstance(node, _DEFINES) for node in executed.statements[time].nodes)

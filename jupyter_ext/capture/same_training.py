@@ -1,4 +1,4 @@
-"""Leave out of earlier cells a training that the submitted cell does itself: it was tried in the notebook before."""
+"""Remove from earlier cells a training that is also in the submitted cell, as it was only tried out there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, as
 
 
 class Untried(NamedTuple):
-    """Earlier cells without the submitted cell's own training, and a note about each that had it."""
+    """Earlier cells without the submitted cell's own training, and a note for each cell that contained it."""
 
     cells: list[Cell]
     notes: tuple[str, ...] = ()
@@ -23,10 +23,10 @@ class Untried(NamedTuple):
 
 
 def without_same_training(cells: Sequence[Cell], target: str) -> Untried:
-    """Blank the statements of earlier cells that train and stand in the submitted cell word for word.
+    """Blank statements of earlier cells that train and are also, with the same text, in the submitted cell.
 
-    A loop that was run in the notebook, and is then submitted, would train twice: the job repeats what made the values
-    of the notebook. Lines keep their numbers.
+    If a loop was run in the notebook and is then submitted, the job would train twice, as it repeats all statements
+    that computed notebook values. Line numbers do not change.
     """
     if not any("backward" in source for source in (target, *(each.source for each in cells))):
         return Untried(list(cells))  # at once, for the many notebooks without a loop of their own

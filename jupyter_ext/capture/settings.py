@@ -1,4 +1,4 @@
-"""Translate magics for a job: `%pip install` into a requirement, `%env` into an environment variable."""
+"""Convert magics for a job: `%pip install` to a requirement, `%env` to an environment variable."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Settings:
 
 
 def settings(cells: Iterable[tuple[Cell, Parsed]], variables: Mapping[str, str]) -> Settings:
-    """Return the settings that the magics of all executed cells make; later ones win.
+    """Return the settings from the magics of all executed cells; later magics take precedence.
 
-    `variables` is the environment of the notebook. It holds the values of `%env A={x}` and `%env A=$x`, which the text
-    of the magic does not.
+    `variables` is the notebook's environment. It holds the values of `%env A={x}` and `%env A=$x`, which the text of
+    the magic does not contain.
     """
     requirements: dict[str, None] = {}
     environment: dict[str, str] = {}

@@ -1,7 +1,8 @@
-"""Compute a program slice: the executed statements that the submitted cell depends on, in execution order.
+"""Compute a program slice: the executed statements on which the submitted cell depends, in execution order.
 
-A name that a statement reads *now* has the value of its last binder before that statement; a name that a function
-body reads *later* has it as of its use. Statements in between that may change the value in place come along.
+If a statement itself reads a name, the name has the value of the last statement that bound it before. If a function
+body reads a name, it has the value at the time of the call. Statements in between that may mutate the value are
+included.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _KNOWN = (frozenset(dir(builtins)) - _OF_IPYTHON) | _MODULE_NAMES
 
 
 class Slice:
-    """Program slice of the submitted statements: times of `needed` statements, and `missing` names without a binder."""
+    """Program slice of the submitted statements: times of `needed` statements, and `missing` names that none binds."""
 
     def __init__(
         self,
@@ -38,12 +39,12 @@ class Slice:
         alone: bool = False,
         trains: bool = False,
     ) -> None:
-        """Find the earlier statements that the statements from `start` on, and the names in `also`, depend on.
+        """Find the earlier statements on which the statements from `start` on, and the names in `also`, depend.
 
-        Values of `captured` names are sent in files: the statements that compute or change these are not needed.
-        `alone` leaves out process-wide settings that affect any statement. Submitted statements that themselves
-        `trains` draw random numbers from the last seed on: what else has drawn since, such as a try in the notebook,
-        does not count.
+        Values of `captured` names are sent in files, so that statements that compute or change them are not needed.
+        `alone` leaves out process-wide settings, which may affect any statement. `trains` means that the submitted
+        statements train: then earlier random draws after the last seed, such as those of a trial run in the notebook,
+        are ignored.
         """
         self._trains = trains
         self.history, self.captured = history, frozenset(captured)
@@ -70,22 +71,22 @@ class Slice:
 
     @property
     def packages(self) -> frozenset[str]:
-        """Return all packages that needed statements import, with those that project packages use."""
+        """Return all packages that needed statements import, including those that project packages use."""
         statements = [self.history.executed[time] for time in self.needed]
         imported = {each for statement in statements for each in (statement.packages | statement.packages_later)}
         return frozenset(imported.union(*map(self._used_by, imported)))
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """Return names whose values the submitted cell uses but leaves unchanged: a job can compare its own with them.
+        """Return names whose values the submitted cell uses but does not change, so that a job can compare its own.
 
-        Names of functions, classes and imports are not among them.
+        Names of functions, classes and imports are left out.
         """
         used = {name for name, time in self._resolved if time >= self.start}
         return tuple(sorted(name for name in used if self._stays(name)))
 
     def makers(self, name: str) -> set[int]:
-        """Return the times of all statements that the value of `name` depends on."""
+        """Return the times of all statements on which the value of `name` depends."""
         return Slice(self.history, self.end, [name], self.captured, alone=True).needed
 
     def _stays(self, name: str) -> bool:
@@ -110,7 +111,7 @@ class Slice:
                 self._resolve(name, time, required)
 
     def _take(self, time: int, used: int) -> None:
-        """Mark the statement at `time` as needed; the functions that it defines count as called at time `used`."""
+        """Mark the statement at `time` as needed; functions that it defines count as called at time `used`."""
         statement = self.history.executed[time]
         self.needed.add(time)
         must = not statement.failed
@@ -125,7 +126,7 @@ class Slice:
                 self._queue.append((name, self.end, must and not found))
 
     def _take_settings(self, time: int) -> None:
-        """Add to the slice the statements that changed settings of packages that the statement at `time` imports."""
+        """Add the statements that changed settings of packages which the statement at `time` imports."""
         statement = self.history.executed[time]
         if statement.packages:
             self._due += self._settings(statement.packages, time)
@@ -133,13 +134,13 @@ class Slice:
             self._due += self._settings(statement.packages_later, self.end)
 
     def _settings(self, packages: Iterable[str], until: int) -> list[int]:
-        """Return the times before `until` that changed settings of these packages, or of packages they use."""
+        """Return the times before `until` of statements that changed settings of these packages or of ones they use."""
         set_in = self.history.settings
         used = {each for package in packages for each in ({package} | self._used_by(package)) & set_in.keys()}
         return sorted({time for package in used for time in set_in[package] if time < until})
 
     def take_stars(self) -> None:
-        """Add every `from x import *` statement, with its dependencies, to the slice."""
+        """Add every `from x import *` statement to the slice, with its dependencies."""
         for time in self.history.stars:
             self._take(time, self.end)
         self._work()
@@ -171,7 +172,7 @@ class Slice:
             self._take(changer, changer)
 
     def _binding(self, name: str, binders: Sequence[int]) -> list[int]:
-        """Return the times that may have bound `name`: the last unconditional binder and conditional ones after it."""
+        """Return the times that may have bound `name`: the last unconditional binding, and later conditional ones."""
         found: list[int] = []
         for time in reversed(binders):
             found.append(time)
@@ -182,7 +183,7 @@ class Slice:
         return found
 
     def _submodules(self, name: str, binders: Sequence[int]) -> list[int]:
-        """Return earlier imports of submodules: `import torch.utils.data` still counts after a later `import torch`."""
+        """Return earlier imports of submodules, as `import torch.utils.data` still applies after `import torch`."""
         texts: dict[str, int] = {}
         for time in binders:
             statement = self.history.executed[time]

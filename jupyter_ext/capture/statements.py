@@ -1,4 +1,4 @@
-"""Split a cell into its top-level statements and collect the names that each uses."""
+"""Split a cell into its top-level statements, and collect the names that each uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernel_backend.secret_scan import find_secrets, is_secret, names_secret
 
 @lru_cache(maxsize=4096)
 def analyse(source: str) -> tuple[Parsed, tuple[Statement, ...]]:
-    """Parse a cell into its text and its top-level statements, in order. Results are cached by text."""
+    """Parse a cell into its text and its top-level statements, in order; results are cached by text."""
     parsed = parse_cell(source)
     try:
         return parsed, tuple(_statements(parsed))
@@ -45,7 +45,7 @@ def _statements(parsed: Parsed) -> list[Statement]:
 
 
 def _column(line: str, offset: int) -> int:
-    """Return the character column of a byte offset, which syntax trees use."""
+    """Convert a byte offset, as in syntax trees, to a character column."""
     return len(line.encode()[:offset].decode(errors="ignore"))
 
 
@@ -61,7 +61,7 @@ def _sets_secret(statement: Statement) -> bool:
 
 
 def _holds_secret(statement: ast.stmt) -> bool:
-    """Return whether a statement sets a secret: by name and value where both are literals, else by any name."""
+    """Return True if a statement sets a secret: judged by name and value if both are literals, else by names alone."""
     texts: set[str] = set()
     written = set[ast.AST]()
     for node in ast.walk(statement):
@@ -80,7 +80,7 @@ def _holds_secret(statement: ast.stmt) -> bool:
 
 
 def _pairs(node: ast.AST) -> Iterator[tuple[str, ast.AST, ast.expr]]:
-    """Yield literal names with their values: `environ["A"] = "1"`, `setdefault("A", "1")`, `update(A="1")`."""
+    """Yield literal names with their values, as in `environ["A"] = "1"`, `setdefault("A", "1")` or `update(A="1")`."""
     found: list[tuple[ast.AST | None, ast.expr]] = []
     if isinstance(node, ast.Assign):
         found = [(each.slice, node.value) for each in node.targets if isinstance(each, ast.Subscript)]
@@ -96,7 +96,7 @@ def _pairs(node: ast.AST) -> Iterator[tuple[str, ast.AST, ast.expr]]:
 
 
 def _stores(statement: Statement) -> Iterator[tuple[ast.stmt, tuple[str | None, ...]]]:
-    """Yield the targets of stores and storing calls of a statement, with the names on the path there."""
+    """Yield the stores and storing calls of a statement, with the names on the path to each target."""
     for top in statement.nodes:
         for node in ast.walk(top):
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):

@@ -1,4 +1,4 @@
-"""Find values that the job would draw anew: small ones travel with the submission, others are refused."""
+"""Find values that a job would draw with other random numbers: small ones are sent along, others are rejected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FILES = (
 
 @dataclass
 class Unseeded:
-    """Values drawn without a seed: `held` are sent with the submission, `problems` name those that cannot be."""
+    """Values drawn without a seed: `held` ones are sent with the submission, `problems` name those that cannot be."""
 
     held: Values = field(default_factory=Values)
     problems: list[Problem] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Unseeded:
 def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] | None) -> Unseeded:
     """Capture the notebook values that the submitted cell needs and that differ each time they are computed.
 
-    Initial weights of a torch module are left to the job's seed, unless a cell has trained the module.
+    Initial weights of a torch module are drawn by the job's seed instead, unless a cell has trained the module.
     """
     found, history = Unseeded(), sliced.history
     doubtful = (history.by_chance | history.by_hash) & sliced.needed
@@ -59,7 +59,7 @@ def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] 
 
 @dataclass
 class Draws:
-    """Packages from whose random generators the submitted cell draws: `seeded` by earlier cells, or `unseeded`."""
+    """Packages from whose random states the submitted cell draws: `seeded` by earlier cells, or `unseeded`."""
 
     seeded: tuple[str, ...] = ()
     unseeded: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class Draws:
 def draws_of(history: History, start: int) -> Draws:
     """Return the packages from which the statements from `start` on draw random numbers before they seed them.
 
-    Draws within function bodies do not count, unless the function is called.
+    Draws within a function body count only if the function is called.
     """
     drawn: set[str] = set()
     own: set[str] = set()
@@ -81,7 +81,7 @@ def draws_of(history: History, start: int) -> Draws:
 
 
 def notes_of(draws: Draws) -> Iterator[str]:
-    """Yield a warning for each generator that the cell draws from and that no statement is found to seed."""
+    """Yield a warning for each random state from which the cell draws and that no statement seeds."""
     for package in draws.unseeded:
         yield (
             f"this cell itself draws from {package}, which no cell is known to have seeded: the job draws by its own "
@@ -106,7 +106,7 @@ def _refused(name: str, value: object, why: str, executed: Executed, time: int) 
 
 
 def _lines(name: str, value: object) -> tuple[str, str]:
-    """Return two lines of Python for a hint: one that writes the value to a file, and one that reads it."""
+    """Return two lines of Python for a hint: one writes the value to a file, the other reads it."""
     for library, kind, save, load in _FILES:
         module = sys.modules.get(library)
         if module is not None and isinstance(value, getattr(module, kind, ())):

@@ -1,4 +1,4 @@
-"""Write the values that `--capture` names to files, or explain why they cannot be written."""
+"""Write the values of `--capture` names to files, or report why they cannot be written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Values:
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, name: str, namespace: Mapping[str, object], most: int = MAX_BYTES) -> None:
-        """Serialise the value of `name`. Raises Refused where it is no value, a secret, or larger than `most` bytes."""
+        """Serialise the value of `name`; raise Refused if it is no value, a secret, or exceeds `most` bytes."""
         self.written[name] = _written(name, namespace, most)
         self.kinds[name] = type(namespace[name]).__name__
 
@@ -39,23 +39,23 @@ class Values:
 
     @property
     def needs(self) -> list[str]:
-        """Return the notebook's own classes and functions that reading the values requires."""
+        """Return the names of the notebook's classes and functions that are needed to read the values."""
         return [need for each in self.written.values() for need in each.needs]
 
     @property
     def files(self) -> dict[str, bytes]:
-        """Return the archive members: a file for each value, and files of the loaded definitions they come from."""
+        """Return the archive members: a file for each value, and files of loaded definitions that they depend on."""
         definitions = {each for written in self.written.values() for each in written.definitions}
         own = {written.file(name): written.data for name, written in self.written.items()}
         return own | {name: data for each in definitions for name, data in travelling(each).items()}
 
     def line(self, name: str, function: str) -> str:
-        """Return the line of Python by which the submitted module reads a value from its file."""
+        """Return the line of Python with which the submitted module reads a value from its file."""
         about = f"{self.kinds[name]}, {size(len(self.written[name].data))}, from the notebook"
         return f'{name} = {function}("{name}")  # {about}'
 
     def record(self, name: str, line: int) -> Captured:
-        """Return the snapshot's record of a value."""
+        """Return the record of a value for the snapshot."""
         written = self.written[name]
         digest, count = xxhash.xxh3_128_hexdigest(written.data), len(written.data)
         fields = {"format": written.format, "bytes": count, "digest": digest, "line": line}
@@ -74,7 +74,7 @@ def values(names: Iterable[str], namespace: Mapping[str, object] | None) -> Valu
 
 
 def read_times(sliced: Slice, found: Values) -> dict[str, int]:
-    """Return for each captured value the time of the statement before which the module reads it from its file."""
+    """Return, for each captured value, the time of the statement before which the module reads it from its file."""
     history, placed = sliced.history, dict[str, int]()
     for name, written in found.written.items():
         after = _last(history.binders.get(name, []), sliced.start) + 1
@@ -93,14 +93,14 @@ def made_by_target(sliced: Slice, found: Values) -> Iterator[Problem]:
 
 
 def unused(sliced: Slice, found: Values) -> Iterator[str]:
-    """Yield a warning for each captured value that nothing reads."""
+    """Yield a warning for each captured value that no code reads."""
     for name in found.written:
         if name not in sliced.read:
             yield f"--capture {name}: it travels, and nothing in the cell uses it"
 
 
 class Refused(Exception):
-    """Reason why a value cannot travel."""
+    """Raised if a value cannot be captured; the text is the reason."""
 
 
 def _written(name: str, namespace: Mapping[str, object], most: int) -> WrittenValue:

@@ -17,9 +17,9 @@ ELEMENTS = ""  # the field of a container's elements, or of an attribute that th
 
 @dataclass(eq=False, slots=True)
 class AbstractObject:
-    """Abstract object: something mutable, or something that holds mutable objects.
+    """Abstract object: represents mutable values, or values that hold mutable ones.
 
-    `opaque` objects come from code that is not analysed, so that an element or attribute may be the object itself.
+    `opaque` objects come from code that is not analysed, so that any element or attribute may be the object itself.
     `stateful` objects, such as iterators and random generators, change when they are used.
     """
 
@@ -44,7 +44,7 @@ class AbstractObject:
     )
 
     def hold(self, value: Iterable[AbstractObject], under: str = ELEMENTS) -> None:
-        """Add the objects in `value` to the possible values of the attribute `under`, by default of the elements."""
+        """Add the objects in `value` to the possible values of attribute `under`, by default of the elements."""
         new = frozenset(value).difference(self.fields.get(under, ()))
         if new:
             self.fields.setdefault(under, set()).update(new)
@@ -60,7 +60,7 @@ class AbstractObject:
         return {*self.parts(), *self.classes, *self.bound}
 
     def names_field(self, name: str) -> bool:
-        """Return whether this object, or one of its classes, is known to have the attribute."""
+        """Return True if this object, or one of its classes, is known to have the attribute."""
         return name in self.fields or any(each.names_field(name) for each in self.classes)
 
     def find(self, name: str) -> set[AbstractObject]:
@@ -87,11 +87,11 @@ class AbstractObject:
         return []
 
     def is_unseen(self) -> bool:
-        """Return whether a class or one of its bases comes from code that is not analysed."""
+        """Return True if this class, or one of its bases, comes from code that is not analysed."""
         return self.opaque or any(each.is_unseen() for each in self.classes)
 
     def is_callable(self) -> bool:
-        """Return whether its classes define `__call__`."""
+        """Return True if the object's classes define `__call__`."""
         return any("__call__" in each.all_fields() for each in self.classes)
 
 
@@ -114,7 +114,7 @@ class LocalScope:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AbstractFunction:
-    """Function whose source is available, with the scope that its free names are looked up in."""
+    """Function with available source, and the scope in which its free names are looked up."""
 
     node: FunctionNode | ast.Lambda
     frame: LocalScope | None
@@ -122,7 +122,7 @@ class AbstractFunction:
 
 
 def reach(value: Iterable[AbstractObject]) -> set[AbstractObject]:
-    """Return the objects and everything reachable from them through attributes and elements, except packages."""
+    """Return these objects and all that are reachable through attributes and elements, except packages."""
     found = {each for each in value if each.package is None}
     queue = list(found)
     while queue:
@@ -135,7 +135,7 @@ def reach(value: Iterable[AbstractObject]) -> set[AbstractObject]:
 
 
 def holders_of(changed: Iterable[AbstractObject]) -> set[AbstractObject]:
-    """Return the changed objects and all that hold them, directly or not: a change of a part changes its holders."""
+    """Return the changed objects and all their direct and indirect holders, which change with them."""
     found = set(changed)
     queue = list(found)
     while queue:

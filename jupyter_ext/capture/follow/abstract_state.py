@@ -1,7 +1,7 @@
-"""Hold the abstract state: the objects that each notebook name may refer to while statements are interpreted.
+"""Hold the abstract state: the objects to which each notebook name may refer at the current statement.
 
-All branches are taken and loops run twice. A plain assignment replaces the possible values of a name; within a branch
-it adds to them.
+The interpretation takes all branches, and runs loops twice. A plain assignment replaces the possible values of a name;
+within a branch it adds to them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StatementEffect:
 
 
 class AbstractState:
-    """Abstract state: values of names, existing objects and the effects of the current statement."""
+    """Abstract state: the possible values of names, the existing objects, and the effects of the current statement."""
 
     def __init__(self, visits: Visits, *, counts_subclasses: bool) -> None:
         self.globals: dict[str, Value] = {}
@@ -53,7 +53,7 @@ class AbstractState:
         self.begin()
 
     def begin(self, statement: Statement | None = None) -> None:
-        """Reset the state that belongs to one statement."""
+        """Reset the state that belongs to a single statement."""
         self.out = StatementEffect()
         self.changed: set[AbstractObject] = set()
         self.frame: LocalScope | None = None
@@ -83,7 +83,7 @@ class AbstractState:
         return self.globals.get(name, NOTHING)
 
     def owner(self, name: str) -> LocalScope | None:
-        """Return the scope that a local name belongs to; None where it is a name of the notebook."""
+        """Return the scope to which a local name belongs; None if it is a notebook name."""
         frame = self.frame
         if frame is not None and name in frame.local:
             return frame
@@ -94,7 +94,7 @@ class AbstractState:
         return None
 
     def bind(self, name: str, value: Value) -> None:
-        """Bind a name in the scope that it belongs to."""
+        """Bind a name in the scope to which it belongs."""
         frame = self.frame
         if frame is None:
             self.bind_global(name, value)
@@ -112,7 +112,7 @@ class AbstractState:
         owner.box.hold(value)
 
     def bind_global(self, name: str, value: Value) -> None:
-        """Bind a name of the notebook; within a branch, add to its possible values."""
+        """Bind a notebook name; within a branch, add to its possible values."""
         before = self.globals.get(name, NOTHING)
         if self.branches and self.frame is None:
             value |= before
@@ -125,24 +125,24 @@ class AbstractState:
         self.globals[name] = value
 
     def bind_weakly(self, name: str, value: Value) -> None:
-        """Bind a name of the notebook from a function or a string: its former values remain possible."""
+        """Bind a notebook name from a function or a string; its former values remain possible."""
         self.out.bound.add(name)
         self.bind_global(name, self.globals.get(name, NOTHING) | value)
 
     def open(self, local: frozenset[str], outer: LocalScope | None, *, is_class: bool = False) -> LocalScope:
-        """Return a new scope for a body that is about to be interpreted."""
+        """Return a new scope for a function or class body that will be interpreted."""
         frame = LocalScope(local, outer, is_class)
         self._boxes.append(frame.box)
         return frame
 
     def box(self, value: Value) -> AbstractObject:
-        """Return a new container of these values without an allocation site: that of `*args` or `**kwargs`."""
+        """Return a new container of these values, such as `*args`, that belongs to no allocation site."""
         self._boxes.append(AbstractObject())
         self._boxes[-1].hold(value)
         return self._boxes[-1]
 
     def forget(self) -> None:
-        """Detach objects that this statement made and that no name or older object reaches, to free memory."""
+        """Detach objects of this statement that no name or older object reaches, to free memory."""
         made = {*self.made.values(), *self._boxes}
         queue = [each for each in made if each.names or not each.holders <= made]
         retained = set(queue)
@@ -155,14 +155,14 @@ class AbstractState:
                 part.holders.discard(each)
 
     def make(self, node: object, **more: Any) -> AbstractObject:
-        """Return the object of this allocation site (a node or a tuple), one and the same throughout a statement."""
+        """Return the object of an allocation site (a node or a tuple); it is the same throughout a statement."""
         key = (node if isinstance(node, tuple) else id(node), *more)
         if key not in self.made:
             self.made[key] = AbstractObject(**more)
         return self.made[key]
 
     def holding(self, node: object, value: Iterable[AbstractObject], **more: Any) -> Value:
-        """Return the object of this allocation site, after adding these values to its possible parts."""
+        """Return the object of an allocation site, with these values added to its possible elements."""
         obj = self.make(node, **more)
         obj.hold(value)
         return frozenset([obj])
@@ -190,7 +190,7 @@ class AbstractState:
             self.visit(node)
 
     def visit_parts(self, node: ast.AST) -> Value:
-        """Interpret the parts of a node and return an object that holds their values: `a < b`, `a[b:c]`."""
+        """Interpret the children of a node, and return an object that holds their values, as for `a < b`."""
         inside: set[AbstractObject] = set()
         for each in parts(node):
             inside |= self.visit(each)

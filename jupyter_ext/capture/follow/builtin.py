@@ -1,4 +1,4 @@
-"""Interpret builtins that look names up or make classes: `getattr`, `setattr`, `exec`, `type`, `super`."""
+"""Interpret builtins that look up names or create classes: `getattr`, `setattr`, `exec`, `type`, `super`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_ext.capture.names import root, scan
 
 
 def call_builtin(state: AbstractState, name: str, arguments: list[Value], node: ast.Call) -> set[AbstractObject]:
-    """Apply the effects that are specific to this builtin, such as `setattr`, and return the call's possible values."""
+    """Apply the effects of a builtin such as `setattr`, and return the possible values of the call."""
     if name in ("setattr", "delattr") and arguments:
         key = node.args[1] if len(node.args) > 1 else None
         under = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ELEMENTS
@@ -56,7 +56,7 @@ def call_builtin(state: AbstractState, name: str, arguments: list[Value], node: 
 
 
 def _run_text(state: AbstractState, text: str) -> Value:
-    """Interpret a constant string: `exec("x = 1")`."""
+    """Interpret a constant string as code, as in `exec("x = 1")`."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""Interpret calls of functions of the notebook, of a library or of a builtin."""
+"""Interpret calls of notebook functions, library functions and builtins."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SPREAD = 8  # arguments that `*xs` may be
 
 
 def call(state: AbstractState, node: ast.expr, *, dropped: bool) -> Value:
-    """Interpret an expression, most often a call, and return its possible values.
+    """Interpret an expression, usually a call, and return its possible values.
 
-    `dropped`: the expression's value is discarded, so that it was evaluated for its effect.
+    `dropped` means that the value of the expression is discarded, so that it was evaluated for its effect.
     """
     if isinstance(node, ast.Await):
         node = node.value

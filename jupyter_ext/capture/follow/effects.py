@@ -1,4 +1,4 @@
-"""Run the abstract interpreter: names that each statement may change, and globals that it reads."""
+"""Run the abstract interpreter, to find the names that each statement may change and the globals that it reads."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _VISITS = {**statements.VISITS, **definitions.VISITS, **expressions.VISITS, **ca
 
 
 class Follower:
-    """Interpreter of all executed statements in order."""
+    """Interpreter of all executed statements, in order."""
 
     def __init__(self, *, counts_subclasses: bool = False) -> None:
         """Start with an empty abstract state.
 
-        `counts_subclasses`: some code reads `__subclasses__`, so that each class changes its bases.
+        `counts_subclasses` means that some code reads `__subclasses__`, so that defining a class changes its bases.
         """
         self._state = AbstractState(_VISITS, counts_subclasses=counts_subclasses)
 
     def run(self, statement: Statement, *, displayed: bool) -> StatementEffect:
-        """Return the possible effects of a statement. `displayed`: the notebook showed its value."""
+        """Return the possible effects of a statement; `displayed` means that the notebook showed its value."""
         state = self._state
         state.begin(statement)
         if displayed and isinstance(statement.nodes[-1], ast.Expr):

@@ -1,4 +1,4 @@
-"""Interpret calls of code outside the notebook, by the assumptions in `libraries`."""
+"""Interpret calls of code outside the notebook, using the assumptions in `libraries`."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def call_external(
 
 
 def _run_layers(state: AbstractState, called: Value) -> None:
-    """Draw for called torch modules (dropout), and change those that update state when called (BatchNorm)."""
+    """Record random draws of called torch modules (dropout), and changes of those with running state (BatchNorm)."""
     layers = [each for each in reach(called) if each.opaque and each.function is None]
     if any(each.origin == "torch" for each in layers):
         draw(state, "torch", ("dropout",))
@@ -120,7 +120,7 @@ def _run_layers(state: AbstractState, called: Value) -> None:
 
 
 def _origin(package: str | None, name: str, node: ast.Call, first: Value) -> str | None:
-    """Return the package to which the result of a call belongs: for `mock.patch("os.getlogin")` it is `os`."""
+    """Return the package of a call's result, such as `os` for `mock.patch("os.getlogin")`; None if unknown."""
     named = node.args[0] if node.args else None
     if name == "patch" and isinstance(named, ast.Constant) and isinstance(named.value, str):
         return named.value.partition(".")[0]
@@ -130,7 +130,7 @@ def _origin(package: str | None, name: str, node: ast.Call, first: Value) -> str
 
 
 def _called_back(state: AbstractState, value: Value, given: Value, node: ast.AST, *, anything: bool) -> None:
-    """Call the functions that a library object holds, and methods of notebook subclasses: it may call them back."""
+    """Call the functions and notebook methods that a library object holds, as the library may call them back."""
     known = frozenset(obj for obj in value if obj.opaque and obj.package is None)
     given |= parts_of(known) - known
     for each in reach(known):

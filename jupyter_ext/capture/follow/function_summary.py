@@ -1,6 +1,6 @@
-"""Summarise a function from its text: the objects that it can reach, and whether it changes any of them.
+"""Summarise a function from its source: the objects that it can reach, and whether it may change them.
 
-For calls too deep or too many to interpret. The summary over-approximates.
+Used for calls that are too deep or too many to interpret. The summary over-approximates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ANY_CLASS = {"cls", "type", "setattr"}
 def summarise(state: AbstractState, obj: AbstractObject, given: Value) -> Value:
     """Apply a call without interpreting the body: if the function writes at all, all objects in its reach change.
 
-    Apply it again in the same statement only for objects that it was not given before.
+    A repeated call in the same statement is applied only if it passes new objects.
     """
     assert obj.function is not None
     value = state.holding(obj.function.node, given, opaque=True)
@@ -44,7 +44,7 @@ def summarise(state: AbstractState, obj: AbstractObject, given: Value) -> Value:
 
 
 def _reached(state: AbstractState, obj: AbstractObject, given: Value) -> tuple[Code, set[AbstractObject]]:
-    """Return the merged names of all functions that a call can reach, and all objects reachable by name or argument."""
+    """Return the merged names of all functions that a call can reach, and the objects reachable by name or argument."""
     code = _by_name(state, obj)
     seen = {obj, *given, *_named(state, code)}
     queue = list(seen)
@@ -65,7 +65,7 @@ def _reached(state: AbstractState, obj: AbstractObject, given: Value) -> tuple[C
 
 
 def _named(state: AbstractState, code: Code) -> Iterator[AbstractObject]:
-    """Yield the objects that the names in `code` may refer to, except plain functions: `code` includes their text."""
+    """Yield the objects to which names in `code` may refer, except plain functions, whose source `code` includes."""
     for name in code.names:
         for each in state.globals.get(name, ()):
             if each.function is None or each.fields or each.bound:
@@ -73,7 +73,7 @@ def _named(state: AbstractState, code: Code) -> Iterator[AbstractObject]:
 
 
 def _by_name(state: AbstractState, obj: AbstractObject) -> Code:
-    """Return the names used by a function and all functions that it names; cached until one of the names is rebound."""
+    """Return the names used by a function and by all functions that it names; cached until such a name is rebound."""
     if obj in state.code:
         return state.code[obj]
     assert obj.function is not None

@@ -1,4 +1,4 @@
-"""Interpret calls of notebook functions, to find what they change, return and retain."""
+"""Interpret calls of notebook functions, to find the values that they change, return and retain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEPTH = 40  # of calls within calls
 
 
 def function(state: AbstractState, node: FunctionNode | ast.Lambda) -> AbstractObject:
-    """Return the abstract object of a `def` or `lambda`; it holds the default values and the enclosing scopes."""
+    """Return the abstract object of a `def` or `lambda`; it holds the defaults and the enclosing scopes."""
     key = ("function", id(node), id(state.frame))
     if key not in state.made:
         decorators = frozenset(last_name(each) for each in getattr(node, "decorator_list", []))
@@ -48,11 +48,10 @@ def invoke(
 
 
 def enter(state: AbstractState, obj: AbstractObject, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-    """Interpret a function's body; calls with the same arguments in one statement share the result.
+    """Interpret a function's body; within a statement, calls with equal arguments share the result.
 
-    A call from within a call of the same function adds its arguments to those of the outer call, whose body is then
-    interpreted again: otherwise functions that a library may call back would call each other at each use of an
-    argument, with what the last call made, and double in number with each level.
+    For a recursive call, the arguments are added to those of the outer call, whose body is then interpreted again.
+    Interpreting it separately would double the number of calls at each level if a library may call functions back.
     """
     function = obj.function
     assert function is not None
@@ -86,7 +85,7 @@ def enter(state: AbstractState, obj: AbstractObject, arguments: list[Value], key
 
 
 def _is_spent(state: AbstractState) -> bool:
-    """Return whether enough nodes were interpreted for this statement."""
+    """Return True if the limit of interpreted nodes is reached for this statement."""
     return state.steps > min(state.left, _STEPS_OF_ONE)
 
 
@@ -110,7 +109,7 @@ def _bind(
     arguments: list[Value],
     keywords: dict[str, Value],
 ) -> None:
-    """Add what a call passes to the possible values of the function's parameters."""
+    """Add the arguments of a call to the possible values of the function's parameters."""
     assert obj.function is not None
     spec = obj.function.node.args
     names = [each.arg for each in [*spec.posonlyargs, *spec.args]]

@@ -1,4 +1,4 @@
-"""List assumptions about calls of code outside the notebook, by name."""
+"""Define assumptions about calls of code outside the notebook, by function name."""
 
 from __future__ import annotations
 
@@ -145,22 +145,22 @@ _KEEPING = re.compile(r"register|callback|on_|add_|connect|subscribe|attach|push
 
 
 def sets(path: tuple[str, ...]) -> bool:
-    """Return whether the function at `path` of a module changes the module's settings, judged by its name."""
+    """Return True if the name of a module's function suggests that it changes the module's settings."""
     return bool(path and _SETTING.match(path[-1]))
 
 
 def only_looks(name: str | None, path: tuple[str, ...]) -> bool:
-    """Return whether a call of `name.path()` with a discarded value only displays something."""
+    """Return True if a call of `name.path()` whose value is discarded only displays something."""
     return set(path or [name]) <= LOOKING or bool(path and path[-1] in LOOKING)
 
 
 def is_scalar(package: str | None, name: str) -> bool:
-    """Return whether a function of a package returns only numbers or strings, as `math.sqrt` does."""
+    """Return True if a function of a package returns only numbers or strings, as `math.sqrt` does."""
     return package in _COUNTING and name not in _ASKING
 
 
 def changes(method: str) -> bool:
-    """Return whether a method of this name changes its receiver and the receiver's parts, as `append` and `add_` do."""
+    """Return True if a method with this name changes its receiver and its elements, as `append` or `add_`."""
     return method in CHANGING or (method.endswith("_") and not method.startswith("_"))
 
 
@@ -175,7 +175,7 @@ def random_effect(package: str, path: tuple[str, ...]) -> tuple[frozenset[str], 
 
 
 def _random_state(package: str, path: tuple[str, ...]) -> str | None:
-    """Return the name of the global random state that a call draws from or seeds; None where it does neither."""
+    """Return the name of the global random state that a call draws from or seeds; None if it does neither."""
     name = path[-1] if path else ""
     draws = (
         (package == "random" and name[:1].islower())
@@ -187,7 +187,7 @@ def _random_state(package: str, path: tuple[str, ...]) -> str | None:
 
 
 def draws_by_method(name: str, node: ast.Call) -> str | None:
-    """Return the package whose state a method draws from, such as `df.sample(frac=1)`, if any."""
+    """Return the package from whose random state a method draws, such as `df.sample(frac=1)`; None if it does not."""
     if seeded(node):
         return None
     if name in _DRAWING_METHODS:
@@ -199,12 +199,12 @@ def draws_by_method(name: str, node: ast.Call) -> str | None:
 
 
 def seeded(node: ast.Call) -> bool:
-    """Return whether a call is passed a seed or a generator."""
+    """Return True if a call passes a seed or a generator."""
     return any(each.arg in _SEED_ARGUMENTS and not _is_none(each.value) for each in node.keywords)
 
 
 def by_chance(package: str, path: tuple[str, ...], node: ast.Call) -> bool:
-    """Return whether a call returns a different value in each process."""
+    """Return True if a call returns a different value in each process."""
     name = path[-1] if path else ""
     if name in _GENERATORS.get(package, ()):
         return all(map(_is_none, node.args)) and not any(not _is_none(each.value) for each in node.keywords)
@@ -216,15 +216,15 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def random_states(package: str) -> set[str]:
-    """Return the name of the state that a package draws from, if any."""
+    """Return the random state from which a package draws, as a set; empty if it has none."""
     return {STATES[package]} if package in STATES else set()
 
 
 def seeds(name: str) -> bool:
-    """Return whether a call by that name sets a random generator's state regardless of its previous state."""
+    """Return True if a function with this name seeds a random generator."""
     return name in ("seed", "manual_seed", "setstate", "set_state", "set_rng_state")
 
 
 def keeps(method: str) -> bool:
-    """Return whether a method retains its arguments though it returns something, as `on_click(f)` may."""
+    """Return True if a method retains its arguments even though it returns a value, as `on_click(f)` may."""
     return _KEEPING.match(method) is not None

@@ -1,4 +1,4 @@
-"""Apply changes to objects, packages, random generator states and names with unknown values."""
+"""Record changes of objects, packages, random states, and names with unknown values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPREADING = {"extend", "extendleft", "update", "__iadd__"}
 
 
 def change(state: AbstractState, value: Iterable[AbstractObject], *, deep: bool = False) -> None:
-    """Mark objects as changed; `deep`: with all that they hold, by code that is not analysed."""
+    """Mark objects as changed; with `deep`, also all that they hold, as code that is not analysed may change it."""
     found = reach(value) if deep else value
     for each in found:
         if each.package is None:
@@ -32,7 +32,7 @@ def use(state: AbstractState, value: Iterable[AbstractObject]) -> None:
 
 
 def change_package(state: AbstractState, package: str, path: tuple[str, ...]) -> None:
-    """Mark `path` in a package as set, except where secrets are set: those stay out of snapshots."""
+    """Mark `path` in a package as changed, except if the statement sets a secret, which snapshots must not contain."""
     if state.sets_secret:
         return
     if path and ((package, path[0]) in libraries.AMBIENT or package == "builtins"):
@@ -43,7 +43,7 @@ def change_package(state: AbstractState, package: str, path: tuple[str, ...]) ->
 
 
 def draw(state: AbstractState, package: str, path: tuple[str, ...], *, surely: bool = False) -> None:
-    """Record a call in a package that may draw random numbers or seed a generator."""
+    """Record a call into a package that may draw random numbers or seed a generator."""
     seeded, drawn = libraries.random_effect(package, path)
     state.out.seeded |= seeded
     state.out.drawn |= drawn
@@ -51,7 +51,7 @@ def draw(state: AbstractState, package: str, path: tuple[str, ...], *, surely: b
 
 
 def use_random(state: AbstractState, use: RandomUse) -> None:
-    """Record that a call of the project's own code seeds random generators or draws from them."""
+    """Record that a call of the project's code seeds random generators or draws from them."""
     state.out.seeded |= use.seeded
     state.out.perhaps_seeded |= use.perhaps
     state.out.drawn |= use.drawn
@@ -59,13 +59,13 @@ def use_random(state: AbstractState, use: RandomUse) -> None:
 
 
 def in_order(state: AbstractState, value: Iterable[AbstractObject]) -> None:
-    """Record a dependence on the iteration order of these objects."""
+    """Record that the statement depends on the iteration order of these objects."""
     if any(each.unordered for each in value):
         state.out.by_hash = True
 
 
 def contain(state: AbstractState, name: str, receiver: Value, arguments: list[Value]) -> None:
-    """Apply a container method such as `xs.append(x)`: the receiver changes and holds the arguments."""
+    """Apply a container method such as `xs.append(x)`: the receiver changes, and holds the arguments."""
     change(state, receiver)
     for value in arguments:
         for each in receiver:
@@ -73,7 +73,7 @@ def contain(state: AbstractState, name: str, receiver: Value, arguments: list[Va
 
 
 def change_root(state: AbstractState, name: str, path: tuple[str, ...]) -> None:
-    """Mark the package at the root of a store as changed (`decimal.getcontext().prec = 5`), or an unknown name."""
+    """Mark the package to which `name` refers as changed, as in `decimal.getcontext().prec = 5`; else the name."""
     packages = [each for each in state.globals.get(name, NOTHING) if each.package]
     for each in packages:
         change_package(state, each.package or "", (*filter(None, each.path.split(".")), *path))

@@ -22,7 +22,7 @@ def branch_on(state: AbstractState, node: ast.expr) -> Value:
 
 
 def attribute(state: AbstractState, holder: Value, name: str, node: ast.AST) -> Value:
-    """Return the possible values of `holder.name`. Properties and descriptors run."""
+    """Return the possible values of `holder.name`, interpreting properties and descriptors."""
     found: set[AbstractObject] = set()
     for each in holder:
         known = each.find(name)
@@ -57,7 +57,7 @@ def attribute(state: AbstractState, holder: Value, name: str, node: ast.AST) -> 
 
 
 def attribute_value(state: AbstractState, holder: Value, name: str, node: ast.AST) -> Value:
-    """Return the value of `holder.name` for storing: of a package, only that member, as `torch.manual_seed`."""
+    """Return the possible values of `holder.name` to store; of a package only the member, as `torch.manual_seed`."""
     found = attribute(state, holder, name, node)
     inner = [state.package(each.package, f"{each.path}.{name}".lstrip(".")) for each in found if each.package]
     return NOTHING.union({each for each in found if each.package is None}, *inner)
@@ -74,7 +74,7 @@ def _method_of(state: AbstractState, method: AbstractObject, holder: AbstractObj
 
 
 def methods_of_bases(state: AbstractState, value: Value, name: str, node: ast.AST) -> Value:
-    """Return all methods of that name in the classes of `value` and in their bases."""
+    """Return all methods with this name in the classes of `value` and their bases."""
     found: set[AbstractObject] = set()
     for each in value:
         queue = [each] if each.is_class else list(each.classes)
@@ -104,7 +104,7 @@ def call_methods(
 def apply(
     state: AbstractState, obj: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    """Interpret a call of a notebook object: a function, a method, a class, or an instance by its `__call__`."""
+    """Interpret a call of a notebook object: a function, a method, a class, or an instance with `__call__`."""
     if obj.function is not None:
         if obj.function.decorators & {"lru_cache", "cache"}:  # it keeps what it returns
             state.changed.add(obj)
@@ -121,7 +121,7 @@ def apply(
 def _instance(
     state: AbstractState, cls: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
 ) -> Value:
-    """Instantiate a class: methods in its own body run, inherited ones are assumed to retain their arguments."""
+    """Instantiate a class: its own `__init__` is interpreted, inherited ones are assumed to retain their arguments."""
     key = ("instance", id(cls), id(node))
     if key not in state.made:
         state.made[key] = AbstractObject(classes=[cls], opaque=cls.is_unseen())

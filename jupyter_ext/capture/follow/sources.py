@@ -1,4 +1,4 @@
-"""Find seeding and random draws in functions of the project's modules, from the source of imported ones."""
+"""Find seeding and random draws in functions of project modules, from the source of imported modules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Definition = FunctionNode | ast.ClassDef
 
 
 class RandomUse(NamedTuple):
-    """States of random generators that a call seeds, may seed, and draws from."""
+    """Random states that a call seeds, may seed, and draws from."""
 
     seeded: frozenset[str] = frozenset()
     perhaps: frozenset[str] = frozenset()
@@ -34,16 +34,16 @@ class RandomUse(NamedTuple):
 
 
 def random_use(package: str, path: Sequence[str]) -> RandomUse | None:
-    """Return how a call of `package.path()` uses random generators; with an empty path, how the import does.
+    """Return how a call of `package.path()` uses random states; with an empty path, how the import does.
 
-    None where its source is not part of the project, or is not found.
+    Return None if its source is not part of the project, or is not found.
     """
     found = _find(".".join((package, *path))) if _is_of_project(package) else None
     return _Reader().read(*found) if found is not None else None
 
 
 def random_use_of_method(package: str, name: str) -> RandomUse:
-    """Return how methods of that name use random generators, in any class of a project's package."""
+    """Return how methods with this name use random states, in any class of a project package."""
     use = RandomUse()
     for module in _modules(package) if _is_of_project(package) else ():
         for each in module.definitions.values():
@@ -53,7 +53,7 @@ def random_use_of_method(package: str, name: str) -> RandomUse:
 
 
 def module_imported_by(module: str, name: str) -> tuple[str, str] | None:
-    """Return package and path of `from module import name`, where a project's module imported another module."""
+    """Return package and path of the module bound by `from module import name`; None if it is not one."""
     if not _is_of_project(module.partition(".")[0]):
         return None
     found = getattr(sys.modules.get(module), name, None)
@@ -76,7 +76,7 @@ class _Module(NamedTuple):
 
 
 def _module(name: str) -> _Module | None:
-    """Return the parsed source of a project module that this process has imported, else None."""
+    """Return the parsed source of an imported project module; None for other modules."""
     file = getattr(sys.modules.get(name), "__file__", None)
     if not _is_of_project(name.partition(".")[0]) or not isinstance(file, str) or not file.endswith(".py"):
         return None
@@ -126,7 +126,7 @@ def _modules(package: str) -> Iterator[_Module]:
 
 
 def _find(dotted: str) -> tuple[_Module, Definition | None] | None:
-    """Return the module and definition behind a dotted name, following re-exports through other modules."""
+    """Return module and definition for a dotted name, following re-exports through other modules."""
     for _ in range(_FARTHEST):
         parts = dotted.split(".")
         module, count = next(
@@ -154,7 +154,7 @@ def _methods(node: ast.ClassDef) -> dict[str, FunctionNode]:
 
 
 class _Reader:
-    """Reader of a function and of the project functions that it calls."""
+    """Search of a function, and of the project functions that it calls, for uses of random states."""
 
     def __init__(self) -> None:
         self._seen: set[ast.AST] = set()

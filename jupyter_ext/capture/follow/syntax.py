@@ -1,4 +1,4 @@
-"""Classify nodes and collect names by syntax alone."""
+"""Classify syntax nodes and collect names, without interpretation."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Code:
 
 
 def is_super(node: ast.expr) -> bool:
-    """Return whether a node is `super()`."""
+    """Return True if a node is `super()`."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
 
 
 def is_type(node: ast.expr, value: Value) -> bool:
-    """Return whether a node names a builtin type, such as `list` of `list.append(xs, 1)`."""
+    """Return True if a node names a builtin type, such as `list` in `list.append(xs, 1)`."""
     return isinstance(node, ast.Name) and not value and isinstance(getattr(builtins, node.id, None), type)
 
 
 def is_globals(node: ast.expr) -> bool:
-    """Return whether a node is `globals()`, or `locals()` or `vars()`, which are the same in a cell."""
+    """Return True if a node is `globals()`, or `locals()` or `vars()`, which equal it in a cell."""
     if not isinstance(node, ast.Call) or node.args:
         return False
     return isinstance(node.func, ast.Name) and node.func.id in ("globals", "locals", "vars")
@@ -52,28 +52,28 @@ def is_globals(node: ast.expr) -> bool:
 
 @lru_cache(maxsize=4096)
 def loaded(target: ast.Attribute | ast.Subscript) -> ast.expr:
-    """Return the target of `a.b += 1` as the expression that reads it."""
+    """Return the expression that reads the target of an augmented assignment such as `a.b += 1`."""
     if isinstance(target, ast.Attribute):
         return ast.copy_location(ast.Attribute(target.value, target.attr, ast.Load()), target)
     return ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
 
 
 def last_name(decorator: ast.expr) -> str:
-    """Return the last name of a decorator: `setter` of `@x.setter`."""
+    """Return the last name of a decorator, such as `setter` of `@x.setter`."""
     name, path = root(decorator)
     return path[-1] if path else name or ""
 
 
 @lru_cache(maxsize=4096)
 def as_function(node: ast.GeneratorExp) -> ast.Lambda:
-    """Return a generator expression as a lambda without arguments that makes the list of its elements."""
+    """Convert a generator expression to a lambda without arguments that returns the list of its elements."""
     nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     return ast.copy_location(ast.Lambda(nothing, ast.ListComp(node.elt, node.generators)), node)
 
 
 @lru_cache(maxsize=4096)
 def text_of(node: FunctionNode | ast.Lambda) -> Code:
-    """Return the names that the text of one function uses."""
+    """Return the names that the source of one function uses."""
     names, stored, declared, sets, writes = set[str](), set[str](), set[str](), set[str](), False
     queue: list[ast.AST] = [node]
     while queue:

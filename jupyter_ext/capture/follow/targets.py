@@ -1,4 +1,4 @@
-"""Store values in names, attributes and elements."""
+"""Store values to assignment targets: names, attributes and elements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jupyter_ext.capture.names import root
 
 
 def store(state: AbstractState, target: ast.expr, value: Value) -> None:
-    """Store a value in a target: a name, an attribute, an element, or several of them."""
+    """Store a value to a target: a name, an attribute, an element, or a tuple of targets."""
     if isinstance(target, ast.Name):
         if state.frame is None:
             rebind(state, target.id, value, target)
@@ -32,7 +32,7 @@ def store(state: AbstractState, target: ast.expr, value: Value) -> None:
 
 
 def rebind(state: AbstractState, name: str, value: Value, node: ast.AST) -> None:
-    """Rebind a name of the notebook, and run `__del__` of the objects that nothing refers to any more."""
+    """Rebind a notebook name, and run `__del__` of objects that are no longer referenced."""
     before = state.globals.get(name, NOTHING)
     state.bind_global(name, value)
     gone = frozenset(each for each in before - value if not each.names and not each.holders - set(each.classes))
@@ -68,14 +68,14 @@ def _store_part(state: AbstractState, target: ast.Attribute | ast.Subscript, val
 
 
 def _store_by_name(state: AbstractState, target: ast.Subscript, value: Value) -> None:
-    """Bind the name that `globals()["x"] = 1` assigns."""
+    """Bind the name that a statement such as `globals()["x"] = 1` assigns."""
     key = target.slice
     if is_globals(target.value) and isinstance(key, ast.Constant) and isinstance(key.value, str):
         state.bind_weakly(key.value, value)
 
 
 def bind_globals(state: AbstractState, node: ast.Call) -> None:
-    """Bind the names that `globals().update(x=1)` assigns."""
+    """Bind the names that a call such as `globals().update(x=1)` assigns."""
     pairs = [(each.arg, each.value) for each in node.keywords]
     for literal in node.args:
         if isinstance(literal, ast.Dict):
