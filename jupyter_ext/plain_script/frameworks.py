@@ -1,4 +1,4 @@
-"""Write the script of a cell that a framework's own Trainer trains: the code as it stands, with the values given."""
+"""Write the script of a cell that a framework's Trainer trains: the cell's code with the submission's values."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def framework_script(
 ) -> str:
     """Return the script of a definition of the form trainer or lightning; `params` are its hyperparameters.
 
-    Raises InvalidRequest for a cell that has no call that trains, and for options that the code must say.
+    Raises InvalidRequest for a cell that does not call a training, and for options that belong into the code.
     """
     changed = {name: value for name, value in params.items() if value != definition.defaults[name]}
     own = definition.settings
@@ -90,7 +90,7 @@ def framework_script(
 
 
 def with_arguments(source: str, calls: Arguments) -> str:
-    """Return the source with these arguments in its calls, in place of those that they have by name.
+    """Return the source with these arguments in its calls; existing keyword arguments are replaced.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def _end(node: ast.expr | ast.keyword, begins: list[int]) -> int:
 
 
 def _of_trainer(config: Config, own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the TrainingArguments that options decide otherwise than the cell."""
+    """Return the TrainingArguments for which the options differ from the cell."""
     found: dict[str, Any] = {"seed": config.seed} if config.seed != own["seed"] else {}
     if config.steps is not None and config.steps != own.get("steps"):
         found["max_steps"] = config.steps
@@ -144,7 +144,7 @@ def _of_trainer(config: Config, own: Mapping[str, Any]) -> dict[str, Any]:
 def _of_lightning(
     tree: ast.Module, roles_from: int, definition: Definition, config: Config, changed: Mapping[str, Value]
 ) -> dict[ast.Call, dict[str, Any]]:
-    """Return the arguments of the classes and of the Trainer that the line decides otherwise than the cell."""
+    """Return the arguments of classes and Trainer for which the submission differs from the cell."""
     cell = lightning_cell(tree, roles_from)
     if cell.fit is None or cell.trainer is None:
         raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""Write the training of a definition of functions: what the platform does around the user's functions."""
+"""Write the training of a definition that consists of functions: the loop that Daylight runs around them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INPUT = "(named or (inputs[0] if len(inputs) == 1 else tuple(inputs)))"
 
 
 class FunctionsForm:
-    """Training of a definition of functions as text."""
+    """Source text of the training of a definition that consists of functions."""
 
     def __init__(self, definition: Definition, config: Config, source: str) -> None:
         """Set up the script; `source` is the user's code."""
@@ -61,7 +61,7 @@ class FunctionsForm:
         return role in self._definition.roles
 
     def _asked(self, *roles: str) -> set[str]:
-        """Return the loop values that these roles take."""
+        """Return the loop values, such as `output`, that these roles take as arguments."""
         functions = [self._definition.functions[role] for role in roles if self._has(role)]
         return {each.value_of for function in functions for each in function.parameters if each.kind == "loop"}
 
@@ -147,7 +147,7 @@ class FunctionsForm:
         return f"{THEIRS}{function.attribute}({', '.join(found)})"
 
     def _values(self, batch: str, index: str) -> dict[str, str]:
-        """Return the loop values of a step as expressions."""
+        """Return the expressions for the loop values of a step, by name."""
         found = {"output": "output", "target": "target", "input": _INPUT, "batch": batch, "epoch": "epoch"}
         if self._definition.steps:
             found |= {"index": index, "model": "net"} | self._parts
@@ -158,7 +158,7 @@ class FunctionsForm:
         return {name: f'net["{name}"]' for name in self._definition.models}
 
     def _make(self, name: str, given: Mapping[str, str] = {}) -> list[str]:
-        """Return the statements that make a function's result, after those of the results that it takes."""
+        """Return the statements that compute a function's result, after those for the results that it takes."""
         if name in self._made:
             return []
         self._made.add(name)
@@ -171,7 +171,7 @@ class FunctionsForm:
         return [line for name in needed if name not in given for line in self._make(name)]
 
     def _passed(self) -> str:
-        """Return further arguments of `evaluate`: the results that loss and metrics take."""
+        """Return the additional arguments of `evaluate`: results of functions that loss and metrics take."""
         roles = [role for role in ("loss", "metrics", *self._definition.steps) if self._has(role)]
         needed = [each for role in roles for each in self._definition.functions[role].parameters]
         given = {"model", *self._definition.models} if self._definition.steps else set()
@@ -280,6 +280,6 @@ class FunctionsForm:
 
 
 def _label(role: str) -> str:
-    """Return the name of a loss in reports."""
+    """Return the name of a training step's loss in reports."""
     key = role.removeprefix("step_")
     return "loss" if key in ("loss", "step") else f"{key}_loss"

@@ -1,7 +1,7 @@
-"""Hold the text that scripts are made of; each script has only the functions that it calls.
+"""Define the templates from which scripts are composed; each script contains only the functions that it calls.
 
-In a template `?flag` in front of a line keeps it only with that flag, `?!flag` only without; `<name>` stands for one
-or more lines.
+In a template, a line that begins with `?flag` is kept only with that flag, one with `?!flag` only without it. `<name>`
+is replaced by one or more lines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Put a script together: what it is, its flags, the user's code, and what the platform does around it."""
+"""Compose a script: its description, its flags, the user's code, and the training loop."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ def plain_script(
 ) -> str:
     """Return the script of a definition, with hyperparameters as flags whose defaults are `params`.
 
-    `source` is the user's code, which imports `modules` of its project; the submitted cell begins at `roles_from`.
-    A framework's own Trainer has them in its code instead. Raises InvalidRequest for what a script cannot express, if
-    the numbers would be others.
+    `source` is the user's code, which imports `modules` of its project; the submitted cell begins at line `roles_from`.
+    For the form trainer or lightning, hyperparameters are written into the code instead. Raises InvalidRequest for
+    features that a script lacks, if they would change results.
     """
     _check(source, definition, config)
     if definition.form in ("trainer", "lightning"):
@@ -133,7 +133,7 @@ def plain_script(
 
 
 def _check(source: str, definition: Definition, config: Config) -> None:
-    """Raise InvalidRequest for what would change numbers and is not in a script."""
+    """Raise InvalidRequest for features that a script lacks and that change results."""
     problems = []
     if definition.form in _NO_SCRIPT:
         problems.append(f"--as-script: {_NO_SCRIPT[definition.form]}")
@@ -167,7 +167,7 @@ def _check(source: str, definition: Definition, config: Config) -> None:
 
 
 def _differences(config: Config, source: str, modules: Sequence[str]) -> Iterator[str]:
-    """Yield what the script does not do as the experiment does."""
+    """Yield lines that describe how the script differs from the experiment."""
     yield ""
     yield "Not in it: checkpoints on the way, restarts, loader processes, and the end by losses that are not finite."
     if config.slots > 1:
@@ -207,9 +207,9 @@ def _flag(name: str, value: Value, more: str) -> str:
 
 
 def _parted(source: str) -> tuple[str, str]:
-    """Return the `from __future__` imports of a source, which a file begins with, and the rest of it.
+    """Split source code into its `from __future__` imports, which must come first in a file, and the rest.
 
-    What stands below `if __name__ == "__main__":` is left out, as in a job.
+    Code within `if __name__ == "__main__":` is left out, as in a job.
     """
     lines, futures = source.rstrip().split("\n"), []
     for node in ast.parse(source).body:
@@ -223,7 +223,7 @@ def _parted(source: str) -> tuple[str, str]:
 
 
 def _renamed(code: str, text: str) -> str:
-    """Return our text with other names for what the user's code has a name for."""
+    """Return the script's own text, with names renamed that the user's code also binds."""
     theirs = set(_bound(ast.parse(code)))
     for name in sorted(_OURS & theirs):
         text = re.sub(rf"""(?<![\w."'<\0-]){name}\b(?!=[^=])""", f"{name}_", text)
@@ -231,7 +231,7 @@ def _renamed(code: str, text: str) -> str:
 
 
 def _bound(tree: ast.AST) -> Iterator[str]:
-    """Yield the names that a module's own statements bind."""
+    """Yield the names that a module's top-level statements bind."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name

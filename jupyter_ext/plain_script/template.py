@@ -1,4 +1,4 @@
-"""Fill in the templates of scripts."""
+"""Fill in the templates from which scripts are composed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ _FLAG = re.compile(r"( *)\?(!?)(\w+) (.*)")
 
 
 def filled(template: str, flags: Collection[str] = (), texts: Mapping[str, str] = {}) -> str:
-    """Return the template with the lines that the flags keep, and with texts in place of their names.
+    """Return the template with the lines that the flags select, and with `<name>` replaced by its text.
 
-    Names that are not in `texts` stay. A text of several lines has a line of its own, and its indentation.
+    Names that are not in `texts` stay. A text of several lines needs a template line of its own, and gets its
+    indentation.
 
     Examples
     --------

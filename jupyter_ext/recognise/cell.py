@@ -1,4 +1,4 @@
-"""Write functions from the statements of a cell."""
+"""Rewrite statements of a cell as functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INDENT = "    "
 
 
 def statement_text(statement: ast.stmt, source: str) -> str:
-    """Return a statement's source with its comments; unparsed without them if it was indented or names a device."""
+    """Return a statement's source with its comments; without comments if it was indented or moves data to a device."""
     plain = without_devices(statement)
     decorators = getattr(statement, "decorator_list", [])
     lines = source.splitlines()[min(each.lineno for each in [statement, *decorators]) - 1 : statement.end_lineno]
@@ -21,7 +21,7 @@ def statement_text(statement: ast.stmt, source: str) -> str:
 
 
 def _is_whole(lines: Sequence[str]) -> bool:
-    """Return whether the lines hold exactly one statement."""
+    """Return True if the lines contain exactly one statement."""
     try:
         return len(ast.parse("\n".join(lines)).body) == 1
     except SyntaxError:
@@ -29,7 +29,7 @@ def _is_whole(lines: Sequence[str]) -> bool:
 
 
 def about(name: str, setup: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return the setup statements that compute the value of `name`, and those that change that value in place."""
+    """Return the setup statements that compute the value of `name`, and those that mutate it."""
     found: list[ast.stmt] = []
     for each in setup:
         if isinstance(each, ast.Assign | ast.AnnAssign):
@@ -46,7 +46,7 @@ def about(name: str, setup: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _changes(statement: ast.stmt, name: str) -> bool:
-    """Return whether a statement may change the value of `name` in place: a loop over it, or a call of its method."""
+    """Return True if a statement may mutate the value of `name`: a loop over it, or a call of its method."""
     if isinstance(statement, ast.For):
         return name in names(statement.iter)
     if isinstance(statement, ast.Expr) and called(statement.value).endswith("_"):  # nn.init.zeros_(net.fc.bias)
@@ -59,13 +59,13 @@ def _is(target: ast.expr, name: str) -> bool:
 
 
 def _reads(statement: ast.Assign | ast.AnnAssign, name: str) -> bool:
-    """Return whether an assignment to `name` reads its old value; a move to a device does not count."""
+    """Return True if an assignment to `name` reads its old value; moving it to a device does not count."""
     value = without_devices(statement.value) if statement.value is not None else ast.Constant(None)
     return name in names(value)
 
 
 def function(name: str, lines: Sequence[str]) -> str:
-    """Return the source of a function without arguments that has these lines."""
+    """Return the source of a function without arguments that consists of these lines."""
     body = "\n".join(lines).replace("\n", f"\n{_INDENT}")
     return f"def {name}():\n{_INDENT}{body}"
 

@@ -1,4 +1,4 @@
-"""Report the kind of a cell that is no definition (framework, script, an uncalled loop), with an alternative."""
+"""Identify a cell that is not a definition (framework, script, uncalled loop), and suggest an alternative."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _START_RANKS = frozenset({"init_process_group", "hvd.init", "deepspeed.initializ
 
 @dataclass(frozen=True)
 class Recognised:
-    """Error text about a cell without roles, and where possible the same code rewritten as a cell of functions."""
+    """Error text about a cell without roles and, if possible, the same code rewritten as a cell of functions."""
 
     text: str
     cell: str | None = None
@@ -41,7 +41,7 @@ class Recognised:
 
 
 def recognise(source: str, roles_from: int) -> Recognised | None:
-    """Describe the code from line `roles_from` on (framework, script, uncalled loop); None where it is unknown."""
+    """Describe the code from line `roles_from` on (framework, script, uncalled loop); None if it is none of these."""
     body = module_tree(source).body
     own = [each for each in body if each.lineno >= roles_from]
     if _roles(own):
@@ -65,7 +65,7 @@ def _keras_fit(source: str, roles_from: int, fit: keras.Fit) -> Recognised:
 
 
 def _is_definition(source: str, roles_from: int, text: str) -> bool:
-    """Return whether a cell of this text, below the code above `roles_from`, is a valid definition."""
+    """Return True if a cell with this text, below the code above line `roles_from`, is a valid definition."""
     module = "\n".join([*source.splitlines()[: roles_from - 1], text])
     try:
         parse(module, roles_from).bind({})
@@ -92,7 +92,7 @@ def _others(own: Sequence[ast.stmt], body: Sequence[ast.stmt]) -> Iterator[Recog
 
 
 def _without_network(call: ast.Call, body: Sequence[ast.stmt]) -> Iterator[Recognised]:
-    """Yield what to write for a call that trains a model of a library that has no networks, as scikit-learn."""
+    """Yield advice for a call that trains a model of a library without neural networks, such as scikit-learn."""
     name, function = called(call), call.func
     if name not in _TRAIN | {"train"} or not isinstance(function, ast.Attribute):
         return
@@ -106,7 +106,7 @@ def _without_network(call: ast.Call, body: Sequence[ast.stmt]) -> Iterator[Recog
 
 
 def _library(name: str, body: Sequence[ast.stmt]) -> str:
-    """Return the package that a name of the module comes from, by its import or that of the class that made it."""
+    """Return the package of a name in the module, by its import or by that of its class; "" if unknown."""
     for each in reversed(body):
         if name not in binds(each):
             continue
@@ -136,7 +136,7 @@ def _call(call: ast.Call, own: Sequence[ast.stmt]) -> Iterator[Recognised]:
 
 
 def _of_trainer(call: ast.Call) -> str | None:
-    """Return a hint for a Trainer of transformers, from its own arguments."""
+    """Return a hint for a transformers Trainer, based on its arguments; None if it has no training data."""
     given = {each.arg: ast.unparse(each.value) for each in call.keywords}
     if "train_dataset" not in given:
         return None
@@ -156,7 +156,7 @@ def _scripts(source: str, roles_from: int, own: Sequence[ast.stmt]) -> Iterator[
 
 
 def _is_functions(script: Script) -> bool:
-    """Return whether a script is a definition of functions, which has no training loop of its own."""
+    """Return True if a script is a definition of functions, without a training loop of its own."""
     try:
         return parse(script.source() or "").form != "script"
     except InvalidDefinition:

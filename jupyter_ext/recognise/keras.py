@@ -1,4 +1,4 @@
-"""Write a cell that calls Keras' `fit` as the functions of a definition."""
+"""Rewrite a cell that calls Keras' `fit` as a definition that consists of functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Fit:
 
 
 def first_fit(body: Sequence[ast.stmt], roles_from: int) -> Fit | None:
-    """Return the first call of `fit` of a model that was compiled before; None in code that does not import Keras."""
+    """Return the first call of `fit` of a model compiled before; None if there is none, or Keras is not imported."""
     if not any(name.split(".")[0] in ("keras", "tensorflow") for each in body for name in _imported(each)):
         return None
     for place, each in enumerate(body):
@@ -42,7 +42,7 @@ def first_fit(body: Sequence[ast.stmt], roles_from: int) -> Fit | None:
 
 
 def options(fit: Fit) -> list[str]:
-    """Return the options that stand for the arguments of `fit`; epochs always, as those of Keras are 1."""
+    """Return the command-line options for the arguments of `fit`; `--epochs` always, as Keras' default is 1."""
     given = _given(fit.call) or {}
     found = {"--epochs": given.get("epochs", ast.Constant(1)), "--batch-size": given.get("batch_size")}
     values = {flag: _literal(value, fit.setup) for flag, value in found.items() if value is not None}
@@ -50,9 +50,9 @@ def options(fit: Fit) -> list[str]:
 
 
 def cell(fit: Fit, roles_from: int, source: str) -> str | None:
-    """Return the text of a cell with the parts of `fit` as functions; None where they cannot be told apart.
+    """Return the text of a cell of functions that replaces `fit`; None if its parts cannot be separated.
 
-    What is about the model becomes the function `model`, and other statements stay as they are.
+    Statements that create the model become the function `model`; other statements do not change.
     """
     given = _given(fit.call)
     if given is None or "x" not in given or not given.keys() <= _WRITTEN:
@@ -74,7 +74,7 @@ def cell(fit: Fit, roles_from: int, source: str) -> str | None:
 
 
 def _data(given: Mapping[str, ast.expr]) -> list[str]:
-    """Return the functions that give the data, split as Keras splits it."""
+    """Return the source of the functions that return the data, split as Keras splits it."""
     parts = [ast.unparse(given[name]) for name in ("x", "y", "sample_weight") if name in given]
     if "validation_data" in given:
         return [
@@ -92,7 +92,7 @@ def _data(given: Mapping[str, ast.expr]) -> list[str]:
 
 
 def _given(call: ast.Call) -> dict[str, ast.expr] | None:
-    """Return the arguments of `fit` by name; None where some are unpacked."""
+    """Return the arguments of `fit` by name; None if some are unpacked by `*` or `**`."""
     if any(isinstance(each, ast.Starred) for each in call.args) or len(call.args) > len(_ARGUMENTS):
         return None
     given = dict(zip(_ARGUMENTS, call.args, strict=False))
@@ -106,7 +106,7 @@ def _given(call: ast.Call) -> dict[str, ast.expr] | None:
 
 
 def _assigned(value: ast.expr, setup: Sequence[ast.stmt]) -> tuple[ast.expr, list[ast.stmt]]:
-    """Return the value of a name that is assigned once, with that statement; else the value itself."""
+    """Return the value of a name that is assigned once, with the assignment; else the expression itself."""
     if isinstance(value, ast.Name):
         found = [each for each in setup if value.id in binds(each)]
         if len(found) == 1 and isinstance(found[0], ast.Assign) and isinstance(found[0].targets[0], ast.Name):
@@ -115,7 +115,7 @@ def _assigned(value: ast.expr, setup: Sequence[ast.stmt]) -> tuple[ast.expr, lis
 
 
 def _literal(value: ast.expr, setup: Sequence[ast.stmt]) -> str:
-    """Return a number as the option's text, or the expression in braces, as the notebook fills it in."""
+    """Return a number as text for an option, or the expression in braces, which the notebook evaluates."""
     number, _ = _assigned(value, setup)
     return str(number.value) if isinstance(number, ast.Constant) else f"{{{ast.unparse(value)}}}"
 
@@ -126,7 +126,7 @@ def _compiles(statement: ast.stmt, model: str) -> bool:
 
 
 def _is_shown(statement: ast.stmt, model: str) -> bool:
-    """Return whether a statement only shows the model: `model.summary()`."""
+    """Return True if a statement only displays the model: `model.summary()`."""
     return isinstance(statement, ast.Expr) and ast.unparse(statement) == f"{model}.summary()"
 
 

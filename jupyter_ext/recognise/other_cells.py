@@ -1,4 +1,4 @@
-"""Find values of other cells that a submitted cell lacks as roles, and write the lines that name them."""
+"""Find values of other cells that can serve as a submitted cell's missing roles, and write lines that use them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _CLASSES: Mapping[str, tuple[str, ...]] = {
 
 
 def in_other_cells(missing: Collection[str], own: str, namespace: Mapping[str, object]) -> Recognised | None:
-    """Return the refusal of a cell whose `missing` roles other cells have made, with the cell that names them.
+    """Return an error about a cell whose `missing` roles exist in other cells, with a cell that uses these.
 
-    `own` is the source of the cell, and `namespace` has the notebook's values. None where it lacks a missing role.
+    `own` is the source of the cell, and `namespace` holds the notebook's values. Returns None if a role is missing
+    there, too.
     """
     bound = {name for each in module_tree(own).body for name in binds(each)}
     present = {role_of(name) or name for name in bound}
@@ -46,7 +47,7 @@ def in_other_cells(missing: Collection[str], own: str, namespace: Mapping[str, o
 
 
 def _name(role: str, namespace: Mapping[str, object]) -> str | None:
-    """Return the name of the notebook's value for a role; of several the role's own name, a loader, or the newest."""
+    """Return the notebook's name for a role's value: the role's own name, else a DataLoader, else the newest name."""
     names = [name for name, value in namespace.items() if role in (name, role_of(name)) and _fits(role, value)]
     loaders = [name for name in names if type(namespace[name]).__name__ == "DataLoader"]
     if role in names:

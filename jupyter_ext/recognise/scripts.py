@@ -1,4 +1,4 @@
-"""Find the scripts that a cell starts, by IPython syntax or as another process, with file and line."""
+"""Find the scripts that a cell runs, by IPython syntax or as another process, with file and line."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Script(NamedTuple):
 
     @property
     def arguments(self) -> str:
-        """Return the file and its arguments as they are given: `train.py --epochs 3`."""
+        """Return the file and its arguments as written: `train.py --epochs 3`."""
         _, file, rest = self.command.partition(self.file)
         return f"{file}{rest}".strip() if not self.command.endswith(")") else self.file
 
     def source(self) -> str | None:
-        """Return the script's text; None where it cannot be read."""
+        """Return the text of the script; None if it cannot be read or is too long."""
         try:
             text = Path(self.file).expanduser().read_text(encoding="utf-8")
         except (OSError, ValueError, RuntimeError):
@@ -42,7 +42,7 @@ class Script(NamedTuple):
 
 
 def scripts(source: str, roles_from: int, own: Sequence[ast.stmt]) -> Iterator[Script]:
-    """Yield the scripts that the statements `own`, and magics from line `roles_from` on, start."""
+    """Yield the scripts run by the statements `own`, and by magics from line `roles_from` on."""
     in_shell = False
     for number, line in enumerate(source.splitlines()[roles_from - 1 :], start=roles_from):
         magic = _MAGIC.match(line)

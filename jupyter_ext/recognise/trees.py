@@ -11,19 +11,19 @@ T = TypeVar("T", bound=ast.AST)
 
 
 def calls(node: ast.AST, method: str) -> Iterator[ast.Call]:
-    """Return the calls of a method of this name, in written order."""
+    """Return the calls of methods with this name, in source order."""
     found = (each for each in ast.walk(node) if isinstance(each, ast.Call) and called(each) == method)
     return iter(sorted(found, key=lambda each: (each.lineno, each.col_offset)))
 
 
 def called(call: ast.expr) -> str:
-    """Return the last name of a call: `fit` of `trainer.fit()`; empty for other expressions."""
+    """Return the last name of a call, such as `fit` of `trainer.fit()`; "" for other expressions."""
     function = call.func if isinstance(call, ast.Call) else None
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def has_backward(node: ast.AST) -> bool:
-    """Return whether a node computes gradients."""
+    """Return True if a node contains a call of `backward`."""
     return any(calls(node, "backward"))
 
 
@@ -42,14 +42,14 @@ def binds(statement: ast.stmt) -> set[str]:
 
 
 def root(node: ast.expr) -> str:
-    """Return the first name of `model` or `model.fc.weight`; empty where there is none."""
+    """Return the first name of `model` or `model.fc.weight`; "" if there is none."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def changed(node: T, change: Callable[[ast.expr], ast.expr | None]) -> T:
-    """Return a copy with each expression replaced by the result of `change`, if any, outermost first."""
+    """Return a copy in which `change` has replaced expressions, outermost first; for None it stays."""
 
     class _Change(ast.NodeTransformer):
         def visit(self, each: ast.AST) -> ast.AST:
@@ -60,7 +60,7 @@ def changed(node: T, change: Callable[[ast.expr], ast.expr | None]) -> T:
 
 
 def without_devices(node: T) -> T:
-    """Return a copy without `.to(device)`, `.cuda()` and `nn.DataParallel(...)`: Daylight places tensors."""
+    """Return a copy without `.to(device)`, `.cuda()` and `nn.DataParallel(...)`, as Daylight places tensors itself."""
 
     def here(each: ast.expr) -> ast.expr | None:
         if not isinstance(each, ast.Call):

@@ -1,4 +1,4 @@
-"""Capture a command: its program as the definition, with the files and modules that it needs."""
+"""Capture a command: its program as the definition, with the files and modules it needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMED_LIMIT = 1_000_000  # bytes of a file that travels because a word of the co
 
 
 def capture_command(words: Sequence[str]) -> tuple[Capture, Path]:
-    """Return the capture of a command, and a file, perhaps none, beside which its modules are looked for.
+    """Return the capture of a command, and the file next to which its modules are searched; it may not exist.
 
     Raises InvalidRequest for a command that names no program.
     """
@@ -54,13 +54,13 @@ def capture_command(words: Sequence[str]) -> tuple[Capture, Path]:
 
 
 def default_name(words: Sequence[str]) -> str:
-    """Return what an experiment of this command is called: `train` of `python train.py`."""
+    """Return the default name for an experiment of this command: `train` for `python train.py`."""
     program = program_of(words)
     return Path(program.words[program.at or 0]).stem
 
 
 def _program_file(program: Program, problems: list[Problem]) -> Path | None:
-    """Return the file of the program if it is one of the user's; problems are added where it cannot run."""
+    """Return the program's file if it is one of the user's, else None; add problems if it cannot run."""
     assert program.at is not None
     word = program.words[program.at]
     path = Path(word).expanduser()
@@ -81,12 +81,12 @@ def _program_file(program: Program, problems: list[Problem]) -> Path | None:
 
 
 def _is_own(path: Path) -> bool:
-    """Return whether a program is a file of the user's project, and no installed one."""
+    """Return True if a program is a file of the user's project and not an installed one."""
     return place_of(Path.cwd()).below(path) is not None and not path.is_symlink()
 
 
 def _module_file(name: str) -> Path | None:
-    """Return the file that `python -m` would run, if it is the user's; raise InvalidRequest if there is none."""
+    """Return the file that `python -m` would run; None if it is installed. Raise InvalidRequest if there is none."""
     modules = Modules([Path.cwd()])
     top, found = modules.find(name.split(".")[0]), modules.find(name)
     if found is None or top is None:
@@ -106,7 +106,7 @@ def _below_root(file: Path) -> str | None:
 
 
 def _carried(program: Program, file: Path | None) -> Iterator[Path]:
-    """Yield the files that travel: the program, and small ones of the project that other words name."""
+    """Yield the files to include: the program, and small project files named in other words of the command."""
     if file is not None:
         yield file
     place = place_of(file.parent if file is not None else Path.cwd(), Path.cwd())

@@ -1,4 +1,4 @@
-"""Format the output of `--dry-run`, all that would be sent, and of `--as-script`."""
+"""Format the output of `--dry-run` (everything that would be sent) and of `--as-script`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from kernel_backend.text import counted
 
 
 def dry_run(checked: PreparedSubmission, asked: ParsedLine, command: str, tail: str = "") -> str:
-    """Format all that a submission would send.
+    """Format everything that a submission would send.
 
-    `command` is `%%dlsubmit` or `daylight submit train.py`, and `tail` the end of that line.
+    `command` is `%%dlsubmit` or `daylight submit train.py`, and `tail` is appended to that line.
     """
     head = [f"# {line}" for line in _about(checked, asked)]
     values = [f"{name}={value!r}" for name, value in checked.params.items() if name not in checked.space.names]
@@ -34,7 +34,7 @@ def dry_run(checked: PreparedSubmission, asked: ParsedLine, command: str, tail: 
 
 
 def as_script(checked: PreparedSubmission, asked: ParsedLine, command: str) -> str:
-    """Return a plain script that trains what the submission would; raise InvalidRequest for what it cannot express."""
+    """Return a plain script equivalent to the submission; raise InvalidRequest for features that a script lacks."""
     if checked.capture.captured or checked.space.parameters:
         what = "captured values travel" if checked.capture.captured else "a search trains several trials"
         raise InvalidRequest(f"--as-script writes code alone, and {what}: leave out what asks for it")
@@ -46,7 +46,7 @@ def as_script(checked: PreparedSubmission, asked: ParsedLine, command: str) -> s
 
 
 def _program(checked: PreparedSubmission) -> str:
-    """Return a program with the hyperparameters and epochs of a submission; as written, where these are its own."""
+    """Return a program's source with the submission's hyperparameters and epochs; unchanged if these are its own."""
     travelling = checked.travelling
     modules = project_modules(travelling.files, travelling.project)
     tree = module_tree(checked.capture.source)
@@ -87,5 +87,5 @@ def _about(checked: PreparedSubmission, asked: ParsedLine) -> Iterator[str]:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for a magic's line; quotes within `name='a b'` belong to the value."""
+    """Quote a word for a magic's line; quotes in `name='a b'` are part of the value."""
     return word if "=" in word or not set(word) & set(" \t'\"") else f'"{word}"'

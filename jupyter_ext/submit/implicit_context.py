@@ -1,4 +1,4 @@
-"""Collect code and git differences that go into a snapshot by default, since results may depend on them."""
+"""Collect source code and git differences that a snapshot includes by default, as results may depend on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MARK = re.compile(r"^[-+ ]", re.MULTILINE)
 
 
 class ArchiveBudget(NamedTuple):
-    """Remaining capacity of a snapshot: members and bytes."""
+    """Remaining capacity of a snapshot: number of members, and bytes."""
 
     members: int
     bytes: int
@@ -36,10 +36,10 @@ class ImplicitContext:
 
 
 def collect_context(folder: Path, known: Sequence[str], budget: ArchiveBudget) -> ImplicitContext:
-    """Collect the sources of editable distributions, and the differences of `folder` from git's commit.
+    """Collect the sources of editable distributions, and the git diff of `folder` against its commit.
 
-    A file with what looks like a secret, or with one of the `known` secrets, is left out: no option named it. So is a
-    file beyond the capacity `budget`, and so are ignored files in git's difference.
+    Files that seem to contain a secret, or one of the `known` secrets, are left out, as the user did not name them. So
+    are files beyond the capacity `budget`, and ignored files in the diff.
     """
     files, warnings = {}, []
     for name, data in beside(folder, Ignored(git.root(folder) or folder).file).items():
@@ -68,7 +68,7 @@ def _secrets(name: str, data: bytes, known: Sequence[str]) -> Iterator[tuple[int
 
 
 def _fitting(files: Mapping[str, bytes], warnings: list[str], budget: ArchiveBudget) -> ImplicitContext:
-    """Return the files that fit into the budget, smallest first; an editable distribution travels as a whole or not."""
+    """Return the files that fit into the budget, smallest first; an editable distribution is kept whole or not."""
     groups: dict[str, dict[str, bytes]] = {}
     for name, data in files.items():
         parts = name.split("/")

@@ -1,4 +1,4 @@
-"""Train a prepared submission in this process (`--local`): to look at it step by step, without a service."""
+"""Train a prepared submission in this process (`--local`), without a service, for example to debug it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _INSTEAD: Mapping[Form, str] = {
 
 
 def train_locally(checked: PreparedSubmission, asked: ParsedLine) -> Any:
-    """Train here, print the numbers, and return the trained model, or several by name.
+    """Train in this process, print the metrics, and return the trained model, or several by name.
 
     Raises InvalidRequest for options that need a job, and the user's own errors.
     """
@@ -84,7 +84,7 @@ def train_locally(checked: PreparedSubmission, asked: ParsedLine) -> Any:
 
 
 def _run(checked: PreparedSubmission) -> dict[str, Any]:
-    """Run a program as it is, with the values of the line, and return its modules by name."""
+    """Run a program unchanged except for the submission's values, and return its modules by name."""
     import torch
 
     summary = checked.capture.relocate(checked.definition.summary)

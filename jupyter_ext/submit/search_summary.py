@@ -21,7 +21,7 @@ GANGS = (1, 2, 8)  # concurrent trials for which the duration is forecast
 
 
 def parameter_text(parameter: Parameter) -> str:
-    """Return `momentum: 0 to 0.9, where opt is sgd`."""
+    """Describe a parameter's domain, as `momentum: 0 to 0.9, where opt is sgd`."""
     each = f" of each of the {parameter.each}" if parameter.each else ""
     when = f", where {parameter.when.name} is {_one_of(parameter.when.values)}" if parameter.when else ""
     domain = parameter.domain
@@ -41,9 +41,9 @@ def _one_of(values: Sequence[Value]) -> str:
 
 
 def bounds_text(config: Config, space: Space) -> str:
-    """Return the number and length of the trials of a search.
+    """Describe the number and length of the trials of a search.
 
-    `asha: 64 trials of 1 to 16 epochs on 2 slots, that is 128 to 2,048 epochs of a slot`.
+    For example `asha: 64 trials of 1 to 16 epochs on 2 slots, that is 128 to 2,048 epochs of a slot`.
     """
     search = config.search or Search()
     most, unit = (config.steps, "step") if config.steps else (config.epochs, "epoch")
@@ -58,9 +58,10 @@ def bounds_text(config: Config, space: Space) -> str:
 
 
 def forecast_text(config: Config, space: Space) -> str:
-    """Return a forecast of the total training and its duration, in whole trainings; empty where it is unknown.
+    """Describe the forecast training and duration of a search, relative to one full training; "" if unknown.
 
-    `about 35 epochs in all (18 % of 12 whole trainings); as long as 2.2 whole trainings one by one, 1.5 by 2 at once`.
+    For example `about 35 epochs in all (18 % of 12 whole trainings); as long as 2.2 whole trainings one by one, 1.5 by
+    2 at once`.
     """
     settings, unit = settings_of(config), "step" if config.steps else "epoch"
     if plan(settings, space).reports > MOST_FORETOLD:

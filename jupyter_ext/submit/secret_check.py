@@ -1,4 +1,4 @@
-"""Find secrets in the files and options of a submission; report their locations, never their text."""
+"""Find secrets in the files and options of a submission; report their locations, but never their text."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _BEGINNING = 8192  # bytes that distinguish text from binary data
 def find_leaks(
     capture: Capture, files: Mapping[str, bytes], given: Mapping[str, Value], known: Sequence[str]
 ) -> Iterator[Problem]:
-    """Yield a problem for each line of the definition, `files` or `given` that holds what looks like a secret.
+    """Yield a problem for each line of the definition, `files` or `given` that seems to contain a secret.
 
-    `given` holds hyperparameters, and options by their flags.
+    `given` holds hyperparameters by name, and options by flag.
     """
     for line, kind in find_secrets(capture.source, known):
         place = capture.where(line)
@@ -34,7 +34,7 @@ def find_leaks(
 
 
 def without_secrets(names: Iterable[str], known: Sequence[str]) -> list[str]:
-    """Return the names that contain no secret, so that they may be looked up and displayed."""
+    """Return the names that contain no secret, which can be looked up and displayed."""
     return [name for name in names if not find_secrets(repr(name), known)]
 
 
@@ -53,7 +53,7 @@ def _in_file(name: str, data: bytes, known: Sequence[str]) -> Iterator[Problem]:
 
 
 def _text(file: str, data: bytes) -> str:
-    """Extract readable text from the file of a captured value, to be searched for secrets."""
+    """Extract text from the file of a captured value, to search it for secrets."""
     if file.endswith(".safetensors"):
         return ""
     if file.endswith(".npy"):

@@ -1,4 +1,4 @@
-"""Find cells that were edited after they ran, from the notebook's file: the executed text is submitted."""
+"""Find cells that were edited after they ran, by comparing with the notebook's file; the executed text is submitted."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LARGEST = 32 * 2**20  # bytes of a notebook's file that are read: outputs may b
 
 
 def stale_cells(path: str | None, cells: Sequence[Cell], needed: Collection[int], started: float = 0.0) -> list[str]:
-    """Return a warning for each needed cell (by number) whose text in the notebook's file is not the executed text.
+    """Return a warning for each needed cell (by number) whose text in the notebook's file is not what was executed.
 
-    Returns none where the file is unknown, unreadable or too large. The same holds where it was saved before `started`,
-    when the kernel ran its first cell, or before the cell ran: then the cell's number is not in it. Unsaved edits are
-    not detected.
+    Returns none if the file is unknown, unreadable or too large, or was saved before `started`, the time of the
+    kernel's first cell. A cell that ran after the file was saved is skipped, as its number is not in the file. Unsaved
+    edits are not detected.
     """
     saved = dict(_saved(path, started)) if path else {}
     ran = {cell.number: cell.source for cell in cells if cell.number is not None}
@@ -30,7 +30,7 @@ def stale_cells(path: str | None, cells: Sequence[Cell], needed: Collection[int]
 
 
 def _saved(path: str, started: float) -> Iterator[tuple[int, str]]:
-    """Yield the code cells of a notebook's file by execution count, where only one cell has that count."""
+    """Yield number and text of the code cells in a notebook's file; numbers that occur twice are left out."""
     try:
         file = Path(path)
         file = file if file.is_file() else Path(file.name)  # a server gives it from its own folder

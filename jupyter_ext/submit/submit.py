@@ -51,7 +51,7 @@ _OURS = 100  # members reserved for the definition, its description and the reco
 
 @dataclass(frozen=True)
 class SubmitOptions:
-    """Options of a submission beyond the configuration: files that travel, and checks."""
+    """Options of a submission besides the configuration: files to include, checks, name."""
 
     include: tuple[str, ...] = ()
     captured: tuple[str, ...] = ()  # names of the notebook
@@ -68,7 +68,7 @@ class SubmitOptions:
         return {"--data": " ".join(self.data), "--commit": " ".join(self.commits), "--name": self.name}
 
     def words(self) -> list[str]:
-        """Return the options as words of a command line."""
+        """Return the options as words for a command line."""
         found = [word for path in self.include for word in ("--include", path)]
         found += ["--capture", ",".join(self.captured)] if self.captured else []
         found += [word for path in self.data for word in ("--data", path)]
@@ -80,7 +80,7 @@ class SubmitOptions:
 
 
 def wanted(options: Namespace) -> SubmitOptions:
-    """Build the submit options from parsed arguments; raises InvalidRequest for an invalid size or a long name."""
+    """Build the submit options from parsed arguments; raise InvalidRequest for an invalid size or a long name."""
     named = getattr(options, "capture", None) or ()
     try:
         limit = parse_size(options.project_limit) if options.project_limit else LIMIT
@@ -101,7 +101,7 @@ def wanted(options: Namespace) -> SubmitOptions:
 
 
 class ParsedLine(NamedTuple):
-    """Parsed line of options and `name=value` words. `wrong` holds all problems found in it."""
+    """Parsed options and `name=value` words of a line; `wrong` holds all problems found in it."""
 
     config: Config
     given: dict[str, Value]
@@ -131,7 +131,7 @@ def read(options: Namespace, wrong: Sequence[str] = ()) -> ParsedLine:
 
 
 class Session(NamedTuple):
-    """Live notebook: its namespace, imported project modules, and notes that the user has read."""
+    """Live notebook: its namespace, the imported project modules, and the notes that were already shown to the user."""
 
     namespace: Mapping[str, object]
     imported: Imported
@@ -140,7 +140,7 @@ class Session(NamedTuple):
 
 @dataclass(frozen=True)
 class PreparedSubmission:
-    """Checked submission: the captured definition, its hyperparameters, and the files that travel with it."""
+    """Checked submission: the captured definition, its hyperparameters, and the files to send with it."""
 
     capture: Capture
     definition: Definition
@@ -158,17 +158,17 @@ class PreparedSubmission:
 
     @property
     def files(self) -> dict[str, bytes]:
-        """Return the files that travel next to the definition, by their names in the archive."""
+        """Return the files to send with the definition, by their names in the archive."""
         return {**self.around.files, **self.travelling.files, **self.capture.files, **self.declared.files}
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return all warnings to show before the submission, including those stored with the snapshot."""
+        """Return all warnings to show before the submission, including those that are stored with the snapshot."""
         return (*self.passing, *self.lasting)
 
     @property
     def lasting(self) -> tuple[str, ...]:
-        """Return the warnings stored with the snapshot, since they also apply when the snapshot is rerun."""
+        """Return the warnings to store with the snapshot, as they also apply to a rerun."""
         hints = map(self.capture.relocate, (*self.definition.hints, *self.definition.unused))
         missing = [each for each in self.capture.requirements if "==" not in each]
         lacks = [
@@ -196,10 +196,10 @@ def check(
 ) -> PreparedSubmission:
     """Check a capture: bind a value or a domain to each hyperparameter, and collect the files that it needs.
 
-    `file` is the source of the capture, if not a notebook: modules next to it are found first. `session` is the
-    notebook of the capture. `wrong` holds problems of the command line.
-    Raises CaptureError with all problems (InvalidRequest where `wrong` holds any), or InvalidDefinition where only the
-    definition is invalid; all of them name cells and lines.
+    `file` is the captured file if the source is not a notebook: modules next to it are found first. `session` is the
+    notebook of the capture. `wrong` holds problems of the command line. Raises CaptureError with all problems
+    (InvalidRequest if `wrong` holds any), or InvalidDefinition if only the definition is invalid; all messages name
+    cells and lines.
     """
     travelling = _travelling(capture, asked, file)
     declared, unreadable = _declared(asked)
@@ -251,11 +251,11 @@ def check(
 
 
 def _definition(capture: Capture, travelling: ProjectFiles, namespace: Mapping[str, object]) -> Definition:
-    """Return the parsed definition of a capture, made in a notebook with these names.
+    """Return the parsed definition of a capture; `namespace` holds the notebook's values.
 
-    Raises InvalidDefinition for a cell that is none, such as a call of Keras' fit. If that can be rewritten as
-    functions, or other cells have made what it lacks, `details["cell"]` holds that cell, `details["options"]` the
-    options for its `%%dlsubmit` line, and the message ends with the cell.
+    Raises InvalidDefinition for a cell that is not a definition, such as a call of Keras' `fit`. If the cell can be
+    rewritten as functions, or if other cells have created what it lacks, `details["cell"]` holds the rewritten cell,
+    `details["options"]` the options for its `%%dlsubmit` line, and the message ends with the cell.
     """
     try:
         modules = project_modules(travelling.files, travelling.project)
@@ -278,7 +278,7 @@ def _unused(capture: Capture, definition: Definition) -> list[Problem]:
 
 
 def _choices(space: Space) -> dict[str, Value]:
-    """Return the list of choices of each searched categorical parameter as text, for the secret check."""
+    """Return the choices of each searched categorical parameter as text, for the secret check."""
     return {each.label: str(each.domain) for each in space.parameters if isinstance(each.domain, Choices)}
 
 
@@ -315,7 +315,7 @@ def _declared(asked: SubmitOptions) -> tuple[Declared, list[Problem]]:
 
 
 def _state(capture: Capture, session: Session) -> dict[str, State]:
-    """Return digests of the notebook values that the job must reproduce; values with secrets are left out."""
+    """Return digests of the notebook values that the job must reproduce; values that contain secrets are left out."""
     known = known_secrets()
     values = {name: session.namespace[name] for name in capture.compared if name in session.namespace}
     states = {name: state_of(value) for name, value in values.items() if not is_secret(name, value)}
@@ -351,7 +351,7 @@ def submit(
     asked: SubmitOptions = SubmitOptions(),
     again: bool = False,
 ) -> Overview:
-    """Submit a capture and return the new experiment; starts the service where none runs.
+    """Submit a capture and return the new experiment; start the service if none is running.
 
     Raises CaptureError or InvalidDefinition before anything is sent, and errors of the service.
     """
@@ -361,7 +361,7 @@ def submit(
 
 
 class SubmitResult(NamedTuple):
-    """Submitted experiment, and whether it is new."""
+    """Submitted experiment; `new` is False if an identical experiment was active already."""
 
     overview: Overview
     new: bool
@@ -375,9 +375,9 @@ def send(
     client: Client | None = None,
     again: bool = False,
 ) -> SubmitResult:
-    """Upload a checked capture and create an experiment; raises errors of the service.
+    """Upload a checked capture and create an experiment; raise errors of the service.
 
-    Where an identical experiment is active already, return that one, unless `again`.
+    If an identical experiment is active already, return that one, unless `again` is set.
     """
     id, data = pack_snapshot(checked.capture.source, describe(checked), checked.files)
     client = client or Client.connect()
@@ -400,7 +400,7 @@ def send(
 def config_from(options: Mapping[str, Any]) -> Config:
     """Return the configuration for options by name (`slots=2, checkpoint_every="60s", search="asha", trials=64`).
 
-    Raises InvalidRequest that names the invalid option, and the nearest valid one where the name is unknown.
+    Raises InvalidRequest that names the invalid option and, for an unknown name, the nearest valid one.
     """
     known = {*Config.model_fields, *(option.dest for option in OPTIONS if option.config)}
     for name in options:

@@ -1,4 +1,4 @@
-"""Submit a Python file or a command (`daylight submit`), as `%%dlsubmit` does with a cell."""
+"""Submit a Python file or a command (`daylight submit`), like `%%dlsubmit` submits a cell."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Source(NamedTuple):
 
 
 def source_of(options: Namespace, program: Sequence[str] | None) -> Source:
-    """Return the command in `program`, else the file among the words, which is removed from them.
+    """Return the command in `program`, else the file among the words, which is removed from these.
 
-    Raises InvalidRequest where there is neither, or both.
+    Raises InvalidRequest if there is neither, or both.
     """
     if program is None:
         path = _file(options.words)
@@ -44,7 +44,7 @@ def source_of(options: Namespace, program: Sequence[str] | None) -> Source:
 
 
 def submit(call: Call) -> Answer:
-    """Submit what the arguments name, or with `--dry-run` show it; wait for the experiment on request."""
+    """Submit the file or command in the arguments, or show it with `--dry-run`; wait for the experiment on request."""
     options = call.arguments
     source = source_of(options, options.program)
     asked = read(options)
@@ -82,7 +82,7 @@ def submit(call: Call) -> Answer:
 
 
 def _file(words: list[str]) -> Path:
-    """Remove the file from the words and return it; raises InvalidRequest."""
+    """Remove the file from the words and return it; raise InvalidRequest if there is none, or several."""
     files = [word for word in words if "=" not in word or _is_file(Path(word))]
     if len(files) != 1:
         found = f"not {len(files)}: {' '.join(files)[:500]}" if files else "which is missing"

@@ -1,4 +1,4 @@
-"""Show an experiment after its submission: a static card, a live card or plain log lines."""
+"""Show an experiment after its submission, as a static card, a live card or plain log lines."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ QUIET_S = 30.0  # a plain log prints a line at least this often
 
 
 def show(client: Client, overview: Overview, captured: Sequence[str], *, widget: bool = False) -> None:
-    """Show the experiment from here on as a card or a widget."""
+    """Show the current state of the experiment as a card or, with `widget`, as a widget."""
     LiveView(client, captured, widget=widget).show(overview, final=True)
 
 
 def wait(
     client: Client, overview: Overview, captured: Sequence[str], *, plain: bool, quiet: bool, widget: bool = False
 ) -> Overview | None:
-    """Show progress until the experiment has ended and return it; None after an interrupt. Raises ExperimentFailed.
+    """Show progress until the experiment has ended, and return it; None after an interrupt. Raises ExperimentFailed.
 
     `plain` prints lines, for frontends without a live card; `quiet` prints nothing.
     """
