@@ -1,1 +1,1 @@
-"""Run as a Unix user and do all that the service does with that user's files and processes."""
+"""Run as a Unix user, and perform all of the service's operations on that user's files and processes."""

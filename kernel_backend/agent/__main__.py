@@ -1,4 +1,4 @@
-"""Serve the service at the other end of stdin as the current user: `python -m kernel_backend.agent`."""
+"""Run an agent as the current user; stdin is a socket to the service: `python -m kernel_backend.agent`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Implement the operations of an agent, one method each: all as its user, in that user's workspace."""
+"""Implement the operations of an agent, one method each, in its user's workspace and with the user's permissions."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 
 class AgentOperations:
-    """Operations of an agent by name, each called for one request.
+    """Operations of an agent, by name.
 
-    Arguments are plain JSON, records as their own text; `body` is the bytes that follow the request. An operation
-    returns anything that converts to JSON, or Contents.
+    Arguments are JSON values, with records as JSON text; `body` has the bytes that follow the request. A method
+    returns a value that converts to JSON, or Contents.
     """
 
     def __init__(self, home: Path, loop: asyncio.AbstractEventLoop) -> None:
@@ -51,7 +51,7 @@ class AgentOperations:
         return self._done(self._engine.statuses([parse_attempt(key) for key in of]))
 
     def release(self, body: Iterator[bytes], key: str) -> None:
-        """Request a gang to commit a checkpoint and leave."""
+        """Ask a gang to commit a checkpoint and exit."""
         self._done(self._engine.release(parse_attempt(key)))
 
     def kill(self, body: Iterator[bytes], key: str) -> None:
@@ -63,7 +63,7 @@ class AgentOperations:
         return self._done(self._engine.records(parse_attempt(key), after, SpoolPosition.model_validate(begin)))
 
     def logs(self, body: Iterator[bytes], key: str, rank: int, offset: int, tail: int | None) -> Any:
-        """Return a part of a rank's log, as `Engine.logs` does."""
+        """Return a part of a rank's log, like `Engine.logs`."""
         return self._done(self._engine.logs(parse_attempt(key), rank, offset, tail))
 
     def set_gang_aside(self, body: Iterator[bytes], key: str) -> None:
@@ -74,18 +74,18 @@ class AgentOperations:
         """Stop listing a gang."""
         self._done(self._engine.forget(parse_attempt(key)))
 
-    # Code, artifacts, searches, environments
+    # Code, artifacts, searches and environments
 
     def unpack(self, body: Iterator[bytes], job: str) -> Any:
         """Unpack the code of an attempt."""
         return self._workspace.unpack(self._here(job), b"".join(body))
 
     def largest_number(self, body: Iterator[bytes]) -> int:
-        """Return the largest experiment number among the names of folders."""
+        """Return the largest experiment number among the workspace's folders."""
         return self._workspace.largest_number()
 
     def last_attempt(self, body: Iterator[bytes], experiment: int, trial: int, since: int) -> int:
-        """Return the last attempt that follows `since` without a gap and has a folder; else `since`."""
+        """Return the last attempt number after `since` that has a folder, without a gap; else `since`."""
         return self._workspace.last_attempt(experiment, trial, since)
 
     def usage(self, body: Iterator[bytes], experiment: int) -> dict[str, int]:
@@ -109,7 +109,7 @@ class AgentOperations:
         return self._workspace.artifact(experiment, trial, name)
 
     def asker(self, body: Iterator[bytes], asked: str) -> SearchClassProcess:
-        """Return a search class in a process; requests to it come on the same socket."""
+        """Return a search class in a new process; calls to it follow on the same socket."""
         return self._workspace.asker(SearchClass.model_validate_json(asked), b"".join(body))
 
     def lock(self, body: Iterator[bytes], environment: str) -> Any:
@@ -117,7 +117,7 @@ class AgentOperations:
         return self._workspace.environments.lock(Environment.model_validate_json(environment))
 
     def make_lock(self, body: Iterator[bytes], environment: str, python: str) -> Any:
-        """Return the lock of an environment, made if there is none."""
+        """Return the lock of an environment; make it if there is none."""
         return self._workspace.environments.make_lock(Environment.model_validate_json(environment), Path(python))
 
     def python(self, body: Iterator[bytes], environment: str) -> Any:
@@ -149,7 +149,7 @@ class AgentOperations:
         return self._place(experiment, trial, uid).write(checkpoint, name, Streamed(size, lambda: body))
 
     def reuse(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str) -> bool:
-        """Store a part, described in the request's body, that another checkpoint of the experiment has."""
+        """Store a part that another checkpoint of the experiment already has; the body describes it."""
         part = Part.model_validate_json(b"".join(body))
         return self._place(experiment, trial, uid).reuse(checkpoint, part)
 
@@ -175,10 +175,10 @@ class AgentOperations:
         place.verify(manifest)
 
     def stream(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, name: str, offset: int) -> Contents:
-        """Return the verified bytes of a part."""
+        """Return the verified bytes of a part of a checkpoint."""
         place, manifest = self._kept(body, experiment, trial, uid)
         stream, part = place.stream(manifest, name, offset), manifest.part(name)
-        assert part is not None  # else it has raised
+        assert part is not None  # otherwise `stream` has raised
         return Contents(max(0, part.size - offset), (bytes(piece) for piece in stream))
 
     def set_aside(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str) -> None:
@@ -198,7 +198,7 @@ class AgentOperations:
         self._place(experiment, trial, uid).sweep(attempt)
 
     def clear(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> None:
-        """Delete the fencing tokens and the empty folder of a trial without checkpoints."""
+        """Delete the fences and the empty folder of a trial without checkpoints."""
         self._place(experiment, trial, uid).clear()
 
     def pin(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str, pinned: bool) -> None:
@@ -206,7 +206,7 @@ class AgentOperations:
         self._place(experiment, trial, uid).pin(checkpoint, pinned)
 
     def claim(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, attempt: int) -> None:
-        """Write the fencing token of an attempt, which fences older attempts of its trial."""
+        """Write the fence of an attempt, which fences older attempts of its trial."""
         self._place(experiment, trial, uid).fence(attempt)
 
     def names(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> Any:
@@ -214,16 +214,16 @@ class AgentOperations:
         return self._place(experiment, trial, uid).names()
 
     def claimed(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> int:
-        """Return the highest attempt of a trial that has written a fencing token."""
+        """Return the highest attempt number of a trial that has written a fence."""
         return self._place(experiment, trial, uid).claimed()
 
-    # Small parts
+    # Helpers
 
     def _done(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _here(self, text: str) -> LaunchSpec:
-        """Return a launch spec with this workspace's folders filled in: the service does not know them."""
+        """Return a launch spec with this workspace's folders filled in, which the service does not know."""
         job = LaunchSpec.model_validate_json(text)
         here = {"home": str(self._home), "code": str(attempt_folder(self._home, job.id) / "code")}
         if "://" not in job.checkpoints:

@@ -1,10 +1,11 @@
 """Define the protocol of service and agent: a socket per request, JSON in length-prefixed frames, raw bytes.
 
-    question   frame {"op", "arguments", "bytes"}, then that many bytes
+    request   frame {"op", "arguments", "bytes"}, then that many bytes
 
-    answer     frame {"bytes"} or {"error"}, frame of JSON with the value, then that many bytes
+    answer    frame {"bytes"} or {"error"}, frame with the value as JSON, then that many bytes
 
-Nothing here is ever executed or unpickled. Either side may close the socket at any time, which ends the request.
+Nothing that is received is executed or unpickled. Either side may close the socket at any time, which ends the
+request.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from kernel_backend.model.record import Record
 
 R = TypeVar("R", bound=Record)
 
-HEAD_LIMIT = 2**20  # bytes of a head frame
-VALUE_LIMIT = 16 * 2**20  # bytes of a value frame
-PIECE = 2**20  # bytes of a body at once
+HEAD_LIMIT = 2**20  # bytes of the first frame of an answer
+VALUE_LIMIT = 16 * 2**20  # bytes of a frame with a value
+PIECE = 2**20  # bytes of a body received at once
 MESSAGE_LIMIT = 4000  # characters of an error message
 _LENGTH = struct.Struct(">I")
-# Errors that an agent may answer with: about a user's workspace, never about permissions.
+# Errors that an agent may send: about a user's workspace, never about permissions.
 _ERRORS = {
     kind.__name__: kind
     for kind in (
@@ -54,11 +55,11 @@ _ERRORS = {
 
 
 class ProtocolError(Exception):
-    """Error: unexpected data came over the socket."""
+    """Error: unexpected data was received."""
 
 
 class Closed(Exception):
-    """Error: the other side has closed the socket too early."""
+    """Error: the other side closed the socket too early."""
 
 
 class Question(Record):
@@ -66,7 +67,7 @@ class Question(Record):
 
     op: str
     arguments: dict[str, Any] = {}
-    bytes: int = Field(0, ge=0)  # that follow
+    bytes: int = Field(0, ge=0)  # length of the body
 
 
 class ErrorReply(Record):
@@ -82,16 +83,16 @@ class ErrorReply(Record):
 class AnswerHead(Record):
     """First frame of an answer: the length of its body, or an error."""
 
-    bytes: int = Field(0, ge=0)  # that follow the value
+    bytes: int = Field(0, ge=0)  # length of the body, after the value
     error: ErrorReply | None = None
 
 
 class OperationFailed(PlaceUnavailable):
-    """Error: an agent has answered that the operation failed this time."""
+    """Error: an agent reports that an operation has failed this time."""
 
 
 def error_reply(error: Exception) -> ErrorReply:
-    """Convert an error for sending."""
+    """Convert an error to a record, to be sent."""
     if isinstance(error, DaylightError):
         return ErrorReply(error=type(error).__name__, message=error.message[:MESSAGE_LIMIT], details=error.details)
     if isinstance(error, OSError):
@@ -101,7 +102,7 @@ def error_reply(error: Exception) -> ErrorReply:
 
 
 def error_from_reply(reply: ErrorReply) -> Exception:
-    """Return the error that `error_reply` described, if agents may raise it; else OperationFailed."""
+    """Return the error that `error_reply` described; OperationFailed if agents may not raise it."""
     message = reply.message[:MESSAGE_LIMIT]
     if reply.error == "OSError" and reply.number is not None:
         return OSError(reply.number, message, reply.file)
@@ -135,7 +136,8 @@ def send_bytes(link: socket.socket, pieces: Iterable[bytes | memoryview], size: 
 def receive(link: socket.socket, limit: int, until: float | None = None) -> bytes:
     """Return the next frame; raise ProtocolError if it is longer than `limit`, Closed, and TimeoutError.
 
-    All of it must have come by `until`, in `time.monotonic()` seconds: an occasional byte does not extend the time.
+    The whole frame must arrive before `until` (by `time.monotonic()`), so that a trickle of bytes does not extend the
+    time.
     """
     (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size, until))
     if length > limit:
@@ -144,12 +146,12 @@ def receive(link: socket.socket, limit: int, until: float | None = None) -> byte
 
 
 def receive_question(link: socket.socket) -> Question:
-    """Return the next request; raise as `receive` does."""
+    """Return the next request; raise the same errors as `receive`."""
     return _parsed(Question, receive(link, VALUE_LIMIT))
 
 
 def receive_head(link: socket.socket, until: float) -> AnswerHead:
-    """Return the head of the next answer; raise as `receive` does."""
+    """Return the head of the next answer; raise the same errors as `receive`."""
     return _parsed(AnswerHead, receive(link, HEAD_LIMIT, until))
 
 

@@ -1,4 +1,4 @@
-"""Define the records that only agents answer with."""
+"""Define the records that only agents send."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class Greeting(Record):
 class ListedCheckpoint(Record):
     """Committed checkpoint with a fingerprint of its files (`files`), which changes if a program writes to one."""
 
-    manifest: str  # the text of its file
+    manifest: str  # text of the manifest's file
     pinned: bool
     files: str

@@ -1,4 +1,4 @@
-"""Serve an agent: each request's socket comes over stdin and is answered in its own thread."""
+"""Run an agent: receive the socket of each request over stdin, and answer it in a thread of its own."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from kernel_backend.home import home as default_home
 from kernel_backend.home import make_private
 from kernel_backend.workspaces.base import Contents, SearchClassProcess
 
-SUBFOLDER = "hub"  # next to the files of the user's own service: two services never share gangs
+SUBFOLDER = "hub"  # folder next to the files of the user's own service, so that two services never share gangs
 ASKER_CALLS = ("interval", "ask", "tell")
-LOG_LIMIT = 1_000_000  # bytes of agent.log, beyond which it is begun anew
+LOG_LIMIT = 1_000_000  # bytes of agent.log, after which it is truncated
 
 _log = logging.getLogger(__name__)
 
 
 def serve() -> None:
-    """Answer requests until the service closes stdin, or dies; gangs continue, and the next agent finds them."""
+    """Answer requests until the service closes stdin or dies; gangs continue, and the next agent finds them."""
     control = socket.socket(fileno=0)
     home = default_home() / SUBFOLDER
     home.mkdir(exist_ok=True, mode=0o700)
@@ -60,7 +60,7 @@ def _listen(control: socket.socket, operations: AgentOperations) -> None:
                 threading.Thread(target=_converse, args=(link, operations), daemon=True).start()
     except OSError:
         _log.exception("the service cannot be reached any more")
-    os._exit(0)  # abandon work in progress: no caller waits for it
+    os._exit(0)  # abandons work in progress, for which no caller waits
 
 
 def _converse(link: socket.socket, operations: AgentOperations) -> None:
@@ -81,7 +81,7 @@ def _answer(link: socket.socket, operations: AgentOperations) -> None:
     except Exception as error:  # any error is reported to the service
         if not isinstance(error, DaylightError | OSError):
             _log.exception("%s", question.op)
-        deque(body, maxlen=0)  # unread bytes would cut the answer off
+        deque(body, maxlen=0)  # bytes left unread would reset the connection before the answer is read
         send(link, AnswerHead(error=error_reply(error)))
         return
     if isinstance(found, Contents):

@@ -1,4 +1,4 @@
-"""Write images and tables as files: PNG and CSV, from what notebooks have, without further packages."""
+"""Write images as PNG and tables as CSV, from objects that notebooks use, without further packages."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 def write_image(image: Any, path: Path) -> None:
     """Write a figure, a PIL image, an array or a tensor as PNG; raise InvalidRequest for anything else.
 
-    Arrays are (height, width), (height, width, channels) or (channels, height, width), of 1, 3 or 4 channels; floats
-    count from 0 to 1, whole numbers from 0 to 255.
+    Arrays have shape (height, width), (height, width, channels) or (channels, height, width), with 1, 3 or 4
+    channels; floats are in [0, 1], integers in [0, 255].
     """
-    if callable(getattr(image, "savefig", None)):  # a figure of matplotlib
+    if callable(getattr(image, "savefig", None)):  # a matplotlib figure
         image.savefig(path, format="png")
-    elif callable(getattr(image, "save", None)):  # an image of PIL
+    elif callable(getattr(image, "save", None)):  # a PIL image
         image.save(path, format="PNG")
     else:
         path.write_bytes(_png(_pixels(image)))
@@ -50,7 +50,7 @@ def write_table(rows: Any, path: Path) -> None:
 
 
 def _pixels(image: Any) -> Any:
-    """Return the image as an array of (height, width, channels) of bytes."""
+    """Convert an image to a uint8 array of shape (height, width, channels)."""
     import numpy as np
 
     array = np.asarray(image.detach().cpu() if hasattr(image, "detach") else image)

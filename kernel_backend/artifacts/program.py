@@ -1,7 +1,8 @@
 """Connect `run` in a process of a command with the rank that supervises it, by files in a folder.
 
-The process appends lines of JSON to `messages-<rank>.jsonl`; a line that wants an answer waits for `answer-<id>`. The
-file `leaving` says that the program is to end. Any program may append metrics to the same file, `$DAYLIGHT_METRICS`.
+The process appends JSON lines to `messages-<rank>.jsonl`; if a message needs an answer, it waits for the file
+`answer-<id>`. If the file `leaving` exists, the program must end. Any program may append metrics to the same file,
+`$DAYLIGHT_METRICS`.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from kernel_backend.errors import InvalidRequest
 FOLDER, METRICS, PARAMS = "DAYLIGHT_PROGRAM", "DAYLIGHT_METRICS", "DAYLIGHT_PARAMS"
 CHECKPOINTS = "DAYLIGHT_CHECKPOINTS"
 LEAVING = "leaving"
-_LOOK_S = 0.01  # between two looks for an answer
+_LOOK_S = 0.01  # between checks for an answer
 
 
 def messages_file(rank: int) -> str:
-    """Return the name of the file that a rank's processes append to."""
+    """Return the name of the file to which a rank's processes append messages."""
     return f"messages-{rank}.jsonl"
 
 
@@ -36,7 +37,7 @@ def answer_file(id: str) -> str:
 
 
 class ProgramMethods:
-    """Methods of `run` in a process of a command."""
+    """Implementation of `run` in a process of a command."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._folder, self._messages = Path(environment[FOLDER]), environment[METRICS]
@@ -53,8 +54,8 @@ class ProgramMethods:
 
     @property
     def should_stop(self) -> bool:
-        """Return True once the program is to save its state and end."""
-        if not self._asked:  # such a program is given more time
+        """Return True once the program must save its state and end."""
+        if not self._asked:  # such a program gets more time to end
             self._asked = True
             self._say({"do": "asks"})
         return (self._folder / LEAVING).exists()
@@ -76,7 +77,7 @@ class ProgramMethods:
         self._refuse("steps")
 
     def report(self, values: Mapping[str, Any], step: int | None, validation: bool, epoch: int | None = None) -> None:
-        """Report values."""
+        """Report metrics to the supervising rank."""
         self.step = self.step if step is None else step
         self.epoch = self.epoch if epoch is None else epoch
         numbers = {str(name): _number(str(name), value) for name, value in values.items()}
@@ -84,13 +85,13 @@ class ProgramMethods:
         self._say(numbers | {name: value for name, value in places.items() if value is not None})
 
     def log(self, text: str) -> None:
-        """Tell the user something."""
+        """Add a note for the user."""
         self._say({"do": "note", "text": text})
 
     def checkpoint(self, folder: Path | None = None) -> None:
-        """Commit the checkpoint folder, and return when that is done; with `folder` its files are copied there first.
+        """Commit the checkpoint folder and wait for that; files of `folder`, if given, are copied into it first.
 
-        On ranks other than 0 nothing happens.
+        Does nothing on ranks other than 0.
         """
         if self.rank:
             return
@@ -103,7 +104,7 @@ class ProgramMethods:
         return self._checkpoints
 
     def keep(self, name: str, path: Path) -> None:
-        """Save an artifact, and return when it is saved."""
+        """Save an artifact, and wait for that."""
         if self.rank == 0:
             self._ask({"do": "artifact", "name": name, "path": str(path.absolute())})
 
@@ -114,7 +115,7 @@ class ProgramMethods:
         )
 
     def _ask(self, message: dict[str, Any]) -> None:
-        """Send a message and wait for its answer; raise InvalidRequest if that is an error."""
+        """Send a message and wait for its answer; raise InvalidRequest if the answer is an error."""
         id = uuid.uuid4().hex
         answer = self._folder / answer_file(id)
         self._say({**message, "answer": id})
@@ -134,7 +135,7 @@ class ProgramMethods:
 
 
 def connect(run: Run, environment: Mapping[str, str]) -> None:
-    """Let `run` speak to the supervising rank if this process belongs to a command."""
+    """Connect `run` with the supervising rank if this process belongs to a command."""
     if FOLDER in environment:
         methods = ProgramMethods(environment)
         run.begin(methods.keep)
@@ -142,7 +143,7 @@ def connect(run: Run, environment: Mapping[str, str]) -> None:
 
 
 def _number(name: str, value: Any) -> float:
-    """Convert a number, or an array or tensor of one element; raise InvalidRequest for anything else."""
+    """Convert a number, or an array or tensor of one element, to a float; raise InvalidRequest for anything else."""
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError):

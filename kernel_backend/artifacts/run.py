@@ -1,4 +1,4 @@
-"""Provide `run`, through which a user's own loop trains, and functions save artifacts."""
+"""Provide `run`, which functions use to save artifacts, and a user's own training loop to train."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Writer = Callable[[str, Path], None]
 
 
 class Methods(Protocol):
-    """Methods behind `run` in a process: those of a rank of a job, or of a notebook."""
+    """Implementation of `run` in a process: in a rank of a job, or in a notebook."""
 
     params: dict[str, Any]
 
     @property
     def rank(self) -> int:
-        """Return the number of this rank."""
+        """Return the number of this rank, from 0."""
 
     @property
     def world(self) -> int:
@@ -44,10 +44,10 @@ class Methods(Protocol):
 
     @property
     def should_stop(self) -> bool:
-        """Return True once all steps are taken."""
+        """Return True once the loop should stop, for instance after all steps."""
 
     def register(self, parts: Mapping[str, Any]) -> bool:
-        """Register parts; return True if the training goes on from a checkpoint."""
+        """Register state; return True if training continues from a checkpoint."""
 
     def loader(
         self,
@@ -68,23 +68,23 @@ class Methods(Protocol):
         """Iterate over steps."""
 
     def report(self, values: Mapping[str, Any], step: int | None, validation: bool, epoch: int | None = None) -> None:
-        """Report values; `epoch` counts where the code has a loop of its own."""
+        """Report metrics; `epoch` is set by code that counts epochs itself."""
 
     def log(self, text: str) -> None:
-        """Tell the user something."""
+        """Add a note for the user."""
 
     def checkpoint(self, folder: Path | None = None) -> None:
-        """Request a checkpoint; of a command, of this folder's files."""
+        """Request a checkpoint; in a command, one of the files in `folder`."""
 
     def checkpoint_dir(self, below: Path) -> Path:
-        """Return the folder that checkpoints hold."""
+        """Return the folder whose files are part of checkpoints."""
 
 
 class Run:
     """Training in this process: the argument `run` of functions, of which `daylight.run` is the single instance.
 
-    `train(run, ...)` is a loop of the user's own: it restores, iterates and reports through this object. In a notebook
-    the same calls train in the kernel and print their reports, and nothing is saved.
+    `train(run, ...)` is a loop of the user's own: it restores, iterates and reports through this object. In a
+    notebook the same calls train in the kernel and print their reports, and nothing is saved.
 
     Examples
     --------
@@ -105,12 +105,12 @@ class Run:
 
     def __init__(self) -> None:
         self._write: Writer | None = _say
-        self._process: int | None = None  # the process that trains; None: none does
+        self._process: int | None = None  # the process that trains; None: no training has begun
         self._folder: Path | None = None
         self._methods: Methods | None = None
         self._local: Callable[[], Methods] | None = None
 
-    # A loop of the user's own
+    # A user's own training loop
 
     @property
     def params(self) -> dict[str, Any]:
@@ -144,13 +144,13 @@ class Run:
 
     @property
     def should_stop(self) -> bool:
-        """Return True once `--steps` are taken or `--patience` is at its end, for a loop that counts steps itself."""
+        """Return True once `--steps` are taken or `--patience` is used up, for a loop that counts steps itself."""
         return self._does.should_stop
 
     def restore(self, **parts: Any) -> bool:
-        """Register what a checkpoint holds, and restore it if this training was interrupted before.
+        """Register the state that checkpoints hold, and restore it if this training was interrupted before.
 
-        Modules begin with rank 0's weights, and their gradients are averaged over the slots in every `backward()`.
+        Modules start with rank 0's weights, and their gradients are averaged over the slots in every `backward()`.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ class Run:
         Returns
         -------
         bool
-            True if the training goes on from a checkpoint.
+            True if training continues from a checkpoint.
 
         Raises
         ------
@@ -171,7 +171,7 @@ class Run:
         return self._does.register(parts)
 
     def register(self, **parts: Any) -> bool:
-        """Register more parts, as `restore` does: for what is made later.
+        """Register more state, like `restore`, for objects that are created later.
 
         Parameters
         ----------
@@ -181,7 +181,7 @@ class Run:
         Returns
         -------
         bool
-            True if the training goes on from a checkpoint.
+            True if training continues from a checkpoint.
         """
         return self._does.register(parts)
 
@@ -228,8 +228,8 @@ class Run:
     ) -> Any:
         """Return an iterable of this slot's batches, on its device; after an interruption it goes on where it was.
 
-        Each batch is a step. Within `run.epochs` it makes one pass over the data, alone as many as `--epochs` says. The
-        order follows from `--seed` and the epoch, whatever the number of slots.
+        Each batch is a step. Within `run.epochs` it makes one pass over the data, alone as many as `--epochs` says.
+        The order follows from `--seed` and the epoch, whatever the number of slots.
 
         Parameters
         ----------
@@ -269,16 +269,16 @@ class Run:
         validation: bool = False,
         **values: Any,
     ) -> None:
-        """Report metrics; those of the slots are averaged, by their samples.
+        """Report metrics; they are averaged over the slots, weighted by their numbers of samples.
 
         Parameters
         ----------
         metrics : mapping of str to number, optional
-            Values by name, for names that are no Python names.
+            Values by name, for names that are no Python identifiers.
         step : int, optional
-            Step to draw them at; by default the number of steps taken, with the current one.
+            Step of the values in curves; by default the number of steps taken, including the current one.
         validation : bool, default False
-            Whether they are of a validation. By these `--metric` chooses the best checkpoint, and a search compares.
+            True for validation metrics: `--metric` chooses the best checkpoint by them, and a search compares them.
         **values : number
             Values by name: numbers, or tensors of one element.
         """
@@ -321,50 +321,50 @@ class Run:
             self._does.report(values, step, validation, epoch)
 
     def checkpoint(self, folder: str | os.PathLike[str] | None = None) -> None:
-        """Save a checkpoint at the end of this step; without a call they are saved by `--checkpoint-every`.
+        """Save a checkpoint at the end of this step, in addition to those of `--checkpoint-every`.
 
-        A command saves its checkpoint folder at once, and goes on when that is committed.
+        A command saves its checkpoint folder at once, and continues when that is committed.
 
         Parameters
         ----------
         folder : str or PathLike, optional
-            Folder of a command whose files are copied into its checkpoint folder first.
+            For a command: folder whose files are copied into its checkpoint folder first.
         """
         self._does.checkpoint(None if folder is None else Path(folder))
 
     @property
     def checkpoint_dir(self) -> Path:
-        """Return a folder whose files, as rank 0 has them, are part of every checkpoint and are there after a restart.
+        """Return a folder whose files on rank 0 are part of every checkpoint, and are restored after a restart.
 
-        Read it first where `restore` is called: then the files of the checkpoint are in it.
+        Call it before `restore`: then the checkpoint's files are in the folder.
         """
         return self._does.checkpoint_dir(self.folder)
 
     def finish(self, **parts: Any) -> None:
-        """Register what the last checkpoint holds besides; call at the end of `train`.
+        """Register additional state of the last checkpoint; call it at the end of `train`.
 
         Parameters
         ----------
         **parts : Any
-            Values by name. `model` is what `job.load()` returns.
+            Values by name. `model` is the value that `job.load()` returns.
         """
         self._does.register(parts)
 
     def image(self, name: str, image: Any) -> None:
-        """Save a picture as the artifact `<name>.png`, which the view shows.
+        """Save an image as the artifact `<name>.png`, which the view displays.
 
         Parameters
         ----------
         name : str
             Name of the artifact.
         image : Figure, Image, array or Tensor
-            Figure of matplotlib, image of PIL, or numbers of (height, width), (height, width, channels) or (channels,
-            height, width): fractions up to 1, or whole numbers up to 255.
+            Matplotlib figure, PIL image, or numbers of shape (height, width), (height, width, channels) or (channels,
+            height, width): floats up to 1, or integers up to 255.
 
         Raises
         ------
         InvalidRequest
-            The name is invalid, or `image` is no picture.
+            The name is invalid, or `image` is no image.
         """
         path = self.folder / "image.png"
         write_image(image, path)
@@ -423,35 +423,35 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Return the private folder of this process to write into, as concurrent trials share the working folder."""
+        """Return a private folder of this process for files to write; concurrent trials share the working folder."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="daylight-"))
             atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         return self._folder
 
     def begin(self, write: Writer | None) -> None:
-        """Start training in this process; the runner calls it.
+        """Start training in this process; called by the runner.
 
         Parameters
         ----------
         write : callable, optional
-            Function of a name and a path that saves artifacts; None to ignore them.
+            Function `write(name, path)` that saves an artifact; None to ignore artifacts.
         """
         self._write, self._process = write, os.getpid()
         self._methods = None
 
     def attach(self, methods: Methods) -> None:
-        """Let these methods do what is asked of the object; the runner calls it.
+        """Set the implementation of this object's methods; called by the runner.
 
         Parameters
         ----------
         methods : Methods
-            Methods of the training in this process.
+            Implementation for the training in this process.
         """
         self._methods = methods
 
     def outside(self, local: Callable[[], Methods]) -> None:
-        """Set what makes the methods of a process that is no job's; the package `daylight` calls it.
+        """Set the implementation for processes outside of jobs; called by the package `daylight`.
 
         Parameters
         ----------
@@ -470,7 +470,7 @@ class Run:
         return self._methods
 
     def __reduce__(self) -> str:
-        return "run"  # copies refer to the same object, and other processes to their own
+        return "run"  # a pickled `run` is the `run` of the process that loads it
 
 
 def _say(name: str, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Write an artifact atomically, a folder as a zip whose bytes follow from its contents."""
+"""Write an artifact atomically; a folder becomes a zip that depends only on its content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.artifacts import check_name, file_of, media_of
 
 ZIP = ".zip"
-_BEGAN = (1980, 1, 1, 0, 0, 0)  # the date of everything in a zip: the earliest possible
+_BEGAN = (1980, 1, 1, 0, 0, 0)  # date of all members of a zip, the earliest possible
 _PIECE = 2**20
 
 
@@ -91,7 +91,7 @@ def sweep(folder: Path) -> None:
 
 
 class _Digesting:
-    """Output file that counts and digests; it is not seekable, as a zip file notices."""
+    """Output file that counts and digests bytes; zipfile handles it as not seekable."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._digest, self._size = file, xxhash.xxh3_128(), 0

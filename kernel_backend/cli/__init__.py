@@ -1,4 +1,4 @@
-"""Run the `daylight` command, with the same verbs as in the notebook.
+"""Run the `daylight` command, whose verbs (subcommands) are also those of `%dl` in notebooks.
 
 Exit codes: 0 success, 1 the experiment failed, 2 wrong usage or a refused request, 3 no service, 130 interrupted.
 """
@@ -27,7 +27,7 @@ Exit codes: 0 well, 1 the experiment failed, 2 wrong usage or refused, 3 no serv
 
 
 def verbs() -> dict[str, Verb]:
-    """Return all verbs by name, in the order of the help: those shared with `%dl`, and terminal-only ones."""
+    """Return all verbs by name, in the order of the help: those shared with `%dl`, and those of the terminal only."""
     from kernel_backend.cli import backup, completion, doctor, open, serve, submit
     from kernel_backend.commands.table import VERBS
 
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _exit_code(error)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # `daylight logs 12 | head`: the rest is not needed
+    except BrokenPipeError:  # `daylight logs 12 | head` does not read the rest
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
 
@@ -87,14 +87,14 @@ def _carried_out(verb: Verb, tokens: Sequence[str]) -> int:
 
 
 def overview_of(verbs: Iterable[Verb]) -> str:
-    """Return the help of the whole command."""
+    """Return the help text of the command `daylight`."""
     lines = [f"  {verb.name:<12} {verb.help}" for verb in verbs]
     head = "usage: daylight VERB ...\n\nDeep-learning infrastructure for people who live in notebooks."
     return "\n".join([head, "\nverbs:", *lines, "\nexamples:", EXAMPLES, "", NOTES])
 
 
 def _is_text(token: str) -> bool:
-    """Return whether an argument is valid UTF-8 text without null characters, so that it can be sent and stored."""
+    """Return whether an argument is valid UTF-8 without null characters, so that it can be sent and stored."""
     try:
         token.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Run the `daylight` command as `python -m kernel_backend.cli`, where no script was installed."""
+"""Run the `daylight` command as `python -m kernel_backend.cli`, where its script is not installed."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Complete `daylight` in a shell (`daylight completion bash`): the shell asks this command, which reads the verbs."""
+"""Complete `daylight` in a shell (`daylight completion bash`): the shell calls this command for candidates."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from kernel_backend.commands.answer import Answer, File
 from kernel_backend.commands.complete import complete, live_values
 from kernel_backend.commands.verb import Call, Verb, argument
 
-WORDS = "DAYLIGHT_WORDS"  # the words after the command's name, up to the one at the cursor
-SEPARATOR = "\x1f"  # between them: it stands in no word that anybody types
+WORDS = "DAYLIGHT_WORDS"  # environment variable with the words up to the cursor, without the command's name
+SEPARATOR = "\x1f"  # between words, which cannot contain it
 
-# Without a candidate each of them completes names of files.
+# Without candidates the shells complete file names.
 _BASH = """\
 _daylight() {
     local IFS=$'\\x1f'
@@ -55,7 +55,7 @@ SHELLS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 def _completion(call: Call) -> Answer:
-    from kernel_backend.cli import verbs  # which lists this verb too
+    from kernel_backend.cli import verbs  # imported here, because the list includes this verb
 
     if WORDS not in os.environ:
         script = SHELLS[call.arguments.shell]

@@ -1,4 +1,4 @@
-"""Check the installation (`daylight doctor`), and say what to do about each problem."""
+"""Check the installation (`daylight doctor`), and say how to fix each problem."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ print(json.dumps([horovod.__version__, bool(hvd.gloo_built()), bool(hvd.nccl_bui
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check; `todo` is empty where nothing needs to be done."""
+    """Result of one check; `todo` is empty if nothing needs to be done."""
 
     name: str
     ok: bool
@@ -123,7 +123,7 @@ def _home() -> Finding:
 def _service() -> Iterator[Finding]:
     try:
         address = discovery.find()
-    except HomeUnusable:  # reported already
+    except HomeUnusable:  # reported by an earlier check
         return
     if address is None:
         yield Finding("service", True, "none runs", "nothing: the first use starts one, as does daylight serve")
@@ -144,7 +144,7 @@ def _service() -> Iterator[Finding]:
         yield Finding("database", False, note, "daylight restore FILE brings a newer backup back, where there is one")
     slots = ", ".join(f"{node.name}: {node.slots} {node.kind}, {node.used} in use" for node in nodes)
     yield Finding("slots", any(node.slots for node in nodes), slots)
-    if same:  # an older service has no such route
+    if same:  # an older service lacks this route
         yield from _search_methods(client.search_methods())
 
 
@@ -158,7 +158,7 @@ def _search_methods(found: SearchMethods) -> Iterator[Finding]:
 
 
 def _probe(code: str) -> list[str] | str:
-    """Return the output of a fresh interpreter, or the last line of its error."""
+    """Return the JSON output of a new interpreter that runs `code`, or the last line of its error."""
     try:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,4 +1,4 @@
-"""Wait for an experiment: a live progress bar on a terminal, a line for each validation elsewhere."""
+"""Wait for an experiment: show a progress bar on a terminal, else print a line for each validation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def wait(client: Client, overview: Overview, stream: TextIO) -> tuple[Overview |
 
 
 def follow(client: Client, overview: Overview, stream: TextIO) -> Overview:
-    """Return the experiment when it has ended or needs a user's action, with progress shown on `stream`."""
+    """Show progress on `stream` until the experiment has ended or needs the user; return its overview."""
     number = overview.experiment.number
     with _display(stream) as display:
         display.show(overview)
@@ -67,24 +67,24 @@ def _tell(display: Display, message: Message, before: Overview, after: Overview)
 
 
 class PlainDisplay:
-    """Display without a terminal: a line for the first state, then a line per message."""
+    """Display for output that is no terminal: a line for the first state, then a line per message."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._begun = stream, False
 
     def show(self, overview: Overview) -> None:
-        """Print the first state only: lines report later changes."""
+        """Print the first state only: later changes are printed as lines."""
         if not self._begun:
             self._begun = True
             self.say(f"#{overview.experiment.number}  {state_text(overview)}")
 
     def say(self, line: str) -> None:
-        """Print a line at once."""
+        """Print a line, and flush."""
         tell(line, self._stream)
 
 
 class LiveDisplay:
-    """Progress bar with the newest metrics; validations scroll by above it."""
+    """Display for a terminal: a progress bar with the newest metrics; validations scroll by above it."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console

@@ -1,4 +1,4 @@
-"""Open the page of the cluster in a browser (`daylight open`)."""
+"""Open the cluster page in a browser (`daylight open`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernel_backend.commands.verb import JSON, Call, Verb
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.home import home
 
-# All users of a machine can read a browser's command line: it names this file, which only its owner can read.
+# Other users can read a browser's command line, so it names this file, which only its owner can read.
 REDIRECT = '<!doctype html><meta http-equiv="refresh" content="0; url={url}"><title>Daylight</title>'
 
 
@@ -20,7 +20,7 @@ def _open(call: Call) -> Answer:
     address = discovery.find() or discovery.start()
     if not address.pid:
         raise InvalidRequest("the hub serves this page, and signs you in: choose Services, then daylight, in its menu")
-    Client(lambda: address).health()  # checks that the service listens there: the server of the page reads the token
+    Client(lambda: address).health()  # checks that the service itself listens, before the page's server gets the token
     url = f"{address.url}/#token={address.token}"
     if call.json:
         return Answer({"url": url})

@@ -1,6 +1,6 @@
-"""Print answers: tables for users, aligned lines for pipes, JSON for programs.
+"""Print answers: tables on a terminal, aligned lines for pipes, JSON for programs.
 
-Names and messages may be another user's, so terminal control sequences are escaped.
+Names and messages may come from other users, so terminal control sequences are escaped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def print_json(answer: Record | dict[str, Any]) -> None:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
-    """Print a table on a terminal, aligned columns elsewhere; the sentence `empty` where there is no row."""
+    """Print a table on a terminal, aligned columns elsewhere; print the sentence `empty` if there are no rows."""
     head, *rows = [[harmless(cell).replace("\n", "\\n") for cell in row] for row in [head, *rows]]
     if not rows:
         print(empty)
@@ -34,12 +34,12 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str) 
 
 
 def say(text: str) -> None:
-    """Print a message on standard error, so that pipes hold answers only."""
+    """Print a message to standard error, so that pipes carry only answers."""
     print(harmless(text), file=sys.stderr, flush=True)
 
 
 def ask(question: str) -> bool:
-    """Ask the user at the terminal to confirm; return True without a terminal, since the command was explicit."""
+    """Ask the user at the terminal to confirm; return True without asking if there is no terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     print(f"{question}? [y/N] ", end="", file=sys.stderr, flush=True)
@@ -54,7 +54,7 @@ def _draw(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
     table = Table(box=SIMPLE_HEAD)
     for name in head:
-        table.add_column(Text(name))  # Text: a name such as [bold] is a name
+        table.add_column(Text(name))  # as Text, so that a name such as [bold] is not markup
     for row in rows:
         table.add_row(*map(Text, row))
     Console().print(table)

@@ -1,4 +1,4 @@
-"""Render answers in a terminal, with one renderer for each kind, or as JSON for programs."""
+"""Render answers in a terminal, by a function for each kind of part, or as JSON."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from kernel_backend.text.terminal import hand_over
 
 
 class Terminal:
-    """Console of one command line: answers on standard output, everything else on standard error."""
+    """Console of a command: answers go to standard output, everything else to standard error."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._json = getattr(arguments, "json", False)
         self._quiet = bool(getattr(arguments, "quiet", False))
 
     def show(self, answer: Answer) -> int:
-        """Print an answer, or its body alone as JSON; return the exit code."""
+        """Print an answer, or only its body as JSON; return the exit code."""
         if self._json and answer.body is not None:
             print_json(answer.body)
         else:
@@ -53,15 +53,15 @@ class Terminal:
         say(text)
 
     def note(self, text: str) -> None:
-        """Print the note to standard error, since a terminal shows no card that would include it."""
+        """Print the note to standard error, since a terminal shows no card that contains it."""
         say(f"note: {text}")
 
     def agrees(self, question: str) -> bool:
-        """Ask for confirmation at a terminal; return True without one, since the command was explicit."""
+        """Ask for confirmation at a terminal; return True without asking if there is none."""
         return ask(question)
 
     def waits(self, asked: bool | None) -> bool:
-        """Return whether to wait for the experiment: only if the command says so."""
+        """Return whether to wait for the experiment: only if the command line says so."""
         return bool(asked)
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
@@ -137,7 +137,7 @@ _RENDERERS: dict[type[Shown], Callable[[Terminal, Any], None]] = {
 
 
 def _card(overview: Overview, given: str, failures: bool) -> list[str]:
-    """Return an experiment as lines, with its provenance (`given`); `failures` may have been shown already."""
+    """Return the lines of an experiment, with its provenance (`given`), and with failures if `failures` is set."""
     experiment = overview.experiment
     origin = experiment.rerun_of
     again = f"#{origin} again: daylight diff {origin} {experiment.number} compares them" if origin else ""

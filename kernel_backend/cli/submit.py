@@ -8,7 +8,7 @@ from kernel_backend.commands.answer import Answer
 from kernel_backend.commands.verb import Call, Verb, argument
 from kernel_backend.spec.options import OPTIONS
 
-CAPTURE = "jupyter_ext.submit.submit_file"  # by name: this package must not import jupyter_ext
+CAPTURE = "jupyter_ext.submit.submit_file"  # imported by name: this package must not depend on jupyter_ext
 
 
 def _submit(call: Call) -> Answer:

@@ -1,4 +1,4 @@
-"""Call the service: its verbs as methods, records as answers, DaylightErrors as errors."""
+"""Call the service: a method for each operation, records as results, DaylightErrors as exceptions."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from kernel_backend.reconnect import Say, to_stderr
 from kernel_backend.routes import Operation
 from kernel_backend.spec.resume import Resumption
 
-UPLOAD_S = 300.0  # seconds for a snapshot to go over
-READING_S = 3600.0  # and for checkpoints to be read, which may be large and far away
-PAGE = 10_000  # reports a request
-ROWS = 1000  # trials of a search in one answer
+UPLOAD_S = 300.0  # seconds for the upload of a snapshot
+READING_S = 3600.0  # seconds for slow reads, such as those of large or remote checkpoints
+PAGE = 10_000  # reports per request
+ROWS = 1000  # trials of a search per request
 
 
 class Client(ClusterCalls):
     """Client of one service; every method raises the DaylightError that the service returned.
 
-    The service's address is looked up before each call, so one that restarted on another port is found again. Calls
-    that are safe to repeat are retried for `patience` seconds before ServiceUnreachable is raised.
+    The service's address is looked up before each call, so that a service which restarts on another port is found.
+    Calls that are safe to repeat are retried for `patience` seconds before ServiceUnreachable is raised.
     """
 
     def __init__(self, locate: Locate, *, patience: float = ANSWER_S, say: Say = to_stderr) -> None:
@@ -74,7 +74,7 @@ class Client(ClusterCalls):
     def request(
         self, operation: Operation, method: str, path: str, body: Record | None = None, query: Mapping[str, Any] = {}
     ) -> dict[str, Any]:
-        """Return the JSON answer of an operation of `routes`, without fields that are unknown here."""
+        """Return the JSON answer of an operation in `routes`, without fields that this version does not know."""
         limit = READING_S if method == "GET" else ANSWER_S
         found = self._service.json(method, path, record=body, params=query, timeout=limit)
         if isinstance(operation.answer, type):
@@ -87,15 +87,15 @@ class Client(ClusterCalls):
         return found
 
     def act(self, number: int, verb: str, body: Record | None = None) -> Overview:
-        """Call a verb of `routes` that changes an experiment, such as `stop`; raises NotFound, Forbidden, Conflict."""
+        """Call an operation that changes an experiment, such as `stop`; raises NotFound, Forbidden, Conflict."""
         return self._overview("POST", f"/api/experiments/{number}/{verb}", record=body)
 
     def submit(self, submission: Submission) -> Overview:
-        """Return the new experiment, or an identical active one; its snapshot must have been uploaded."""
+        """Return the new experiment, or an identical active one; the snapshot must have been uploaded before."""
         return self.submit_once(submission)[0]
 
     def submit_once(self, submission: Submission) -> tuple[Overview, bool]:
-        """Submit as `submit` does, and also return whether the experiment is new."""
+        """Submit like `submit`; also return whether the experiment is new."""
         answer = self._service.call("POST", "/api/experiments", record=submission)
         return self._read(Overview, answer.json()), answer.status_code == 201
 
@@ -110,7 +110,7 @@ class Client(ClusterCalls):
     ) -> list[Overview]:
         """Return experiments, newest first: the user's own, or the visible ones of an owner or a group.
 
-        The empty group stands for all that the user may see; with `tags` only those that have all of these.
+        An empty `group` selects all that the user may see; `tags` selects those that have all of these tags.
         """
         asked = given(state=state, search=search, limit=limit, owner=owner, group=group, tag=",".join(tags) or None)
         body = self._service.json("GET", "/api/experiments", params=asked)
@@ -151,19 +151,19 @@ class Client(ClusterCalls):
         return self.act(number, "pause")
 
     def resume(self, number: int, slots: int | None = None) -> Overview:
-        """Queue a paused experiment again, optionally with another number of slots from here on.
+        """Resume a paused experiment, optionally with another number of slots.
 
-        If another number affects the result, the overview's warnings say how. Raises Conflict and ImpossibleAsk.
+        If that number affects the result, a warning in the overview says how. Raises Conflict and ImpossibleAsk.
         """
         asked = checked(Resumption, slots=slots)
         return self.act(number, "resume", asked)
 
     def rerun(self, number: int, asked: Rerun | None = None) -> Overview:
-        """Start an experiment with the snapshot, seeds and threads of `number`, and the changes in `asked`."""
+        """Queue a new experiment with the snapshot, seeds and threads of `number`, and the changes in `asked`."""
         return self.act(number, "rerun", asked or Rerun())
 
     def retrain(self, number: int, asked: Rerun | None = None) -> Overview:
-        """Start an experiment that repeats the steps between the first two checkpoints of `number`, for `diff`."""
+        """Queue an experiment that repeats the steps between the first two checkpoints of `number`, for `diff`."""
         return self.act(number, "verify", asked or Rerun())
 
     def diff(self, number: int, other: int) -> Diff:
@@ -184,7 +184,7 @@ class Client(ClusterCalls):
         after: int = 0,
         limit: int | None = None,
     ) -> list[StoredReport]:
-        """Return the reports after sequence number `after`, in order; all of them without a limit."""
+        """Return the reports after sequence number `after`, in order; without a limit, all of them."""
         found: list[StoredReport] = []
         while limit is None or len(found) < limit:
             page = PAGE if limit is None else min(PAGE, limit - len(found))
@@ -198,40 +198,40 @@ class Client(ClusterCalls):
         return found
 
     def export(self, number: int, trial: int | None = None) -> str:
-        """Return a trial's reports as CSV; without `trial`, the trials of a search, one a row. Raises NotFound."""
+        """Return a trial's reports as CSV; of a search without `trial`, its trials, one per row. Raises NotFound."""
         path = f"/api/experiments/{number}/export.csv"
         return self._service.call("GET", path, params=given(trial=trial), timeout=READING_S).text
 
     def facts(self, number: int, trial: int = 1) -> list[StoredFact]:
-        """Return the facts that a trial's attempts recorded about its result, in order; raises NotFound."""
+        """Return the provenance records that a trial's attempts have reported, in order; raises NotFound."""
         body = self._service.json("GET", f"/api/experiments/{number}/facts", params={"trial": trial})
         return self._list(StoredFact, body, "facts")
 
     def curves(self, number: int, trial: int = 1, points: int = 400) -> Curves:
-        """Return a trial's curves, thinned to at most `points` (10 to 2000) points each; raises NotFound."""
+        """Return a trial's curves, downsampled to at most `points` (10 to 2000) points each; raises NotFound."""
         query = {"trial": trial, "points": points}
         return self._read(Curves, self._service.json("GET", f"/api/experiments/{number}/curves", params=query))
 
     def front(self, number: int) -> int:
-        """Return the default trial of an experiment: of a search the best so far, else its only one."""
+        """Return the default trial of an experiment: the best so far of a search, else the only one."""
         front = self.experiment(number).front
         return front.index if front else 1
 
     def search(self, number: int, sort: str = "best", limit: int = 100, offset: int = 0) -> SearchStatus:
         """Return the status of a search, with at most `limit` (up to 1000) trials from `offset` on.
 
-        Trials are sorted by the column `sort`; `-` before it reverses the order. Raises NotFound, Conflict where it
-        is no search, and InvalidRequest.
+        Trials are sorted by the column `sort`; a leading `-` reverses the order. Raises NotFound, Conflict if it is
+        no search, and InvalidRequest.
         """
         query = {"sort": sort, "limit": limit, "offset": offset}
         return self._read(SearchStatus, self._service.json("GET", f"/api/experiments/{number}/search", params=query))
 
     def search_methods(self) -> SearchMethods:
-        """Return the service's search methods, and the problems of packages that failed to add theirs."""
+        """Return the service's search methods, and the problems of packages whose methods cannot be used."""
         return self._read(SearchMethods, self._service.json("GET", "/api/search/methods"))
 
     def trial_rows(self, number: int, sort: str = "best", limit: int | None = None) -> list[TrialRow]:
-        """Return the trials of a search, all of them without a limit; raises as `search` does."""
+        """Return the trials of a search; without a limit, all of them. Raises the same errors as `search`."""
         found: list[TrialRow] = []
         while limit is None or len(found) < limit:
             page = ROWS if limit is None else min(ROWS, limit - len(found))
@@ -242,7 +242,10 @@ class Client(ClusterCalls):
         return found
 
     def search_curves(self, number: int, limit: int = 100, points: int = 60) -> SearchCurves:
-        """Return learning curves (metric by unit) of at most `limit` trials, best first; raises as `search` does."""
+        """Return learning curves (metric by unit) of at most `limit` trials, best first.
+
+        Raises the same errors as `search`.
+        """
         query = {"limit": limit, "points": points}
         return self._read(
             SearchCurves,
@@ -250,20 +253,20 @@ class Client(ClusterCalls):
         )
 
     def importance(self, number: int) -> Importance:
-        """Return the share of each hyperparameter in the variation between trials; raises as `search` does."""
+        """Return each hyperparameter's share in the variation between trials; raises the same errors as `search`."""
         body = self._service.json("GET", f"/api/experiments/{number}/search/importance", timeout=READING_S)
         return self._read(Importance, body)
 
     def promote(self, number: int, trial: int) -> Overview:
-        """Promote a trial of a search next, whatever its rank; raises NotFound, and Conflict where it has ended."""
+        """Promote a trial of a search next, whatever its rank; raises NotFound, and Conflict if it has ended."""
         return self.act(number, f"trials/{trial}/promote")
 
     def prune(self, number: int, trial: int) -> Overview:
-        """Prune a trial of a search for good; raises NotFound, and Conflict where it has ended."""
+        """Prune a trial of a search for good; raises NotFound, and Conflict if it has ended."""
         return self.act(number, f"trials/{trial}/prune")
 
     def extend(self, number: int, asked: Extension) -> Overview:
-        """Set new totals of a search's trials, slot time or time; raises Conflict, and InvalidRequest without one."""
+        """Set new limits of trials, slot time or duration of a search; raises Conflict, InvalidRequest without any."""
         return self.act(number, "extend", asked)
 
     def logs(
@@ -277,8 +280,8 @@ class Client(ClusterCalls):
     ) -> LogChunk:
         """Return a chunk of a rank's log from `offset` on, or its last `tail` bytes.
 
-        The tail has up to 1 MiB and starts at the beginning of a line. The rank defaults to the rank that failed first,
-        else 0. Raises InvalidRequest for a rank that the experiment does not have.
+        The tail has up to 1 MiB and starts at the beginning of a line. The rank defaults to the rank that failed
+        first, else 0. Raises InvalidRequest for a rank that the experiment does not have.
         """
         if rank and not offset:
             _check_rank(rank, self.experiment(number))
@@ -319,9 +322,9 @@ class Client(ClusterCalls):
         return self._service.call("GET", _kept(number, trial, checkpoint)).content
 
     def part(self, number: int, trial: int, checkpoint: str, name: str) -> Iterator[bytes]:
-        """Yield the bytes of a checkpoint's part in pieces; a broken connection resumes where it stopped.
+        """Yield the bytes of a checkpoint's part in pieces; after a lost connection continue where it stopped.
 
-        The bytes are unchecked: the caller compares them with the manifest.
+        The bytes are not verified: the caller must compare them with the manifest.
         """
         return self._service.pieces(f"{_kept(number, trial, checkpoint)}/parts/{name}", timeout=READING_S)
 
@@ -336,7 +339,7 @@ class Client(ClusterCalls):
         return self._read(GarbageReport, answer)
 
     def source(self, number: int) -> tuple[str, Snapshot]:
-        """Return the submitted definition, and the snapshot's description."""
+        """Return the submitted definition, and the description of its snapshot."""
         body = self._service.json("GET", f"/api/experiments/{number}/source")
         return body["definition"], self._read(Snapshot, body["snapshot"])
 
@@ -345,7 +348,7 @@ class Client(ClusterCalls):
         return self._read(EnvironmentInfo, self._service.json("GET", f"/api/experiments/{number}/environment"))
 
     def picture(self, number: int, dark: bool = False) -> bytes:
-        """Return the curves as a PNG."""
+        """Return a picture of the experiment's curves as a PNG."""
         return self._service.call("GET", f"/api/experiments/{number}/picture.png", params={"dark": int(dark)}).content
 
     def upload_snapshot(self, id: str, data: bytes) -> None:
@@ -356,7 +359,7 @@ class Client(ClusterCalls):
             self._service.call("PUT", f"/api/snapshots/{id}", content=data, timeout=UPLOAD_S)
 
     def deliver(self, key: AttemptId | str, token: str, delivery: Delivery) -> Instruction:
-        """Upload a page of an attempt's records with its own token; returns an instruction for its ranks."""
+        """Upload records of an attempt, authenticated by its token; return an instruction for its ranks."""
         body = delivery.model_dump_json(exclude=None if delivery.notes else {"notes"}).encode()
         path = f"/api/attempts/{key}/records"
         return self._read(Instruction, self._service.json("POST", path, token=token, content=body))
@@ -364,9 +367,8 @@ class Client(ClusterCalls):
     def watch(self, after: int = 0, experiment: int | None = None) -> Iterator[Message]:
         """Yield every message after number `after`, each once and in order, until the caller stops.
 
-        A lost connection is reopened after the last message that was seen. The patience starts anew after each
-        connection that lasted a while: silence is no reason to give up at the first loss. `close`, called from
-        another thread, ends it, also before the first message.
+        A lost connection is reopened after the last received message. `patience` starts again after each connection
+        that lasted a while. `close`, called from another thread, ends the iteration, also before the first message.
         """
         return self._service.watch(after, experiment)
 

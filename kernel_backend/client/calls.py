@@ -1,4 +1,4 @@
-"""Read the records in answers: the base of the client's calls."""
+"""Parse answers as records: the base class of the client."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _Answer = TypeVar("_Answer", bound=Record)
 
 
 class Calls:
-    """Base of the calls of one service."""
+    """Base class of clients: parses answers as records."""
 
     def __init__(self, service: Conversation) -> None:
         self._service = service
 
     def _read(self, kind: type[_Answer], body: Mapping[str, Any]) -> _Answer:
-        """Parse an answer's JSON as a record of this class; raises OtherVersion where it does not fit."""
+        """Parse an answer's JSON as a record of this class; raises OtherVersion if it does not fit."""
         return self._service.read(kind, body)
 
     def _list(self, kind: type[_Answer], body: Mapping[str, Any], name: str) -> list[_Answer]:
-        """Return the records that an answer lists under `name`; raises as `_read` does."""
+        """Return the records in the list `name` of an answer; raises the same errors as `_read`."""
         return [self._read(kind, each) for each in self._service.listed(body, name)]
 
     def _overview(self, method: str, path: str, **request: Any) -> Overview:

@@ -1,4 +1,4 @@
-"""Call the service about the cluster: accounts and quotas, the queue, nodes, the audit log."""
+"""Call the service's operations on the cluster: accounts and quotas, queue, nodes, and audit log."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class ClusterCalls(Calls):
     def set_quota(self, kind: sharing.AccountKind, name: str, numbers: Mapping[str, Any]) -> sharing.Account:
         """Set fields of an account's quota: a number, `none` for no limit, or None to restore the hub's value.
 
-        Raises Forbidden for users who are no admins, and InvalidRequest that names the invalid number.
+        Raises Forbidden unless the user is an admin, and InvalidRequest that names the invalid number.
         """
         body = self._service.json("PUT", f"{_account(kind, name)}/quota", json=dict(numbers))
         return self._read(sharing.Account, body)
 
     def clear_quota(self, kind: sharing.AccountKind, name: str) -> sharing.Account:
-        """Reset all numbers of a quota to the hub's; raises Forbidden for users who are no admins."""
+        """Reset all fields of a quota to the hub's values; raises Forbidden unless the user is an admin."""
         return self._read(sharing.Account, self._service.json("DELETE", f"{_account(kind, name)}/quota"))
 
     def usage(
@@ -62,15 +62,15 @@ class ClusterCalls(Calls):
         return self._overview("POST", f"/api/queue/{number}/priority", record=asked)
 
     def put_first(self, number: int) -> Overview:
-        """Move an experiment to the head of the queue; raises NotFound, and Forbidden for users who are no admins."""
+        """Move an experiment to the head of the queue; raises NotFound, and Forbidden unless the user is an admin."""
         return self._overview("POST", f"/api/queue/{number}/first")
 
     def drain(self, name: str) -> NodeUse:
-        """Drain a node: start nothing more on it; raises NotFound, and Forbidden for users who are no admins."""
+        """Drain a node: start no more gangs on it; raises NotFound, and Forbidden unless the user is an admin."""
         return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{_part(name)}/drain"))
 
     def undrain(self, name: str) -> NodeUse:
-        """Undrain a node: start gangs on it again; raises as `drain` does."""
+        """Undrain a node: start gangs on it again; raises the same errors as `drain`."""
         return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{_part(name)}/undrain"))
 
     def pools(self) -> list[sharing.Pool]:
@@ -78,9 +78,9 @@ class ClusterCalls(Calls):
         return self._list(sharing.Pool, self._service.json("GET", "/api/pools"), "pools")
 
     def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[sharing.AuditEntry]:
-        """Return the audit log, newest first, before number `before`, restricted to entries with all words of `search`.
+        """Return the audit log before number `before`, newest first; `search` selects entries with all of its words.
 
-        Raises Forbidden for users who are no admins.
+        Raises Forbidden unless the user is an admin.
         """
         asked = given(before=before, limit=limit, search=search or None)
         body = self._service.json("GET", "/api/audit", params=asked)
@@ -96,5 +96,5 @@ def _account(kind: sharing.AccountKind, name: str) -> str:
 
 
 def _part(name: str) -> str:
-    """Quote a name as one path segment; a dot alone would mean the parent otherwise."""
+    """Quote a name as one path segment; unquoted, `.` would be removed from the path."""
     return quote(name, safe="").replace(".", "%2E") if set(name) == {"."} else quote(name, safe="")

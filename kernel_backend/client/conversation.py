@@ -1,4 +1,4 @@
-"""Send HTTP requests to a service, and retry them where that is safe; no other client file uses HTTP."""
+"""Send HTTP requests to a service, and retry them if that is safe; other files of the client do not use HTTP."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kernel_backend.model.stream import Message
 from kernel_backend.reconnect import SILENCE_S, Reconnection, Say
 from kernel_backend.routes import is_repeatable
 
-if TYPE_CHECKING:  # imported at the first call, to keep a kernel's start quick
+if TYPE_CHECKING:  # imported at the first call, so that kernels start quickly
     import socket
 
     import httpx
     from websockets.sync.client import ClientConnection
 
-ANSWER_S = 30.0  # seconds to wait for an answer
+ANSWER_S = 30.0  # to wait for an answer
 FRAME_LIMIT = 16 * 2**20  # bytes of one message
 
 Locate = Callable[[], Address]
@@ -36,7 +36,7 @@ _UNKNOWN = "Extra inputs are not permitted"  # the service's message for an unkn
 class Conversation:
     """HTTP connection to one service; every method raises the DaylightError that the service returned.
 
-    The service's address is looked up before each request, so one that restarted on another port is found again.
+    The service's address is looked up before each request, so that a service which restarts on another port is found.
     Requests that are safe to repeat are retried for `patience` seconds before ServiceUnreachable is raised.
     """
 
@@ -45,9 +45,9 @@ class Conversation:
         self._patience = patience
         self._say = say
         self._open: httpx.Client | None = None
-        self._version = ""  # of the service that answered last
+        self._version = ""  # version of the service, from its last answer
         self._streams: set[ClientConnection] = set()
-        self._closed = 0  # how often: a `watch` of before ends
+        self._closed = 0  # number of calls of `close`: earlier watches end
 
     def call(
         self,
@@ -58,7 +58,7 @@ class Conversation:
         record: Record | None = None,
         **request: Any,
     ) -> httpx.Response:
-        """Send a request whose body is `record`, or arguments of httpx, and return the response.
+        """Send a request and return the response; `record` is the body, `request` are arguments of httpx.
 
         The request is retried after a lost connection if `routes` declares it repeatable.
         """
@@ -73,7 +73,7 @@ class Conversation:
                 known = _known(address, token, record)
                 response = self._http().request(method, address.url + path, **known, **request)
             except CannotStart:
-                raise  # trying again would only fail again
+                raise  # a retry would fail, too
             except (ServiceUnreachable, httpx.ConnectError, httpx.ConnectTimeout) as error:
                 trying.wait(error)
             except httpx.TransportError as error:
@@ -87,23 +87,23 @@ class Conversation:
                 return response
 
     def read(self, kind: type[_Answer], body: bytes | Mapping[str, Any]) -> _Answer:
-        """Parse an answer's JSON as a record of this class; raises as `read_answer` does."""
+        """Parse an answer's JSON as a record of this class; raises the same errors as `read_answer`."""
         return read_answer(kind, body, self._version)
 
     def listed(self, body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-        """Return the list under key `name` of an answer; raises OtherVersion if there is none."""
+        """Return the list `name` of an answer; raises OtherVersion if there is none."""
         found = body.get(name)
         if not isinstance(found, list):
             raise OtherVersion(_versions(self._version, f"its answer cannot be read: it lists no {name}"))
         return found
 
     def json(self, method: str, path: str, **request: Any) -> dict[str, Any]:
-        """Return the JSON object of a response; `request` is as for `call`."""
+        """Return the JSON object of a response; arguments are those of `call`."""
         answer: dict[str, Any] = self.call(method, path, **request).json()
         return answer
 
     def pieces(self, path: str, timeout: float) -> Iterator[bytes]:
-        """Yield the content at a path in pieces as it arrives; a broken connection resumes where it stopped."""
+        """Yield the content at a path in pieces as it arrives; after a lost connection continue where it stopped."""
         import httpx
 
         trying, offset = Reconnection(self._patience, self._say), 0
@@ -121,10 +121,10 @@ class Conversation:
                 trying.wait(error)
 
     def watch(self, after: int, experiment: int | None) -> Iterator[Message]:
-        """Yield the messages after number `after`, each once and in order, until the caller stops or `close` is called.
+        """Yield the messages after number `after`, each once and in order, until the caller stops or calls `close`.
 
-        A lost connection is reopened after the last message that was seen. The patience starts anew after each
-        connection that lasted a while: silence is no reason to give up at the first loss.
+        A lost connection is reopened after the last received message. `patience` starts again after each connection
+        that lasted a while, because a silent stream is no sign of a failure.
         """
         return self._watch(after, experiment, self._closed)
 
@@ -212,8 +212,8 @@ class Conversation:
         import httpx
 
         if self._open is None:
-            # No proxy of the environment: the service is on this machine, and its token stays here.
-            # Nor does it follow the service to another address, as it would be led by a redirect.
+            # No proxy from the environment: the token must reach the service only,
+            # and no redirects, which might lead to another address.
             timeout = httpx.Timeout(ANSWER_S, connect=5.0)
             self._open = httpx.Client(timeout=timeout, trust_env=False, follow_redirects=False)
         return self._open
@@ -222,9 +222,9 @@ class Conversation:
 def read_answer(kind: type[_Answer], body: bytes | Mapping[str, Any], version: str) -> _Answer:
     """Parse a service's answer as a record, ignoring fields that this version does not know.
 
-    Raises OtherVersion where the answer does not fit the record.
+    Raises OtherVersion if the answer does not fit the record.
     """
-    if not isinstance(body, bytes):  # most unknown fields are at the top: without them one pass suffices
+    if not isinstance(body, bytes):  # removes most unknown fields, so that one pass suffices
         body = {name: value for name, value in body.items() if name in kind.model_fields}
     try:
         return versions.read(kind, body)
@@ -233,7 +233,7 @@ def read_answer(kind: type[_Answer], body: bytes | Mapping[str, Any], version: s
 
 
 def _known(address: Address, token: str | None = None, record: Record | None = None) -> dict[str, Any]:
-    """Return a request's headers, and a hook that checks who owns the listening process before the token is sent."""
+    """Return a request's headers, and a hook that checks the listening process's owner before the token is sent."""
     headers = {"Authorization": f"Bearer {token or address.token}", versions.VERSION: __version__}
     if record is not None:
         headers[versions.DEFAULTS] = ",".join(versions.at_defaults(record))
@@ -254,7 +254,7 @@ def _known(address: Address, token: str | None = None, record: Record | None = N
 
 
 def _looked_at(address: Address) -> type[ClientConnection]:
-    """Return a websocket connection class that checks who owns the listening process before the token is sent."""
+    """Return a websocket class that checks the owner of the listening process before the token is sent."""
     from websockets.sync.client import ClientConnection
 
     class LookedAt(ClientConnection):
@@ -267,7 +267,7 @@ def _looked_at(address: Address) -> type[ClientConnection]:
 
 
 def _versions(theirs: str, detail: str) -> str:
-    """Return an error message that client and service are of incompatible versions, with a remedy."""
+    """Return an error message about incompatible versions of client and service, with a remedy."""
     who = f"Daylight {theirs}" if theirs else "an older Daylight"
     if os.environ.get("DAYLIGHT_URL"):
         way_out = "install the hub's version here, or ask the hub's admins for this one"

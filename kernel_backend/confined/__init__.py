@@ -1,7 +1,7 @@
-"""Parse users' code in processes with limits, so that one taking minutes or gigabytes harms no other user.
+"""Parse users' code in processes with limits, so that code which takes minutes or gigabytes affects no other user.
 
-Each process is reused, so that an ordinary definition costs a millisecond more. It runs no user code: it only parses.
-Functions, arguments and results travel by pickle, as it is our own child.
+Processes are reused, so that ordinary code costs an additional millisecond. They run no user code: they only parse.
+Functions, arguments and results are pickled, which is safe between the service and its own children.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any, TypeVar
 from kernel_backend.errors import InvalidRequest, from_json
 
 AT_ONCE = 2  # processes
-CPU_S = 10.0  # of computing that one call may take
-WALL_S = 60.0  # that one call may last: a machine may be busy, or a disk may not answer
+CPU_S = 10.0  # of CPU time per call
+WALL_S = 60.0  # of wall time per call: the machine may be busy, or a disk may not respond
 MEMORY = 2**30  # bytes of address space
 LENGTH = struct.Struct(">Q")
 
-SMALL = 32 * 2**10  # bytes of source that are parsed in a thread of the service: a fraction of a second at worst
+SMALL = 32 * 2**10  # bytes of source that are parsed in a thread of the service
 
 A = TypeVar("A")
 
@@ -33,20 +33,20 @@ A = TypeVar("A")
 class Confined:
     """Run plain functions in processes with limits on time and memory.
 
-    Each user has one call at a time, so that one user's calls do not delay others'.
+    Each user has one call at a time, so that one user's calls do not delay those of others.
     """
 
     def __init__(self, cpu_s: float = CPU_S, memory: int = MEMORY, wall_s: float = WALL_S) -> None:
         self._limits, self._wall_s = (cpu_s, memory), wall_s
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
-        # Separate threads: those that wait for these processes must not be missing elsewhere.
+        # Threads of its own: waiting for these processes must not use up the default pool.
         self._threads = ThreadPoolExecutor(AT_ONCE, "confined")
-        self._children: dict[int, _Child] = {}  # by the thread that uses it
+        self._children: dict[int, _Child] = {}  # by the id of the thread that uses it
 
     async def call(self, user: str, function: Callable[..., A], *arguments: Any, size: int | None = None) -> A:
-        """Return the result of a module's function; raise what it raises, and InvalidRequest beyond the limits.
+        """Call a module-level function and return its result; raises its errors, and InvalidRequest beyond the limits.
 
-        `size` is that of the source in bytes, if known: a small one needs no process.
+        `size` is the number of bytes of the source, if known: small sources are parsed in a thread.
         """
         lock = self._locks.setdefault(user, asyncio.Lock())
         async with lock:
@@ -66,9 +66,9 @@ class Confined:
         try:
             child = self._children.get(threading.get_ident()) or self._begin()
             answer = child.ask(question, self._wall_s)
-            if answer is None and child.left():  # by itself, as it had become large, before this call
+            if answer is None and child.left():  # exited before this call, because it had become large
                 answer = self._begin().ask(question, self._wall_s)
-        except BaseException:  # half an answer may still be unread, and must not reach another call
+        except BaseException:  # unread bytes of an answer must not reach another call
             self._end()
             raise
         if answer is None:
@@ -93,7 +93,7 @@ class Confined:
 
 
 def shallow(function: Callable[..., A], *arguments: Any) -> A:
-    """Call a function that reads source; raise InvalidRequest if that is nested too deeply for Python."""
+    """Call a function that parses source; raise InvalidRequest if the source is nested too deeply for Python."""
     try:
         return function(*arguments)
     except (MemoryError, RecursionError):
@@ -109,14 +109,14 @@ class _Child:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
 
     def left(self) -> bool:
-        """Return True if the process exits normally within a second; its pipes are closed already."""
+        """Return True if the process, whose pipes are closed, exits normally within a second."""
         try:
             return self._process.wait(1.0) == 0
         except subprocess.TimeoutExpired:
             return False
 
     def ask(self, question: bytes, seconds: float) -> bytes | None:
-        """Send a question to the process and return its answer; None if it died or was killed after `seconds`."""
+        """Send a request to the process and return its answer; None if it died, or was killed after `seconds`."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None

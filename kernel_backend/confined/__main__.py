@@ -1,4 +1,4 @@
-"""Run a confined process: read calls from stdin, answer on stdout, and end with the parent."""
+"""Run a confined process: read calls from stdin, write answers to stdout, and end with the parent."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import psutil
 from kernel_backend.confined import LENGTH, shallow
 from kernel_backend.errors import DaylightError
 
-LARGE = 256 * 2**20  # bytes of memory beyond which it exits, to be replaced by a smaller process
+LARGE = 256 * 2**20  # bytes of memory beyond which it exits, to be replaced by a new process
 
 
 def main(cpu_s: float, memory: int) -> None:
-    """Answer calls until the input ends or the process has become large."""
+    """Answer calls until stdin is closed or the process has become large."""
     calls, answers = sys.stdin.buffer, sys.stdout.buffer
     _limit(resource.RLIMIT_AS, memory)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -33,7 +33,7 @@ def main(cpu_s: float, memory: int) -> None:
 
 
 def _limit(what: int, most: int) -> None:
-    """Set a resource limit, lowered to the administrator's hard limit (`ulimit -H`), which no process may exceed."""
+    """Set a resource limit, at most the hard limit (`ulimit -H`), which no process may exceed."""
     _, hard = resource.getrlimit(what)
     resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 

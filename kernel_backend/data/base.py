@@ -1,4 +1,4 @@
-"""Define fingerprints: a sorted list of files with sizes and digests, and the difference of two."""
+"""Define fingerprints of data: a sorted list of files with sizes and digests."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """List of all files of declared data at some time."""
+    """List of all files of declared data at one time."""
 
     files: tuple[File, ...]  # sorted
-    read: int = field(default=0, compare=False)  # files whose content was read for it; the others were cached
+    read: int = field(default=0, compare=False)  # number of files that were read; the digests of others were cached
 
     @cached_property
     def listed(self) -> bytes:
-        """Return the list as it is stored: a tab-separated line per file, with name, size and digest."""
+        """Return the list as it is stored: one tab-separated line per file, with name, size and digest."""
         return "".join(f"{file.name}\t{file.size}\t{file.digest}\n" for file in self.files).encode()
 
     @cached_property
@@ -58,7 +58,7 @@ def fingerprint_of(files: Iterable[File], read: int = 0) -> Fingerprint:
 
 
 def changed_text(path: str, before: bytes, now: bytes) -> str:
-    """Describe the changes between two lists, as `/data/leslie: 112 files were added (img_0931.png, ...), ...`.
+    """Describe the changes between two lists: `/data/leslie: 112 files were added (img_0931.png, ...), ...`.
 
     Empty if they are equal.
     """
@@ -67,6 +67,6 @@ def changed_text(path: str, before: bytes, now: bytes) -> str:
 
 
 def printable(name: str) -> str:
-    """Escape a file's name to one line, so that different names stay different."""
+    """Escape a file name so that it fits on one line; different names stay different."""
     escaped = name.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
     return escaped.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""Cache digests of files by their `stat`: a file that looks unchanged is not read again."""
+"""Cache digests of files by their `stat` metadata: a file whose metadata is unchanged is not read again."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# A file that was changed at about the time when it was read may have changed again since, within the same tick of its
-# file system's clock: git calls such an entry racily clean. Clocks of network drives go by others, FAT's in 2 s steps.
+# A file that changed shortly before it was read may change again within the same tick of its file system's clock:
+# git calls such an entry racily clean. Clocks of network drives differ, and FAT's has steps of 2 s.
 RACY_NS = 2 * 10**9
-PATIENCE_S = 2.0  # for another process that writes; then the cache is not used
+PATIENCE_S = 2.0  # seconds to wait for another writer; after that the cache is not used
 _TABLE = """
 CREATE TABLE IF NOT EXISTS files (
   path BLOB PRIMARY KEY, size INTEGER, mtime INTEGER, ctime INTEGER, inode INTEGER, device INTEGER, digest TEXT
@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS files (
 
 
 class StatSignature(NamedTuple):
-    """Metadata that identifies a file's state; times are in nanoseconds."""
+    """Metadata by which a change of a file is noticed; times are in nanoseconds."""
 
     size: int
     mtime: int
@@ -42,12 +42,12 @@ class CacheEntry(NamedTuple):
 
 
 def looks(status: os.stat_result) -> StatSignature:
-    """Return the metadata by which a change of a file's content is noticed; ctime cannot be reset, as mtime can."""
+    """Return the metadata by which a change of content is noticed; unlike mtime, ctime cannot be reset."""
     return StatSignature(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
 
 
 class StatCache:
-    """SQLite cache; if it is damaged, locked or not writable, everything is read anew and nothing fails."""
+    """SQLite cache of digests; if it is damaged, locked or not writable, all files are read and nothing fails."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -74,7 +74,7 @@ class StatCache:
             return {}
 
     def change(self, learned: Mapping[bytes, CacheEntry], forgotten: Collection[bytes] = ()) -> None:
-        """Store new entries, and remove those of files that are gone."""
+        """Store new entries, and remove those of deleted files."""
         if not learned and not forgotten:
             return
         rows = ((path, *entry.looks, entry.digest) for path, entry in learned.items())
@@ -88,7 +88,7 @@ class StatCache:
     def _opened(self) -> contextlib.closing[sqlite3.Connection]:
         db = sqlite3.connect(self._file or ":memory:", timeout=PATIENCE_S)
         try:
-            db.execute("PRAGMA synchronous = OFF")  # entries lost in a power cut are computed again
+            db.execute("PRAGMA synchronous = OFF")  # entries lost in a power failure are computed again
             db.execute(_TABLE)
         except sqlite3.Error:
             db.close()

@@ -1,4 +1,4 @@
-"""Turn `--data` declarations into a part of a snapshot, and paths or URLs into fingerprints."""
+"""Fingerprint the data that `--data` declares, for a part of a snapshot."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.home import home
 from kernel_backend.model.snapshot import DATA, Data
 
-CACHE = "fingerprints.db"  # in the home
+CACHE = "fingerprints.db"  # file in the home
 
 
 class Declared(NamedTuple):
-    """Declared data of a submission: records, list files for the snapshot, and warnings."""
+    """Declared data of a submission: records, lists of files for the snapshot, and warnings."""
 
     data: tuple[Data, ...] = ()
-    files: dict[str, bytes] = {}  # the lists, by their names in the archive
+    files: dict[str, bytes] = {}  # the lists, by name in the snapshot
     warnings: tuple[str, ...] = ()
 
 
 def fingerprint(path: str, say: Say = lambda text: None, at: Path | None = None) -> Fingerprint:
     """Fingerprint the current content of an absolute path or a URL.
 
-    `say` receives progress if it takes long; `at` is the home whose cache of digests is used, else this user's. Raises
-    InvalidRequest if nothing exists there.
+    `say` is called with progress if it takes long; `at` is the home with the cache of digests, by default the user's.
+    Raises InvalidRequest if nothing exists there.
     """
     if is_url(path):
         return objects.fingerprint(path)
@@ -58,7 +58,7 @@ def declare(names: Iterable[str], cwd: Path, say: Say = lambda text: None) -> De
 
 
 def changed_since(data: Data, listed: bytes, at: Path | None = None) -> str:
-    """Describe how declared data differs from its list in the snapshot; empty if it is unchanged."""
+    """Describe how declared data differs from its list in the snapshot; "" if it is unchanged."""
     try:
         found = fingerprint(data.path, at=at)
     except InvalidRequest as error:
@@ -67,5 +67,5 @@ def changed_since(data: Data, listed: bytes, at: Path | None = None) -> str:
 
 
 def is_url(path: str) -> bool:
-    """Return True if this names objects in an object store, not a local file."""
+    """Return True for a URL of an object store, False for a path."""
     return "://" in path

@@ -17,19 +17,19 @@ from kernel_backend.data.base import UNREADABLE, File, Fingerprint, Say, fingerp
 from kernel_backend.data.cache import CacheEntry, StatCache, StatSignature, looks
 from kernel_backend.errors import InvalidRequest
 
-THREADS = 8  # digesting releases the interpreter lock, and network drives answer many at once
-AT_ONCE = 500  # files that a thread takes
-SLOW_S = 1e-4  # to stat one file
+THREADS = 8  # digesting releases the interpreter lock, and network drives answer many requests at once
+AT_ONCE = 500  # files per task of a thread
+SLOW_S = 1e-4  # seconds to stat a file from which a drive counts as slow
 PIECE = 2**20  # bytes
-TOLD_S = 2.0  # between two progress messages
+TOLD_S = 2.0  # between progress messages
 TRIES = 3  # for a file that changes while it is read
-NOWHERE = StatSignature(0, 0, 0, 0, 0)  # of files that cannot be accessed
+NOWHERE = StatSignature(0, 0, 0, 0, 0)  # metadata of inaccessible files
 
 
 def fingerprint(root: Path, cache: StatCache, say: Say) -> Fingerprint:
-    """Fingerprint a folder (with all below it, links followed) or a file; `say` receives progress if it takes long.
+    """Fingerprint a file, or a folder with all files below it (links are followed).
 
-    Raises InvalidRequest if there is no file at all.
+    `say` is called with progress if it takes long. Raises InvalidRequest if there is no file.
     """
     began = time.time_ns()
     top = os.fsencode(root)
@@ -52,7 +52,7 @@ def fingerprint(root: Path, cache: StatCache, say: Say) -> Fingerprint:
 
 
 def digest_of(path: bytes) -> CacheEntry | None:
-    """Return the xxh3-128 of a file's content, with its metadata while it was read; None if it is gone."""
+    """Return the xxh3-128 of a file's content, with its metadata when it was read; None if it does not exist."""
     entry = None
     for _ in range(TRIES):
         try:
@@ -114,11 +114,11 @@ def _read_some(chunk: list[tuple[bytes, StatSignature]]) -> list[CacheEntry | No
 
 class _Folder(NamedTuple):
     path: bytes
-    above: frozenset[tuple[int, int]]  # by device and inode: a link to one of them leads round in a circle
+    above: frozenset[tuple[int, int]]  # device and inode of parent folders, to detect circular links
 
 
 def _files(top: bytes, threads: ThreadPoolExecutor) -> Iterator[tuple[bytes, StatSignature]]:
-    """Yield every file at or below a path with its metadata; NOWHERE for files that may not be accessed."""
+    """Yield every file at or below a path with its metadata; NOWHERE for inaccessible files."""
     try:
         status = os.stat(top)
     except OSError:
@@ -134,7 +134,7 @@ def _files(top: bytes, threads: ThreadPoolExecutor) -> Iterator[tuple[bytes, Sta
             yield from files
             inner += found
             count += len(files) + len(found)
-        # Threads help with a slow drive; with one that answers from memory they only contend.
+        # Threads help with a slow drive; with a fast one they only contend.
         slow = (time.perf_counter() - began) / count > SLOW_S
         folders = inner
 
@@ -150,7 +150,7 @@ def _scan(folder: _Folder) -> tuple[list[tuple[bytes, StatSignature]], list[_Fol
             for entry in entries:
                 _look(entry, files, folders, folder.above | {here})
     except (FileNotFoundError, NotADirectoryError):
-        pass  # it has gone meanwhile
+        pass  # deleted meanwhile
     except OSError:
         files.append((folder.path.rstrip(b"/") + b"/", NOWHERE))
     return files, folders
@@ -167,7 +167,7 @@ def _look(
     except PermissionError:
         files.append((entry.path, NOWHERE))
     except OSError:
-        pass  # a link to nothing or to itself, or gone meanwhile
+        pass  # a broken or circular link, or deleted meanwhile
     else:
         if stat.S_ISREG(status.st_mode):
             files.append((entry.path, looks(status)))

@@ -8,7 +8,7 @@ from typing import Any
 from kernel_backend.data.base import File, Fingerprint, fingerprint_of, printable
 from kernel_backend.errors import InvalidRequest
 
-# Names under which stores identify content, the most reliable first: S3, Google, Azure and others.
+# Fields in which stores identify content, the most reliable first: S3, Google, Azure and others.
 _MARKS = ("ETag", "etag", "md5Hash", "generation", "VersionId", "content_md5", "checksum", "mtime", "LastModified")
 
 
@@ -23,7 +23,7 @@ def fingerprint(url: str) -> Fingerprint:
         raise InvalidRequest(f"--data {url}: a URL needs fsspec; pip install 'daylight[remote]'") from None
     try:
         store, root = fsspec.core.url_to_fs(url)
-        store.invalidate_cache()  # else fsspec would answer from its last listing
+        store.invalidate_cache()  # otherwise fsspec returns its cached listing
         found: dict[str, Mapping[str, Any]] = store.find(root, detail=True)
     except Exception as error:  # each store has its own error classes
         raise InvalidRequest(f"--data {url} cannot be listed: {error or type(error).__name__}") from error

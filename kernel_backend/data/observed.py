@@ -1,4 +1,4 @@
-"""Select data files among the files that were read, and digest them within a budget."""
+"""Select the data files among all files that a training has read, and digest them within a budget."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kernel_backend.data.folders import digest_of
 from kernel_backend.model.facts import Observed, ObservedFile
 
 LISTED = 5_000
-LARGEST = 2 * 2**30  # bytes of a file that is read again; a larger one is identified by size and time
-ALTOGETHER = 8 * 2**30  # bytes that are read again for all of them
+LARGEST = 2 * 2**30  # bytes: larger files are identified by size and time
+ALTOGETHER = 8 * 2**30  # bytes that are read in total
 
 _SYSTEMS = ("/proc", "/dev", "/sys", "/etc", "/run", "/usr/lib", "/usr/share", "/lib", "/lib64")
 _PACKAGES = ("site-packages", "dist-packages", "__pycache__")
@@ -28,24 +28,24 @@ _OWN = tuple(str(_ROOT / name) for name in ("kernel_backend", "jupyter_ext", "da
 
 
 def is_data(path: str, ours: Iterable[str]) -> bool:
-    """Return True if an opened file may be data: not of the system, Python, its packages, or our folders."""
+    """Return True if an opened file may be data: not of the system, Python, packages, or the folders `ours`."""
     if any(part in _PACKAGES for part in path.split("/")):
         return False
     return not any(_within(path, folder) for folder in (*_SYSTEMS, *_PYTHONS, *_OWN, *ours))
 
 
 def installed_in(folders: Iterable[str]) -> list[str]:
-    """Return the folders with installed packages, whose names and versions the environment records."""
+    """Return the folders with installed packages, which the environment records by name and version."""
     return [folder for folder in folders if folder and any(Path(folder).glob("*.dist-info"))]
 
 
 def observed(
     paths: Iterable[str], home: Path, hurry: Callable[[], bool] = lambda: False, overlay: str = ""
 ) -> Observed:
-    """Describe the files that were read, as they are now; those that are gone are left out.
+    """Describe files as they are now; deleted ones are left out.
 
-    While `hurry()` is true no more content is digested. `overlay` is an overlay's root folder: files below it get
-    their real names.
+    While `hurry()` returns True, no more content is digested. `overlay` is the root folder of an overlay: files below
+    it get their real names.
     """
     found = sorted(set(paths))
     cache = StatCache(home / CACHE)
@@ -56,12 +56,12 @@ def observed(
 
 
 def real_name(path: str, overlay: str) -> str:
-    """Return the real path of a file below an overlay's root folder `overlay`; any other path is unchanged."""
+    """Return the real path of a file below the overlay's root folder `overlay`; other paths are unchanged."""
     return path[len(overlay) :] if overlay and path.startswith(f"{overlay}/") else path
 
 
 class _Reading:
-    """Reader that describes one file after the other, and digests content within the budget."""
+    """Describe files one by one, and digest their content within the budget."""
 
     def __init__(self, known: Mapping[bytes, CacheEntry], hurry: Callable[[], bool], overlay: str) -> None:
         self._known, self._hurry, self._overlay = known, hurry, overlay
@@ -69,7 +69,7 @@ class _Reading:
         self.learned: dict[bytes, CacheEntry] = {}
 
     def file(self, path: str) -> ObservedFile | None:
-        """Describe a file; None if it is gone, or no regular file."""
+        """Describe a file; None if it is deleted, or no regular file."""
         try:
             status = os.stat(path)
         except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Recreate data as it was from files that still exist: a folder of links to files with the old bytes."""
+"""Restore data as it was, from files that still exist, as a folder of links to files with the old bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernel_backend.overlay import can_be_led
 
 
 class View(NamedTuple):
-    """Recreated data, a folder or a file, and the names of files whose old bytes no longer exist."""
+    """Restored data (a folder or a file), and the names of files whose old bytes no longer exist."""
 
     place: Path
     missing: tuple[str, ...]
@@ -26,8 +26,8 @@ class View(NamedTuple):
 def view(then: Data, listed: bytes, present: Fingerprint, root: Path, folders: Path) -> View:
     """Create links in one of `folders`, named as in the old list, to files with the same bytes below `root`.
 
-    `present` is the current fingerprint of `root`. A file may have been renamed since. If bytes are missing, no link is
-    created; a name that leaves the folder counts as missing.
+    `present` is the current fingerprint of `root`; files may have been renamed since. If any bytes are missing, no
+    link is created; a name outside of the folder counts as missing.
     """
     alone = root.is_file()
     places = {(str(file.size), file.digest): root if alone else root / file.name for file in present.files}
@@ -38,7 +38,7 @@ def view(then: Data, listed: bytes, present: Fingerprint, root: Path, folders: P
     if not missing:
         for name, known in wanted.items():
             _link(folder / name, there[known[0], known[1]].absolute())
-    own = PurePath(then.path).name  # of a file that was declared alone
+    own = PurePath(then.path).name  # a single file was declared
     return View(folder / own if list(wanted) == [own] else folder, missing)
 
 
@@ -47,7 +47,7 @@ def _leads_out(name: str) -> bool:
 
 
 def _free(folders: Path, digest: str, names: Collection[str]) -> Path:
-    """Return the first folder for this digest that holds no files besides `names`, such as a training's output."""
+    """Return the first folder for this digest that has no files other than `names`, such as a training's output."""
     for number in count(1):
         folder = folders / (digest if number == 1 else f"{digest}-{number}")
         found = (os.path.relpath(os.path.join(at, name), folder) for at, _, files in os.walk(folder) for name in files)
@@ -57,10 +57,10 @@ def _free(folders: Path, digest: str, names: Collection[str]) -> Path:
 
 
 def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: str) -> dict[str, Value] | None:
-    """Return hyperparameters that make a training in `cwd` read its data from `place`.
+    """Return hyperparameters with which a training in `cwd` reads its data from `place`.
 
-    A hyperparameter that is the data's path, or the path `before` that an earlier run read it from, becomes the new
-    one. Relative paths are redirected by links (`overlay`). None if the path must be written in the code itself.
+    A value that is the data's path, or the path `before` that an earlier run used, is replaced. Relative paths are
+    redirected by links (`overlay`). None if the code itself contains the path.
     """
     relative = can_be_led(data.name, place, cwd)
     paths = [data.path, before, *([] if relative else [data.name])]
@@ -69,7 +69,7 @@ def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: s
 
 
 def _moved(value: Value, paths: Sequence[str], place: str) -> Value:
-    """Return `place`, or the path below it, for a value at or below one of `paths`; else the value."""
+    """Return the value with its prefix among `paths` replaced by `place`; unchanged if it has none of them."""
     if not isinstance(value, str):
         return value
     for path in (each.rstrip("/") for each in paths):
@@ -81,7 +81,7 @@ def _moved(value: Value, paths: Sequence[str], place: str) -> Value:
 
 
 def _link(place: Path, target: Path) -> None:
-    """Make `place` link to `target` atomically, as a training may be reading it."""
+    """Make `place` a link to `target`, atomically, as a training may be reading it."""
     if place.is_symlink() and place.readlink() == target:
         return
     place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Attribute a difference to its causes: restore one group of causes after the other and retrain.
+"""Attribute a difference to its causes: restore them group by group, and train again each time.
 
-After "Dave and Leslie": 52.8 % error as found, 37.3 % with data and hyperparameters restored, 29.2 % with libraries and
-seeds. Where everything could be restored, the last row is the baseline itself.
+Example (after "Dave and Leslie"): 52.8 % error as found, 37.3 % with data and hyperparameters restored, 29.2 % with
+libraries and seeds restored, too. If everything can be restored, the last row equals the baseline.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ GROUPS: tuple[tuple[str, frozenset[DifferenceKind]], ...] = (
     ("data and hyperparameters", frozenset({"data", "hyperparameters", "configuration"})),
     ("libraries and seeds", frozenset({"environment", "daylight", "seed", "hardware"})),
 )
-# Differences of data that follow from what is not declared, or from declared data that has changed.
+# Differences of undeclared data, or of data that has changed since it was declared.
 _UNDECLARED = {"delivered", "observed", "external"}
 
 
 class Step(NamedTuple):
-    """Training of `b` with some groups of causes restored from `a`: `back` has all that are restored so far."""
+    """Training of `b` with groups of causes restored from `a`; `back` has all kinds restored so far."""
 
     label: str
     back: frozenset[DifferenceKind]
 
 
 def steps(differences: Sequence[Difference]) -> list[Step]:
-    """Return the trainings to run, group by group; groups without a difference are left out."""
+    """Return the trainings to run, one per group; groups without a difference are left out."""
     differ = {each.kind for each in differences if not each.harmless}
     found: list[Step] = []
     back: frozenset[DifferenceKind] = frozenset()
@@ -42,7 +42,7 @@ def steps(differences: Sequence[Difference]) -> list[Step]:
 
 
 def beyond(differences: Sequence[Difference]) -> list[str]:
-    """Return the differences that no rerun can restore. Changes of declared data are found during the rerun."""
+    """Return the differences that no rerun can restore, without declared data, which the rerun checks itself."""
     declared = any(each.kind == "data" and each.name not in _UNDECLARED for each in differences)
     found = []
     for each in differences:
@@ -54,7 +54,7 @@ def beyond(differences: Sequence[Difference]) -> list[str]:
 
 
 def _is_given(difference: Difference) -> bool:
-    """Return whether no lock restores a difference: of the machine, a service's environment variable, or a file."""
+    """Return whether no lock restores a difference: of hardware, an environment variable, or a file."""
     if difference.kind == "hardware":
         return difference.name != "threads"
     variable = difference.kind == "environment" and difference.name.isupper()
@@ -62,14 +62,14 @@ def _is_given(difference: Difference) -> bool:
 
 
 def params(a: Experiment, b: Experiment, back: frozenset[DifferenceKind]) -> dict[str, Value]:
-    """Return the hyperparameters of a step: the names are those of its code, the values those of `a` if restored."""
+    """Return the hyperparameters of a step: names are those of its code, values those of `a` if restored."""
     names = (a if "code" in back else b).params
     values = {**b.params, **a.params} if "hyperparameters" in back else {**a.params, **b.params}
     return {name: values[name] for name in names}
 
 
 def config(a: Experiment, b: Experiment, back: frozenset[DifferenceKind]) -> dict[str, Any]:
-    """Return the configuration of a step, as JSON, with the restored options taken from `a`."""
+    """Return the configuration of a step as JSON, with the restored options taken from `a`."""
     theirs, ours = a.config.to_json(), b.config.to_json()
     kinds: dict[str, DifferenceKind] = {"seed": "seed", "threads": "hardware"}
     return {name: (theirs if kinds.get(name, "configuration") in back else ours)[name] for name in ours}

@@ -12,16 +12,16 @@ from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Difference
 from kernel_backend.model.snapshot import CAPTURED, DEFINITION, Origin
 
-LARGEST = 200_000  # bytes of a file that is shown line by line
-LINES = 400  # of a file's difference
+LARGEST = 200_000  # bytes of a file that is compared line by line
+LINES = 400  # lines of a diff that are shown
 _MARK = re.compile(r"# cell \[\d+\]")
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 Locate = Callable[[int], Origin | None]
-Place = tuple[Sequence[int], Locate]  # the numbers of lines, and which line of a cell each number is
+Place = tuple[Sequence[int], Locate]  # line numbers, and a function that locates a line in its cell
 
 
 def code(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of executed code: comments, blank lines and cell numbers do not count."""
+    """Yield differences of executed code, ignoring comments, blank lines and cell numbers."""
     for name in sorted(filter(is_code, a.files.keys() | b.files.keys()), key=lambda name: (name != DEFINITION, name)):
         before, after = a.files.get(name), b.files.get(name)
         if before is None or after is None:
@@ -61,7 +61,7 @@ def _changed_lines(before: bytes, after: bytes) -> list[int]:
 
 def _detail(name: str, before: bytes, after: bytes, a: Side, b: Side) -> tuple[str, ...]:
     if name.startswith(f"{CAPTURED}/"):
-        return ()  # only digests of these are available
+        return ()  # only digests of captured values are available
     locate = (a.snapshot.locate, b.snapshot.locate) if name == DEFINITION else (_nowhere, _nowhere)
     return _unified(before, after, *locate)
 
@@ -77,7 +77,7 @@ def _unified(before: bytes, after: bytes, then: Locate, now: Locate) -> tuple[st
         (old, old_numbers), (new, new_numbers) = map(_without_marks, (before, after))
     except UnicodeDecodeError:
         return (f"{len(before):,} bytes, now {len(after):,}",)
-    lines = list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]  # without the names of the files
+    lines = list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]  # without the header with file names
     places = (old_numbers, then), (new_numbers, now)
     heads = [_head(lines[at:], *places) if _HUNK.match(line) else line for at, line in enumerate(lines)]
     shown = [line for line in heads if line.strip("+-")]
@@ -86,7 +86,7 @@ def _unified(before: bytes, after: bytes, then: Locate, now: Locate) -> tuple[st
 
 
 def _without_marks(text: bytes) -> tuple[list[str], list[int]]:
-    """Return the lines of a definition except marks that name a cell, and their line numbers, from 1."""
+    """Return a definition's lines without the marks that name cells, and their line numbers, from 1."""
     lines = [(line, number) for number, line in enumerate(text.decode().splitlines(), 1) if not _MARK.fullmatch(line)]
     return [line for line, _ in lines], [number for _, number in lines]
 

@@ -1,4 +1,4 @@
-"""Compare data: declared files, delivered samples and files that were read."""
+"""Compare data: declared files, delivered samples, and files that were read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernel_backend.model.snapshot import PROJECT, Data
 from kernel_backend.model.versions import read
 
 _PRETRAINED = {".pt", ".pth", ".safetensors", ".ckpt", ".onnx", ".keras", ".gguf"}
-_DETAILS = 40  # lines
+_DETAILS = 40  # lines of details that are shown
 
 
 def data(a: Side, b: Side) -> Iterator[Difference]:
@@ -60,7 +60,7 @@ def _declared(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def _paired(a: tuple[Data, ...], b: tuple[Data, ...]) -> Iterator[tuple[Data | None, Data | None]]:
-    """Pair data by name, and the rest by position: a folder may have moved."""
+    """Pair declared data by name, and the rest by position, since a folder may have moved."""
     names = {each.name for each in a} & {each.name for each in b}
     for name in [each.name for each in a if each.name in names]:
         yield next(each for each in a if each.name == name), next(each for each in b if each.name == name)
@@ -104,16 +104,16 @@ def _between(a: Side, b: Side, *, weights: bool) -> Changes:
     _fill(old, new.keys(), a)
     _fill(new, old.keys(), b)
     for name in old.keys() & new.keys():
-        if None in (old[name][1], new[name][1]):  # too large for a digest, on one side
+        if None in (old[name][1], new[name][1]):  # one of them was too large to be digested
             old[name], new[name] = (old[name][0], None), (new[name][0], None)
     found = changes(old, new)
-    if before.more or after.more:  # what is missing from a list may not be missing at all
+    if before.more or after.more:  # a truncated list may lack files that were read
         return Changes((), (), found.changed)
     return found
 
 
 def _contents(side: Side, observed: Observed, weights: bool) -> dict[str, tuple[int, str | None]]:
-    """Return the size and digest of each file read; redirected data has its declared paths."""
+    """Return the size and digest of each file read; files of redirected data under their declared paths."""
     places = {place: data.path for data in side.snapshot.data if (place := _led(side, data.path))}
     files = [each for each in observed.files if (PurePath(each.path).suffix in _PRETRAINED) == weights]
     return {_declared_path(each.path, places): (each.size, each.digest) for each in files}
@@ -127,15 +127,15 @@ def _declared_path(path: str, places: dict[str, str]) -> str:
 
 
 def _led(side: Side, path: str) -> str | None:
-    """Return the location that declared data was redirected to; None if it was read from its declared path."""
+    """Return the location to which declared data was redirected; None if it was read from its declared path."""
     data_at = side.experiment.config.data_at
     return next((data_at.get(data.name) for data in side.snapshot.data if data.path == path), None)
 
 
 def _leave_out(path: str, *sides: dict[str, tuple[int, str | None]], compared: bool) -> None:
-    """Drop the files below a declared path, as data lists are compared instead.
+    """Drop the files below a declared path, since lists of declared files are compared instead.
 
-    If `compared` is set and all sides have files there, they are kept.
+    If `compared` is set and all sides have files there, the files are kept.
     """
     below = [[name for name in side if PurePath(name).is_relative_to(path)] for side in sides]
     if compared and all(below):
@@ -146,7 +146,7 @@ def _leave_out(path: str, *sides: dict[str, tuple[int, str | None]], compared: b
 
 
 def _fill(contents: dict[str, tuple[int, str | None]], names: Iterable[str], side: Side) -> None:
-    """Add files of `names` that this side's snapshot holds: a rerun may read them from there or from the folder."""
+    """Add the files of `names` that this side's snapshot has: a rerun reads them there or in the folder."""
     if side.snapshot.project is None:
         return
     folder = PurePosixPath(PROJECT) / side.snapshot.project.cwd
@@ -163,7 +163,7 @@ def _name(path: str, cwd: str) -> str:
 
 def _files(kind: str, name: str, head: str, found: Changes) -> Difference:
     lines = changes_lines(found)
-    if len(lines) <= NAMED:  # the sentence has them all
+    if len(lines) <= NAMED:  # the sentence names them all
         lines = ()
     more = (f"... and {len(lines) - _DETAILS:,} more",) if len(lines) > _DETAILS else ()
     fields = {"kind": kind, "name": name, "text": head + changes_text(found), "detail": (*lines[:_DETAILS], *more)}

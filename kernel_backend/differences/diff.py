@@ -1,4 +1,4 @@
-"""Compare experiment `b` with `a`: each class of causes in order of likelihood, then the results."""
+"""Compare experiment `b` with `a`: causes in order of likelihood, then results."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Diff, Difference
 
 _CLASSES = (code, hyperparameters, data, pretrained, environment, seed, hardware, configuration, beginning, daylight)
-# Differences of delivered data and of the model at step 0 mostly follow from one of the others.
+# Differences of delivered data and of the weights at step 0 mostly follow from other differences.
 _FOLLOWS = ("delivered", "step 0")
 
 
-# Facts that a training finds out, and what is not known without them.
+# Provenance records of a training, and what cannot be compared without them.
 _UNKNOWN = {
     "delivered": "which data was delivered",
     "observed": "which files were read",
@@ -25,10 +25,10 @@ _UNKNOWN = {
 
 
 def diff(a: Side, b: Side) -> Diff:
-    """Return the differences, the likeliest cause first and harmless ones last; empty where nothing differs."""
+    """Return the differences, the likeliest cause first and harmless ones last; empty if there are none."""
     found, came = causes(a, b), results(a, b)
     if came.identical is False and all(each.harmless or each.name in _FOLLOWS for each in found):
-        # What should change no bit is suspected where nothing else can have.
+        # If results differ and nothing else does, a harmless difference must be the cause.
         found = tuple(each.model_copy(update={"harmless": False}) for each in found)
         found = tuple(sorted(found, key=lambda each: each.name in _FOLLOWS))
     numbers = a.experiment.number, b.experiment.number
@@ -41,6 +41,6 @@ def _unknown(side: Side) -> list[str]:
 
 
 def causes(a: Side, b: Side) -> tuple[Difference, ...]:
-    """Return the differences that may cause other results: all but those of the results."""
+    """Return the differences that may cause different results."""
     found = [difference for each in _CLASSES for difference in each(a, b)]
     return tuple(sorted(found, key=lambda each: (each.harmless, each.name in _FOLLOWS)))

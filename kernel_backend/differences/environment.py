@@ -11,7 +11,7 @@ from kernel_backend.model.environments import changes
 from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.model.syntax import module_tree
 
-# What a package is called where its import has another name.
+# Distribution names of packages that are imported under another name.
 _DISTRIBUTIONS = {
     "sklearn": "scikit-learn",
     "PIL": "pillow",
@@ -20,18 +20,18 @@ _DISTRIBUTIONS = {
     "skimage": "scikit-image",
 }
 _OURS = "daylight"
-_NAMED = 4  # packages, in a sentence
-# Facts of a rank about the configuration and about the machine; others are reported elsewhere.
+_NAMED = 4  # packages that a sentence names
+# Facts that ranks report about the configuration and the machine; others are compared elsewhere.
 _ASKED = ("numerics", "reproducible", "slots", "backend")
 _MACHINE = ("device", "cpu", "cpu_capability", "threads", "deterministic", "cuda", "cudnn", "nccl", "driver")
 
 
 def environment(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of Python and packages, imported ones first, without Daylight's own version."""
+    """Yield differences of Python and packages, imported packages first, without Daylight's own version."""
     found = changes(a.snapshot.environment, b.snapshot.environment)
     begun = all("runtime" in side.facts for side in (a, b))
     for each in found:
-        if each.kind == "python" or (each.kind == "variable" and not begun):  # ranks know their own variables
+        if each.kind == "python" or (each.kind == "variable" and not begun):  # else ranks report their variables
             yield Difference(kind="environment", name=each.name, text=str(each))
     packages = [each for each in found if each.kind == "package" and not each.name.startswith(_OURS)]
     if packages:
@@ -46,7 +46,7 @@ def environment(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def _seen_by_ranks(a: Side, b: Side, told: set[str]) -> Iterator[Difference]:
-    """Yield differences that only ranks observe (builds of libraries, variables), except those in `told`."""
+    """Yield differences that only ranks report (builds of libraries, variables), without those in `told`."""
     before, after = ({name: str(value) for name, value in side.facts["runtime"].items()} for side in (a, b))
     for name in {**before, **after}:
         old, new = before.get(name, "unset"), after.get(name, "unset")
@@ -55,7 +55,7 @@ def _seen_by_ranks(a: Side, b: Side, told: set[str]) -> Iterator[Difference]:
 
 
 def hardware(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of machine and threads; observations of ranks take precedence over the configuration."""
+    """Yield differences of machine and threads, as reported by ranks, else as configured."""
     begun = all("runtime" in side.facts for side in (a, b))
     before, after = (_machine(side, begun) for side in (a, b))
     for name in {**before, **after}:

@@ -1,11 +1,11 @@
-"""Compare lists of files, as `--data` declares them: files added, removed or changed."""
+"""Compare two lists of declared files: files added, removed or changed."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-NAMED = 3  # in a sentence
+NAMED = 3  # names in a sentence
 
 
 class Changes(NamedTuple):
@@ -17,7 +17,7 @@ class Changes(NamedTuple):
 
 
 def read_list(data: bytes) -> dict[str, tuple[str, ...]]:
-    """Parse a list in an archive, one tab-separated line per file: name -> (size, digest)."""
+    """Parse a stored list, one tab-separated line per file, into name -> (size, digest)."""
     rows = (line.split("\t") for line in data.decode().split("\n") if line)
     return {row[0]: tuple(row[1:]) for row in rows}
 
@@ -32,7 +32,7 @@ def changes(before: Mapping[str, Hashable], after: Mapping[str, Hashable]) -> Ch
 
 
 def changes_text(found: Changes) -> str:
-    """Return `112 files were added (img_0931.png, ...), 1 has other bytes (a.csv)`; empty without changes."""
+    """Describe changes: `112 files were added (img_0931.png, ...), 1 has other bytes (a.csv)`; "" without any."""
     parts = [
         _part(found.added, "was added", "were added"),
         _part(found.removed, "is gone", "are gone"),

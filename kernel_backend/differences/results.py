@@ -1,4 +1,4 @@
-"""Compare the results of two trainings: reports at the same steps, and weights at the end."""
+"""Compare the results of two trainings: reports of the same steps, and weights of checkpoints."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def results(a: Side, b: Side) -> Results:
 def _parted(
     key: tuple[int, str], before: Mapping[str, float], after: Mapping[str, float], shared: Sequence[tuple[int, str]]
 ) -> Results | None:
-    """Return the difference between two reports of the same step; None if they are equal."""
+    """Return the first difference between two reports of the same step; None if they are equal."""
     (step, kind), names = key, [name for name in before if name in after]
     name = next((name for name in names if repr(before[name]) != repr(after[name])), None)
     if name is None:
@@ -38,13 +38,13 @@ def _parted(
 
 
 def _both(a: float, b: float) -> str:
-    """Return two numbers with as many digits as distinguish them."""
+    """Return two numbers as text, with enough digits to distinguish them."""
     short = f"{a:.6g}", f"{b:.6g}"
     return " and ".join(short if short[0] != short[1] else (repr(a), repr(b)))
 
 
 def _ends(a: Side, b: Side, shared: Sequence[tuple[int, str]]) -> Results:
-    """Return the result where all shared reports are equal: the checkpoints of the same steps decide."""
+    """Return the result if all shared reports are equal, by comparing checkpoints of the same steps."""
     equal_to = shared[-1][0] if shared else None
     count = f"all {len(shared)} reports of the same steps are equal" if len(shared) > 1 else "a report is equal"
     told = count if shared else "they have reported nothing in common"
@@ -60,7 +60,7 @@ def _ends(a: Side, b: Side, shared: Sequence[tuple[int, str]]) -> Results:
         text = f"{told}; there are no checkpoints of the same step to compare (newest: {newest})"
         return Results(identical=None, text=text, equal_to=equal_to)
     ends = {max(a.checkpoints), max(b.checkpoints)}
-    meant = b.experiment.config.until == steps[-1]  # the step at which it was to stop
+    meant = b.experiment.config.until == steps[-1]  # the step at which the verification was to stop
     whole = _completed(a) and _completed(b) and (ends == {steps[-1]} or meant)
     text = f"{'bit-identical' if whole else 'bit-identical so far'}: the checkpoints of step {steps[-1]}, and {told}"
     return Results(identical=whole or None, text=text, equal_to=max(steps[-1], equal_to or 0))

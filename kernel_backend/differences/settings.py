@@ -17,7 +17,7 @@ from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.model.trial import WEIGHTS
 
-# Options of running and watching a training, which affect no bit of its result.
+# Options that affect how a training runs and is watched, but not its result.
 _HARMLESS = {
     "loader_workers",
     "checkpoint_every",
@@ -31,11 +31,11 @@ _HARMLESS = {
 }
 _ELSEWHERE = {"seed", "threads"}
 _UNSET = object()
-LONGEST = 80  # characters of a value
+LONGEST = 80  # characters of a value that are shown
 
 
 def hyperparameters(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of hyperparameters, defaults included, and of search domains in place of values."""
+    """Yield differences of hyperparameters, including defaults; searched ones are compared by domain."""
     before, after = ({**side.experiment.params, **_searched(side.experiment.space)} for side in (a, b))
     for name in {**before, **after}:
         old, new = before.get(name, _UNSET), after.get(name, _UNSET)
@@ -48,7 +48,7 @@ def _searched(space: Space) -> dict[str, Parameter]:
 
 
 def _meant(side: Side, value: Any) -> Any:
-    """Return a path below redirected data as a path below its declared path; any other value unchanged."""
+    """Return a path below redirected data as a path below its declared path; other values unchanged."""
     for data in side.snapshot.data:
         place = side.experiment.config.data_at.get(data.name)
         if place and isinstance(value, str) and PurePath(value).is_relative_to(place):
@@ -64,7 +64,7 @@ def seed(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def configuration(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of the other options; those that affect no bit are last, and marked."""
+    """Yield differences of other options; those that affect no result come last, marked as harmless."""
     before, after = a.experiment.config, b.experiment.config
     differing = [name for name in Config.model_fields if getattr(before, name) != getattr(after, name)]
     for name in sorted(set(differing) - _ELSEWHERE, key=lambda name: (name in _HARMLESS, differing.index(name))):
@@ -74,17 +74,17 @@ def configuration(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def beginning(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield a difference of the checkpoint that a training starts from."""
+    """Yield a difference of the checkpoint from which the training starts."""
     before, after = a.experiment.begins_from, b.experiment.begins_from
     if before != after:
         text = f"begins from {before or 'the beginning'} -> {after or 'the beginning'}"
-        # A verification resumes from the other's own checkpoint, and should reach the same result.
+        # A verification resumes from the other experiment's checkpoint, and should reach the same result.
         own = (after or "").startswith(f"{a.experiment.number}.") and not (after or "").endswith(WEIGHTS)
         yield Difference(kind="configuration", name="begins_from", text=text, harmless=own)
 
 
 def daylight(a: Side, b: Side) -> Iterator[Difference]:
-    """Yield differences of Daylight's version, which defines seeds, batching and metrics."""
+    """Yield differences of Daylight's versions of numerics and contract, which affect seeds, batches and metrics."""
     before, after = a.snapshot, b.snapshot
     if before.numerics != after.numerics:
         text = f"Daylight's numerics {before.numerics} -> {after.numerics}: seeds or sums are made in another way"

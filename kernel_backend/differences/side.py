@@ -1,4 +1,4 @@
-"""Define the record of one experiment in a comparison."""
+"""Define one side of a comparison: an experiment with its records."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kernel_backend.model.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class Side:
-    """Experiment with its snapshot, its facts, and the reports of its first trial."""
+    """Experiment with its snapshot, and the provenance records and reports of its first trial."""
 
     experiment: Experiment
     snapshot: Snapshot
-    files: Mapping[str, bytes]  # of the archive; for captured values, which may be large, their digests
+    files: Mapping[str, bytes]  # of the snapshot; of captured values, which may be large, the digests
     facts: Mapping[FactName, Mapping[str, Any]] = field(default_factory=dict)
     reports: Sequence[StoredReport] = ()
-    metrics: Mapping[str, float] = field(default_factory=dict)  # the newest validation
-    failure: str = ""  # what ended it, if it failed
-    checkpoints: Mapping[int, Mapping[str, str]] = field(default_factory=dict)  # by step: each part's digest
+    metrics: Mapping[str, float] = field(default_factory=dict)  # newest validation
+    failure: str = ""  # why it failed; "" if it did not
+    checkpoints: Mapping[int, Mapping[str, str]] = field(default_factory=dict)  # step -> part -> digest

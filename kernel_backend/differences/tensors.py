@@ -10,9 +10,10 @@ Piece = bytes | memoryview
 
 
 def first_difference(a: Iterable[Piece], b: Iterable[Piece]) -> str | None:
-    """Return the name of the first tensor whose bytes differ, by position in the file; None where all bytes agree.
+    """Return the name of the first tensor, by position in the file, whose bytes differ; None if all agree.
 
-    Format: eight bytes of the header's length (little endian), a JSON header with each tensor's `data_offsets`, data.
+    Format: eight bytes with the header's length (little endian), a JSON header with each tensor's `data_offsets`,
+    then data.
     """
     before, after = _Reader(a), _Reader(b)
     headers: list[dict[str, Any]] = [
@@ -46,13 +47,13 @@ def _first_differing(a: Iterator[bytes], b: Iterator[bytes]) -> int | None:
 
 
 class _Reader:
-    """Reader that returns a given number of bytes from a stream of pieces."""
+    """Read given numbers of bytes from a stream of pieces."""
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
         self._pieces, self._held = iter(pieces), b""
 
     def take(self, count: int) -> bytes:
-        """Return the next bytes; raises ValueError where fewer are left."""
+        """Return the next `count` bytes; raises ValueError if fewer are left."""
         while len(self._held) < count:
             piece = next(self._pieces, None)
             if piece is None:

@@ -1,1 +1,1 @@
-"""Run gangs. `base.py` defines the interface of an engine; each other file is one engine."""
+"""Run gangs: `base.py` defines the interface of an engine, each other engine has a file of its own."""

@@ -1,4 +1,4 @@
-"""Define the interface of an engine: start gangs once by key, find them after a restart, and end them surely."""
+"""Define the interface of an engine, which starts each gang once, finds it after a restart, and ends it reliably."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernel_backend.model.views.overview import LogChunk
 
 
 class Caps(Record):
-    """Capabilities that an engine has itself, so that the service need not provide them."""
+    """Capabilities that an engine provides itself, so that the service need not."""
 
     atomic_gang: bool
     preemption: bool
@@ -26,13 +26,13 @@ class Caps(Record):
 
 
 class GangStatus(Record):
-    """Status of a gang as the engine sees it; each is complete, so that a missed one does no harm."""
+    """Status of a gang as the engine sees it; a missed status does no harm, since each is complete."""
 
     key: AttemptId
     phase: Literal["pending", "running", "ended"]
     outcome: Outcome | None = None  # when ended
-    result: AttemptResult | None = None  # the launcher's own record, where it lived to write one
-    token_digest: str = ""  # of the token in its folder: a gang of another attempt may have the same key; "": unknown
+    result: AttemptResult | None = None  # the launcher's record, if it could write one
+    token_digest: str = ""  # of the token in the gang's folder, as another attempt may have the same key; "": unknown
 
 
 class Unconfirmed(DaylightError):
@@ -49,35 +49,35 @@ class Engine(Protocol):
         """Return all nodes, healthy or not."""
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Start the gang of an attempt; idempotent: a second call with the same key starts nothing."""
+        """Start the gang of an attempt; idempotent: another call with the same key starts nothing."""
 
     async def statuses(self) -> Sequence[GangStatus]:
-        """Return the status of every gang of this engine that was not forgotten."""
+        """Return the status of every gang that was not forgotten."""
 
     async def release(self, key: AttemptId) -> None:
-        """Ask the gang to commit a checkpoint and exit; returns at once. Does nothing for an unknown or ended gang."""
+        """Ask a gang to commit a checkpoint and exit; return at once. Does nothing for an unknown or ended gang."""
 
     async def kill(self, key: AttemptId) -> None:
-        """Kill the gang and return when no process of it is left; raises Unconfirmed where that cannot be verified."""
+        """Kill a gang, and return when none of its processes is left; raises Unconfirmed if that cannot be verified."""
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of a gang's spool from `begin` on, with records above number `after`, which were not posted.
+        """Return a page of a gang's spool from `begin` on, with the records above number `after`.
 
-        Without a spool the page is empty, and the last. Raises OSError and DaylightError where it cannot be read.
+        Without a spool the page is empty. Raises OSError and DaylightError if the spool cannot be read.
         """
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
         """Return a rank's log from a byte offset, or its last `tail` bytes; raises NotFound.
 
-        Characters are not split: one that is not fully written yet comes with the next read. A tail begins at the start
-        of a line, or within the last line if that is longer. `offset` of the answer is where the next read begins.
+        Characters are not split: an incomplete one is returned by the next read. A tail starts at the beginning of a
+        line, or within the last line if that is longer. The answer's `offset` is the start of the next read.
         """
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill the processes in an attempt's folder, and rename the folder: it belongs to another attempt.
+        """Kill the processes in an attempt's folder and rename the folder: it belongs to another attempt of that key.
 
-        Raises Unconfirmed as `kill` does.
+        Raises Unconfirmed like `kill`.
         """
 
     async def forget(self, key: AttemptId) -> None:
-        """Stop listing a gang whose end has been recorded. Its logs stay."""
+        """Stop listing a gang whose end is recorded; its logs stay."""

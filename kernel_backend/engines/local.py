@@ -1,4 +1,4 @@
-"""Run launchers as detached processes of this machine, found again by pid and start time."""
+"""Run launchers as detached processes of this machine, which are found again by pid and start time."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
 from kernel_backend.model.views.overview import LogChunk
 
-START_S = 30.0  # a launcher that has not begun by then never will
-KILL_S = 10.0  # how long a killed process may take to vanish
-MARK = "DAYLIGHT_ATTEMPT"  # in the environment of every process of an attempt: its folder
+START_S = 30.0  # after which a launcher that has not begun is given up
+KILL_S = 10.0  # for a killed process to disappear
+MARK = "DAYLIGHT_ATTEMPT"  # environment variable of an attempt's processes; its value is the attempt's folder
 _log = logging.getLogger(__name__)
 _OUTCOMES = {"ok": Outcome.OK, "released": Outcome.RELEASED, "failed": Outcome.FAILED, "lost": Outcome.LOST}
 
 
 class LocalEngine:
-    """Engine for gangs on this machine. All its state is in the attempts' folders, so that it survives a restart."""
+    """Engine for gangs on this machine; all its state is in the attempts' folders and survives a restart."""
 
     name = "local"
     caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=False)
@@ -48,14 +48,14 @@ class LocalEngine:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._node = local_node()
-        self._started: dict[str, subprocess.Popen[bytes]] = {}  # our own children, to be reaped
+        self._started: dict[str, subprocess.Popen[bytes]] = {}  # child processes to be reaped
 
     async def nodes(self) -> Sequence[Node]:
         """Return this machine as the only node."""
         return [self._node]
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Start a launcher, unless the attempt has or had one: it holds the attempt's lock, so two calls start one."""
+        """Start a launcher unless the attempt has or had one; a lock ensures that concurrent calls start only one."""
         folder = self._folder(job.id)
         if folder.launcher() is not None and folder.token_digest() != token_digest(token):
             await self.set_aside(job.id)
@@ -66,18 +66,18 @@ class LocalEngine:
             self._started[str(job.id)] = await asyncio.to_thread(_spawn, job, folder)
 
     async def statuses(self, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
-        """Return the status of every gang that has not been forgotten; or of those among `of`."""
+        """Return the status of every gang that has not been forgotten; with `of`, only of those."""
         return await asyncio.to_thread(lambda: [self._known_status(key) for key in self._listed(of)])
 
     async def release(self, key: AttemptId) -> None:
-        """Send SIGTERM to the gang's launcher, which makes the ranks commit a checkpoint and leave."""
+        """Send SIGTERM to the gang's launcher, which makes the ranks commit a checkpoint and exit."""
         launcher = self._folder(key).launcher()
         if launcher is not None and launcher.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(launcher.pid, signal.SIGTERM)
 
     async def kill(self, key: AttemptId) -> None:
-        """Send SIGKILL to every process of the attempt; returns when none is left."""
+        """Send SIGKILL to all processes of the attempt; return when none is left."""
         await asyncio.to_thread(self._kill, key)
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
@@ -89,7 +89,7 @@ class LocalEngine:
         return await asyncio.to_thread(self._logs, key, rank, offset, tail)
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill the processes in a gang's folder, and rename the folder, so that nothing has this key any more."""
+        """Kill the processes in a gang's folder and rename the folder, so that no gang has this key."""
         await asyncio.to_thread(self._set_aside, key)
 
     async def forget(self, key: AttemptId) -> None:
@@ -118,7 +118,7 @@ class LocalEngine:
                 yield parse_attempt(mark.parent.name)
 
     def _known_status(self, key: AttemptId) -> GangStatus:
-        """Return the status of a gang; if its files cannot be read, it counts as running, and is logged."""
+        """Return the status of a gang; if its files cannot be read, log that and return it as running."""
         try:
             return self._status(key)
         except (OSError, DaylightError, ValidationError) as error:
@@ -126,7 +126,7 @@ class LocalEngine:
             return GangStatus(key=key, phase="running")
 
     def _status(self, key: AttemptId) -> GangStatus:
-        known = self._folder(key).token_digest()  # first: it may have ended, and then its token is deleted
+        known = self._folder(key).token_digest()  # read first, since a gang that has ended may have no token any more
         return self._look(key).model_copy(update={"token_digest": known})
 
     def _look(self, key: AttemptId) -> GangStatus:
@@ -136,21 +136,21 @@ class LocalEngine:
         self._reap(str(key))
         launcher = folder.launcher()
         alive = launcher is not None and launcher.alive()
-        result = folder.result()  # after that check: it may have been written just before its writer ended
+        result = folder.result()  # read after that check, as the launcher may have written it just before it ended
         if result is not None:
             return GangStatus(key=key, phase="ended", outcome=_OUTCOMES[result.outcome], result=result)
         if alive:
             return GangStatus(key=key, phase="running")
         if launcher is not None:
             return self._gone(key, Outcome.LOST, None)
-        # Its mark is as old as the submission; a launcher begins shortly after it.
+        # The folder is as old as the submission; a launcher begins shortly after it.
         waiting = time.time() - (folder.path / "listed").stat().st_mtime
         if waiting < START_S and not broken:
             return GangStatus(key=key, phase="pending")
         return self._gone(key, Outcome.FAILED, _never_launched(folder))
 
     def _gone(self, key: AttemptId, outcome: Outcome, result: AttemptResult | None) -> GangStatus:
-        """Kill the remaining processes of a gang without a launcher; return it as ended, or running if any survives."""
+        """Kill the remaining processes of a gang without a launcher; return it as ended, as running if any survives."""
         try:
             self._kill(key)
         except Unconfirmed:
@@ -172,11 +172,11 @@ class LocalEngine:
     def _reap(self, key: str) -> None:
         child = self._started.get(key)
         if child is not None and child.poll() is not None:
-            self._started.pop(key, None)  # another check may have done so just now
+            self._started.pop(key, None)  # a concurrent check may have removed it
 
     def _logs(self, key: AttemptId, rank: int, offset: int, tail: int | None) -> LogChunk:
         folder = self._folder(key)
-        ended = not (folder.path / "listed").exists()  # before the read: what is written after it comes next time
+        ended = not (folder.path / "listed").exists()  # checked first: the read may miss lines that are written later
         try:
             log = folder.rank_log(rank)
             piece = read_on(log, offset, ended) if tail is None else read_tail(log, tail, ended)
@@ -190,8 +190,8 @@ class LocalEngine:
 def _spawn(job: LaunchSpec, folder: AttemptFolder) -> subprocess.Popen[bytes]:
     """Start a launcher in a session of its own, so that it outlives the service and the service's terminal.
 
-    In a locked environment it sees no other packages (no PYTHONPATH, no PYTHONHOME), and may write bytecode: uv
-    compiles nothing, and without bytecode each rank would compile all that it imports.
+    With a locked environment it must not see other packages (no PYTHONPATH, no PYTHONHOME), and may write bytecode:
+    uv does not compile packages, and without bytecode each rank would compile all that it imports.
     """
     withheld = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE") if job.config.env == "locked" else ()
     variables = {name: value for name, value in os.environ.items() if name not in withheld}
@@ -208,7 +208,7 @@ def _spawn(job: LaunchSpec, folder: AttemptFolder) -> subprocess.Popen[bytes]:
 
 
 def _never_launched(folder: AttemptFolder) -> AttemptResult:
-    """Return the result of an attempt whose launcher never began, with the last line of its output."""
+    """Return the result of an attempt whose launcher did not begin, with the last line of its output."""
     lines = folder.launcher_log.read_text(errors="replace").strip().splitlines() if folder.launcher_log.exists() else []
     said = lines[-1] if lines else "it said nothing"
     way_out = ": install daylight into that environment" if "No module named" in said else ""
@@ -222,12 +222,11 @@ def _never_launched(folder: AttemptFolder) -> AttemptResult:
 
 
 def _members(folder: AttemptFolder) -> Iterator[psutil.Process]:
-    """Yield all living processes of an attempt: its launcher, its ranks, their loader workers, and all descendants.
+    """Yield all running processes of an attempt: launcher, ranks, loader workers, and all descendants.
 
-    Each inherits the attempt's folder in its environment. A rank that a forkserver has forked, and what it forks in
-    turn, show that server's environment instead; it is recognised by its output, which is a rank's log. Not by
-    process group: a number can be another's by now, and a child may have left the group. Not by key: another home of
-    this user has the same keys.
+    Each inherits the attempt's folder in its environment. Ranks forked by a forkserver, and their children, have the
+    forkserver's environment; they are recognised by their output, a rank's log. Process groups are not used, as
+    numbers are reused and children may leave them; nor keys, as another home of this user has the same keys.
     """
     place = os.path.realpath(folder.path)
     for process in psutil.process_iter():
@@ -238,9 +237,9 @@ def _members(folder: AttemptFolder) -> Iterator[psutil.Process]:
 
 
 def _writes_a_rank_log(pid: int, place: str) -> bool:
-    """Return whether stdout or stderr of a process is a rank's log in the folder `place`."""
+    """Return whether stdout or stderr of a process is the log of a rank in folder `place`."""
     for descriptor in (1, 2):
-        with contextlib.suppress(OSError):  # it has ended, is another user's, or this is no Linux
+        with contextlib.suppress(OSError):  # the process has ended or is another user's, or this is not Linux
             path = os.readlink(f"/proc/{pid}/fd/{descriptor}").removesuffix(" (deleted)")
             if os.path.dirname(path) == place and fnmatch(os.path.basename(path), "rank-*.log"):
                 return True

@@ -1,4 +1,4 @@
-"""Read a log file that may still grow, from an offset or at its end, without splitting characters."""
+"""Read a growing log file from an offset or at its end, without splitting characters."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-CHUNK = 256 * 1024  # bytes of a log in one answer that goes on from an offset
-_CONTINUES = bytes(range(0b1000_0000, 0b1100_0000))  # bytes that begin no character of UTF-8
+CHUNK = 256 * 1024  # bytes returned by a read from an offset
+_CONTINUES = bytes(range(0b1000_0000, 0b1100_0000))  # continuation bytes of UTF-8
 
 
 class Piece(NamedTuple):
-    """Text read from a log, the offset after it, and the size of the log now."""
+    """Text from a log, the offset after it, and the current size of the log."""
 
     text: str
     offset: int
@@ -20,9 +20,9 @@ class Piece(NamedTuple):
 
 
 def read_on(path: Path, offset: int, ended: bool) -> Piece:
-    """Return up to CHUNK bytes from an offset on, to the end of a line; a longer line is cut.
+    """Return up to CHUNK bytes from an offset on, up to the end of a line; a longer line is cut.
 
-    `ended` says that nothing will be appended. Raises FileNotFoundError.
+    `ended` means that the log will not grow. Raises FileNotFoundError.
     """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -37,13 +37,13 @@ def read_on(path: Path, offset: int, ended: bool) -> Piece:
 
 
 def read_tail(path: Path, tail: int, ended: bool) -> Piece:
-    """Return the last `tail` bytes, from the beginning of a line on; of a line longer than that, its end.
+    """Return at most the last `tail` bytes, from the beginning of a line; of a longer last line, its end.
 
-    `ended` says that nothing will be appended. Raises FileNotFoundError.
+    `ended` means that the log will not grow. Raises FileNotFoundError.
     """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        begin = file.seek(max(0, size - tail - 1))  # one more: it may be the end of the line before
+        begin = file.seek(max(0, size - tail - 1))  # one more, which may be the line break before
         data = file.read(size - begin)
     if size > tail:
         data = _from_line(data)
@@ -52,13 +52,13 @@ def read_tail(path: Path, tail: int, ended: bool) -> Piece:
 
 
 def _from_line(data: bytes) -> bytes:
-    """Return the data after the first line break; without one, all but the first byte, from a whole character on."""
+    """Return the data after the first line break; without one, from the second byte on, at a whole character."""
     _, _, lines = data.partition(b"\n")
     return lines or data[1:].lstrip(_CONTINUES)
 
 
 def _decoded(data: bytes, ended: bool) -> tuple[str, int]:
-    """Return the text, and the number of bytes left at the end: a character that is not fully written yet."""
+    """Decode UTF-8; return the text, and the number of bytes of an incomplete last character."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data, final=ended)
     return text, len(decoder.getstate()[0])

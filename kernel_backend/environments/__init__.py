@@ -1,1 +1,1 @@
-"""Manage environments: describe another interpreter, lock it, and build from a lock."""
+"""Manage Python environments: describe that of another interpreter, lock it, and build it from a lock."""

@@ -15,19 +15,19 @@ from kernel_backend.errors import NoEnvironment
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots.archive import digest
 
-_CONTENTS = "daylight.txt"  # of a built environment: the names of what was installed
+_CONTENTS = "daylight.txt"  # file in a built environment that lists its distributions
 
 
 def build(
     venv: Path, environment: Environment, lock: Lock, wheels: Mapping[str, Path], python: Path | None = None
 ) -> None:
-    """Build the environment of a lock in folder `venv`; `wheels` are files by name, one of them our own.
+    """Build the environment of a lock in folder `venv`; `wheels` are files by name, including Daylight's own.
 
-    Its interpreter is `python` if that still has the version, else one that uv finds. An existing folder is replaced.
-    Raises NoEnvironment with uv's own message (a full disk, no network), leaving nothing half-built.
+    Its interpreter is `python` if that has the right version, else one that uv finds. An existing folder is replaced.
+    Raises NoEnvironment with uv's message (a full disk, no network), and leaves nothing half-built.
     """
     folder = venv.parent
-    for left in folder.glob(".venv-*"):  # of a build that was killed
+    for left in folder.glob(".venv-*"):  # left by a killed build
         shutil.rmtree(left, ignore_errors=True)
     aside = Path(tempfile.mkdtemp(dir=folder, prefix=".venv-"))
     try:
@@ -53,7 +53,7 @@ def build(
 
 
 def whole(venv: Path) -> bool:
-    """Return True if an environment was built completely and still has its interpreter and every distribution."""
+    """Return True if an environment is complete: its interpreter and all of its distributions exist."""
     try:
         there = (venv / _CONTENTS).read_text().splitlines()
         return os.access(venv / "bin" / "python", os.X_OK) and set(there) <= set(_contents(venv))
@@ -62,7 +62,7 @@ def whole(venv: Path) -> bool:
 
 
 def interpreter(version: str, python: Path | None) -> str:
-    """Return the Python to build on: `python` if its minor version matches, else a version for uv to find."""
+    """Return the Python for a new environment: `python` if its minor version matches, else a version for uv to find."""
     minor = version.rpartition(".")[0]
     if python is not None and (found := version_of(python)) and found.rpartition(".")[0] == minor:
         return str(python)
@@ -74,6 +74,6 @@ def _contents(venv: Path) -> list[str]:
 
 
 def _line(name: str, wheel: Path) -> str:
-    """Format a requirement of a wheel file; its digest is also in the URL, from where uv records it."""
+    """Format a requirement of a wheel file; its digest is also in the URL, from which uv records it."""
     sha256 = digest(wheel.read_bytes())
     return f"{name} @ {wheel.as_uri()}#sha256={sha256} --hash=sha256:{sha256}\n"

@@ -1,4 +1,4 @@
-"""Lock a recorded environment: each distribution by version and hash, or listed with the reason why not."""
+"""Lock a recorded environment: each distribution by version and hash, or with the reason why that is impossible."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _UNKNOWN = re.compile(r"Because (?:there is no version of )?([\w.-]+?)(?:==\S+)?
 
 
 class Lock(Record):
-    """Lock to build an environment from; `unlocked` says why a distribution has no hash."""
+    """Lock from which an environment can be built."""
 
-    text: str  # requirements with hashes, as `pip install --require-hashes -r` takes them
-    files: dict[str, str] = {}  # name -> sha256 of a wheel that came from a file: the wheels that are kept have it
-    pinned: dict[str, str] = {}  # name -> requirement by a commit, which no hash follows from
-    unlocked: dict[str, str] = {}  # name -> why it is neither
+    text: str  # requirements with hashes, for `pip install --require-hashes -r`
+    files: dict[str, str] = {}  # name -> sha256 of a stored wheel, for distributions installed from a file
+    pinned: dict[str, str] = {}  # name -> requirement by a commit, which has no hash
+    unlocked: dict[str, str] = {}  # name -> why it cannot be locked
 
     def __len__(self) -> int:
         """Return the number of distributions locked by hash."""
@@ -31,7 +31,7 @@ class Lock(Record):
 
 
 def make(environment: Environment, python: Path, folder: Path) -> Lock:
-    """Lock an environment, with hashes from the indexes that `python`'s pip uses; `folder` is any folder.
+    """Lock an environment with hashes from the indexes of `python`'s pip; `folder` is a working folder for uv.
 
     Takes seconds. Raises NoEnvironment if no index can be reached.
     """
@@ -44,7 +44,7 @@ def make(environment: Environment, python: Path, folder: Path) -> Lock:
             break
         except NoEnvironment as error:
             unknown = [name for each in _UNKNOWN.findall(error.message) if (name := canonicalize_name(each)) in wanted]
-            if not unknown or uv.offline(error.message):  # then only a cache was searched
+            if not unknown or uv.offline(error.message):  # if offline, only a cache was searched
                 raise NoEnvironment(f"the environment cannot be locked: {error.message}") from None
             for name in unknown:
                 unlocked[name] = f"no index that pip is set up for has {wanted.pop(name)}"
@@ -54,16 +54,16 @@ def make(environment: Environment, python: Path, folder: Path) -> Lock:
 
 
 class Plan(Record):
-    """Requirements of an environment's distributions by name; each distribution is in one of these mappings."""
+    """Distributions of an environment by how they are locked; each is in one of these mappings."""
 
-    wanted: dict[str, str] = {}  # name -> name==version, to be looked up in an index
+    wanted: dict[str, str] = {}  # name -> name==version, to be found in an index
     files: dict[str, str] = {}
     pinned: dict[str, str] = {}
     unlocked: dict[str, str] = {}
 
 
 def requirements(environment: Environment) -> Plan:
-    """Return the requirements of an environment's distributions; Daylight's wheel is made of its own files instead."""
+    """Return how each distribution is locked; Daylight is left out, as its wheel is built from its own files."""
     wanted, files, pinned, unlocked = {}, {}, {}, {}
     for name, version in environment.distributions.items():
         url = environment.urls.get(name)
@@ -93,7 +93,7 @@ def _compile(wanted: Mapping[str, str], python: Path, folder: Path) -> str:
 
 
 def local_hashes(folders: list[Path], wanted: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the sha256 of wheels in these local folders by `name==version`: uv reports no hashes for them."""
+    """Return the sha256 of wheels in local folders by `name==version`, since uv reports no hashes for them."""
     found: dict[str, list[str]] = {}
     for wheel in sorted(each for folder in folders for each in folder.glob("*.whl")):
         try:
@@ -109,7 +109,7 @@ def local_hashes(folders: list[Path], wanted: Mapping[str, str]) -> dict[str, li
 def with_hashes(text: str, known: Mapping[str, list[str]]) -> tuple[str, list[str]]:
     """Return the lock text with hashes of `known` added, and the names of distributions without any hash.
 
-    The latter are left out of the text.
+    The text does not contain the latter.
     """
     kept, bare = [], []
     for block in re.split(r"\n(?=\S)", text.strip()):

@@ -1,4 +1,4 @@
-"""Read the environment of another interpreter of this machine, with or without Daylight in it."""
+"""Describe the environment of another interpreter of this machine, even if it lacks Daylight."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots import installed
 from kernel_backend.snapshots.environment import machine, numerics_variables
 
-_SECONDS = 60.0  # a cold network file system
+_SECONDS = 60.0  # enough for a cold network file system
 
 
 def present(python: Path, variables: Mapping[str, str] = os.environ) -> Environment:
-    """Return the current environment of an interpreter, without git state, in about a tenth of a second.
+    """Return the current environment of an interpreter, without git state; takes a tenth of a second.
 
-    Raises NoEnvironment if it cannot be run.
+    Raises NoEnvironment if the interpreter cannot be run.
     """
     told = json.loads(_ask(python, installed.__file__))
     return Environment(**told, **machine(), variables=numerics_variables(variables))
 
 
 def own_root_of(python: Path) -> Path | None:
-    """Return the folder that an interpreter imports Daylight from; None if it has none. Raises NoEnvironment."""
+    """Return the folder from which an interpreter imports Daylight; None if it lacks it. Raises NoEnvironment."""
     told = json.loads(_ask(python, installed.__file__, "--own-root"))
     return Path(told) if told else None
 

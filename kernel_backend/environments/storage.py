@@ -22,7 +22,7 @@ from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots import installed
 from kernel_backend.snapshots.archive import digest
 
-AGAIN_S = 86_400.0  # from an incomplete lock to the next try, while the environment is not requested
+AGAIN_S = 86_400.0  # after which an incomplete lock is made again, unless the environment is requested
 
 
 class Environments:
@@ -43,17 +43,17 @@ class Environments:
         self._locks, self._wheels = home / "environments", home / "snapshots" / "wheels"
 
     def lock(self, environment: Environment) -> Lock | None:
-        """Return the stored lock of an environment; None before it was made."""
+        """Return the stored lock of an environment; None if it has not been made."""
         with suppress(OSError, ValueError):
             return Lock.model_validate_json((self._folder(environment) / "lock.json").read_bytes())
         return None
 
     def make_lock(self, environment: Environment, python: Path, after: float = AGAIN_S) -> Lock:
-        """Return the lock of an environment, made and stored if there is none, and store the wheels it needs.
+        """Return the lock of an environment, and make and store it with the wheels it needs if there is none.
 
-        A lock that lacks distributions which an index should have is made again once it is `after` seconds old, since
-        indexes change. `python` is the interpreter that was recorded. Takes seconds. Raises NoEnvironment, also if the
-        files of Daylight that ran are gone; the other wheels are stored all the same.
+        A lock that lacks distributions which an index should have is made again if it is older than `after` seconds,
+        as indexes change. `python` is the recorded interpreter. Takes seconds. Raises NoEnvironment, also if the
+        recorded files of Daylight no longer exist; other wheels are stored all the same.
         """
         with self._alone(environment):
             unkept = self._keep_files(environment)
@@ -61,7 +61,7 @@ class Environments:
             lock = self.lock(environment)
             folder = self._folder(environment)
             if lock is None or self._stale(environment, lock, after):
-                uv.pip_settings.cache_clear()  # pip may have been set up otherwise by now
+                uv.pip_settings.cache_clear()  # pip's settings may have changed
                 try:
                     lock = locks.make(environment, python, folder)
                 except NoEnvironment:
@@ -84,7 +84,7 @@ class Environments:
         return venv / "bin" / "python" if whole(venv) else None
 
     def version(self, environment: Environment) -> str | None:
-        """Return the version of the Python that an environment was built with; None if unknown."""
+        """Return the Python version with which an environment was built; None if unknown."""
         with suppress(OSError):
             told = (self._folder(environment) / "venv" / "pyvenv.cfg").read_text()
             found = re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+)", told, re.MULTILINE)
@@ -92,7 +92,7 @@ class Environments:
         return None
 
     def build(self, environment: Environment, python: Path) -> Path:
-        """Return the interpreter of an environment, locking and building it if needed; raise NoEnvironment."""
+        """Return the interpreter of an environment, which is locked and built if needed; raise NoEnvironment."""
         if found := self.python(environment):
             return found
         lock = self.make_lock(environment, python, after=0.0)
@@ -102,7 +102,7 @@ class Environments:
         if gone:
             raise NoEnvironment(f"the wheels of {', '.join(gone)} are no longer kept, and cannot be made again")
         with self._alone(environment):
-            if self.python(environment) is None:  # another service has built it meanwhile
+            if self.python(environment) is None:  # another service may have built it meanwhile
                 there = {name: wheel for name, wheel in wheels.items() if wheel is not None}
                 build(self._folder(environment) / "venv", environment, lock, there, python)
         return self._folder(environment) / "venv" / "bin" / "python"
@@ -131,7 +131,7 @@ class Environments:
             self._keep(environment.daylight, name, data)
 
     def _keep_files(self, environment: Environment) -> dict[str, str]:
-        """Store each wheel that was installed from a file; return the reasons for failures, by name."""
+        """Store each wheel that was installed from a file; return the reasons of failures by name."""
         unkept = {}
         for name, expected in locks.requirements(environment).files.items():
             if self._wheel(expected) is None:
@@ -154,7 +154,7 @@ class Environments:
 
     @contextmanager
     def _alone(self, environment: Environment) -> Iterator[None]:
-        """Hold the lock of an environment's folder: two services may share one over a file system."""
+        """Hold the lock of an environment's folder, which several services may share over a file system."""
         folder = self._folder(environment)
         try:
             folder.mkdir(parents=True, exist_ok=True)

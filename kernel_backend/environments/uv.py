@@ -1,4 +1,4 @@
-"""Run uv as a command, with the package indexes that pip uses."""
+"""Run the command uv with the package indexes that pip uses."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from kernel_backend.errors import NoEnvironment
 
-_SECONDS = 1800.0  # gigabytes over a slow line
-_FROM_PIP = {  # what uv reads in place of pip's settings; the user's own settings for uv take precedence
+_SECONDS = 1800.0  # enough to download gigabytes over a slow connection
+_FROM_PIP = {  # pip's settings by the names that uv uses; the user's own settings of uv take precedence
     "index-url": "UV_INDEX_URL",
     "extra-index-url": "UV_EXTRA_INDEX_URL",
     "find-links": "UV_FIND_LINKS",
@@ -26,9 +26,9 @@ _FROM_PIP = {  # what uv reads in place of pip's settings; the user's own settin
 
 
 def find() -> str | None:
-    """Return uv's executable: the one from its package, else the one on the PATH."""
+    """Return the path of uv's executable: from the package uv, else from PATH; None if there is none."""
     try:
-        from uv import find_uv_bin  # not at the top: a kernel needs none
+        from uv import find_uv_bin  # imported here, since kernels do not need it
 
         return str(find_uv_bin())
     except (ImportError, FileNotFoundError):
@@ -36,9 +36,9 @@ def find() -> str | None:
 
 
 def run(*arguments: str, folder: Path, python: Path, stdin: str = "") -> str:
-    """Return the output of a uv command run in `folder`, with the package indexes of `python`'s pip.
+    """Run a uv command in `folder` with the package indexes of `python`'s pip; return its output.
 
-    Raises NoEnvironment with uv's own message if it fails, and if there is no uv.
+    Raises NoEnvironment if uv is missing, or with uv's message if it fails.
     """
     executable = find()
     if executable is None:
@@ -61,11 +61,10 @@ def run(*arguments: str, folder: Path, python: Path, stdin: str = "") -> str:
 
 
 def variables(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a uv process: the given variables, and pip settings that they do not override.
+    """Return the environment of a uv process: the given variables, and pip's settings that they do not override.
 
-    Settings are passed as variables and not as options, since an index's URL may hold a password and command lines are
-    public. pip does not prefer one index to another, so uv's strategy `unsafe-best-match` is set; hashes identify the
-    file.
+    Settings are passed as variables, since an index's URL may contain a password and command lines are public. pip
+    does not prefer one index to another, so uv's strategy `unsafe-best-match` is set; hashes identify the files.
     """
     ours = {_FROM_PIP[name]: value for name, value in settings.items() if name in _FROM_PIP}
     if "UV_FIND_LINKS" in ours:
@@ -76,7 +75,7 @@ def variables(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str
 
 
 def offline(said: str = "") -> bool:
-    """Return True if the environment forbids uv the network, or uv's own message says so."""
+    """Return True if uv may not use the network, by the environment or by its own message."""
     return os.environ.get("UV_OFFLINE", "0").lower() not in ("", "0", "false") or "network was disabled" in said
 
 
@@ -95,7 +94,7 @@ def pip_settings(python: str) -> dict[str, str]:
 
 
 def parse_settings(text: str) -> dict[str, str]:
-    """Parse `pip config list`: `global.index-url='https://...'` becomes `{"index-url": "https://..."}`."""
+    """Parse `pip config list`: the line `global.index-url='https://...'` becomes `{"index-url": "https://..."}`."""
     found: dict[int, dict[str, str]] = {0: {}, 1: {}, 2: {}}
     for section, name, value in re.findall(r"^(:env:|global|install)\.([\w-]+)=(.*)$", text, re.MULTILINE):
         try:
@@ -112,6 +111,6 @@ def find_links(python: Path) -> list[Path]:
 
 
 def _said(stderr: str) -> str:
-    """Return uv's error message on one line."""
+    """Return uv's error message as one line."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("warning:")]
     return re.sub(r"^error: ", "", "; ".join(lines)) or "uv failed and said nothing"

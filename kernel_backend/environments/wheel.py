@@ -1,4 +1,4 @@
-"""Build Daylight's own wheel from the files that run; the same files give the same bytes."""
+"""Build Daylight's own wheel from its installed files; the same files give the same bytes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _WHEEL = "Wheel-Version: 1.0\nGenerator: daylight\nRoot-Is-Purelib: true\nTag: p
 
 
 def own_wheel(root: Path, digest: str) -> tuple[str, bytes]:
-    """Return file name and bytes of a wheel of the Daylight below `root` for workers, without browser files.
+    """Return name and bytes of a wheel of the Daylight below `root`, for workers (without files for browsers).
 
-    Raises NoEnvironment if its files do not match `digest`: they have changed since it was computed.
+    Raises NoEnvironment if its files do not match `digest`, because they have changed since.
     """
     files = own_files(root)
     contents = {name: path.read_bytes() for name, path in files.items()}

@@ -11,27 +11,27 @@ if TYPE_CHECKING:
 
 
 class Identity(Protocol):
-    """Authenticator of users by their tokens."""
+    """Authenticate users by their tokens."""
 
     async def who(self, token: str, *, remembered: bool = False) -> Person | None:
-        """Return the user of a token; None where it is unknown. Raises Forbidden for a valid token without access here.
+        """Return the user of a token; None if it is unknown. Raises Forbidden for a valid token without access.
 
-        Raises ServiceUnreachable where the user cannot be looked up now; with `remembered`, a user cached earlier is
-        returned instead.
+        Raises ServiceUnreachable if the user cannot be looked up now; with `remembered`, a cached user is returned
+        instead.
         """
 
 
 class Browsers(Protocol):
-    """Authenticator of users by their browser's cookies: pages have no token that they could send."""
+    """Authenticate users of browsers by cookies, since pages have no token to send."""
 
     async def who(self, handler: RequestHandler, *, remembered: bool = False) -> Person | None:
-        """Return the signed-in user; None without one, and for a request that another page may have caused.
+        """Return the signed-in user; None if there is none, or if another site may have caused the request.
 
-        Raises as `Identity.who` does.
+        Raises the same errors as `Identity.who`.
         """
 
     def token(self, handler: RequestHandler) -> str:
-        """Return the user's token for an Identity; empty without a signed-in user."""
+        """Return the signed-in user's token for an Identity; "" if there is none."""
 
     def sign_in(self, handler: RequestHandler) -> str:
         """Return the URL of the sign-in page, which redirects back to the requested page."""

@@ -11,20 +11,20 @@ from kernel_backend.model.cluster.people import Person
 
 
 class HubBrowsers:
-    """Authenticator of browsers by the hub token in a signed cookie."""
+    """Authenticate browsers by the hub token in a signed cookie."""
 
     def __init__(self, auth: HubOAuth, identity: HubIdentity) -> None:
         self._auth, self._identity = auth, identity
 
     async def who(self, handler: RequestHandler, *, remembered: bool = False) -> Person | None:
-        """Return the signed-in user; None without one, and for a request without our pages' XSRF token."""
+        """Return the signed-in user; None if there is none, or if the request lacks the pages' XSRF token."""
         token = self.token(handler)
         if not token:
             return None
-        # The hub's own check of `_xsrf` comes before its answer is looked up, remembered or not.
+        # The hub checks `_xsrf` itself before the user is looked up.
         person = await self._identity.verified(token, self._auth.get_user(handler, sync=False), remembered)
         if person is not None:
-            _ = handler.xsrf_token  # has the browser keep it
+            _ = handler.xsrf_token  # sets the cookie
         return person
 
     def token(self, handler: RequestHandler) -> str:

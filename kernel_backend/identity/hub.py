@@ -1,4 +1,4 @@
-"""Authenticate JupyterHub users: tokens are the hub's, and their scopes grant rights here."""
+"""Authenticate JupyterHub users by tokens of the hub, whose scopes grant rights in this service."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ from kernel_backend.errors import Forbidden, ServiceUnreachable
 from kernel_backend.model.cluster.people import Person
 
 SUBMIT, ADMIN = "custom:daylight:submit", "custom:daylight:admin"
-HUB_S = 10.0  # that the hub may take to answer
-MOST = 20_000  # tokens that are remembered
+HUB_S = 10.0  # for the hub to answer
+MOST = 20_000  # tokens in the cache
 
 _TOKEN = re.compile(r"[!-~]{1,500}")
 
 
 class HubIdentity:
-    """Authenticator that asks the hub, and caches its answer for `auth.cache_max_age` seconds.
+    """Authenticate users by the hub, and cache its answers for `auth.cache_max_age` seconds.
 
-    So a revoked token works for so long. While the hub is unreachable, users cached earlier may continue to read.
+    A revoked token therefore still works for that time. While the hub is unreachable, cached users may continue to
+    read.
     """
 
     def __init__(self, auth: HubAuth) -> None:
         self._auth = auth
-        self._known: dict[str, Person] = {}  # by digest of the token: the hub's last answer, however old
+        self._known: dict[str, Person] = {}  # digest of the token -> user in the hub's last answer, however old
 
     async def who(self, token: str, *, remembered: bool = False) -> Person | None:
-        """Return the user of a token; None where it is unknown. Raises Forbidden for one without access here."""
+        """Return the user of a token; None if it is unknown. Raises Forbidden for a token without access."""
         if not _TOKEN.fullmatch(token):
-            return None  # no hub token has this form
+            return None  # hub tokens have another form
         return await self.verified(token, self._auth.user_for_token(token, sync=False), remembered)
 
     async def verified(self, token: str, answer: Awaitable[dict[str, Any] | None], remembered: bool) -> Person | None:
-        """Return the user that the hub request `answer` finds, None for an unknown token.
+        """Return the user that the hub request `answer` finds; None for an unknown token.
 
-        Raises Forbidden without an access scope. If the hub cannot be reached: the cached user with `remembered`, else
-        ServiceUnreachable.
+        Raises Forbidden without an access scope. If the hub cannot be reached, the cached user is returned with
+        `remembered`, else ServiceUnreachable is raised.
         """
         key = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
         try:
@@ -69,6 +70,6 @@ class HubIdentity:
     def _person(self, model: dict[str, Any]) -> Person:
         admin = bool(self._auth.check_scopes({ADMIN}, model))
         submits = admin or bool(self._auth.check_scopes({SUBMIT}, model))
-        if model.get("kind") == "service":  # it must not be taken for a user of the same name
+        if model.get("kind") == "service":  # it might have the name of a user
             return Person(name=f"service:{model['name']}", admin=admin, submits=submits)
         return Person(name=model["name"], groups=tuple(model.get("groups", ())), admin=admin, submits=submits)

@@ -11,18 +11,18 @@ from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest, HT
 
 from kernel_backend.errors import ServiceUnreachable
 
-PAGE = 200  # rows at once: the most that hubs give by default
+PAGE = 200  # rows per request: the default maximum of hubs
 ANSWER_S = 20.0
 
 
 class HubApi:
-    """Client of the hub's REST API; raises ServiceUnreachable where the hub does not answer, or refuses."""
+    """Client of the hub's REST API; raises ServiceUnreachable if the hub does not answer, or refuses."""
 
     def __init__(self, auth: HubAuth) -> None:
         self._auth = auth
 
     async def all(self, what: str, needs: str, **query: str) -> list[dict[str, Any]]:
-        """Return all rows of `users` or `groups`, page by page; `needs` names the required scopes for errors."""
+        """Return all rows of `users` or `groups`, page by page; errors name the required scopes, `needs`."""
         found: list[dict[str, Any]] = []
         while True:
             page = urlencode({**query, "offset": len(found), "limit": PAGE})
@@ -38,7 +38,7 @@ class HubApi:
     async def ask(self, method: str, path: str, needs: str) -> HTTPResponse:
         """Send a request and return the response; raises ServiceUnreachable unless it succeeds.
 
-        `needs` names the required scopes for errors.
+        Errors name the required scopes, `needs`.
         """
         request = HTTPRequest(
             f"{self._auth.api_url.rstrip('/')}/{path}",
@@ -48,7 +48,7 @@ class HubApi:
                 "Accept": "application/jupyterhub-pagination+json",
             },
             request_timeout=ANSWER_S,
-            follow_redirects=False,  # the token goes to this address and nowhere else
+            follow_redirects=False,  # the token must not be sent to another address
             client_cert=self._auth.certfile or None,
             client_key=self._auth.keyfile or None,
             ca_certs=self._auth.client_ca or None,

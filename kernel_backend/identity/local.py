@@ -1,4 +1,4 @@
-"""Authenticate the Unix user of a local service, by the token file that only they can read."""
+"""Authenticate the Unix user of a local service by a token file that only this user can read."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from kernel_backend.model.cluster.people import Person
 
 
 class LocalIdentity:
-    """Authenticator of the Unix user who runs the service."""
+    """Authenticate the Unix user who runs the service."""
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
         self._person = Person(name=_user(), admin=True)
 
     async def who(self, token: str, *, remembered: bool = False) -> Person | None:
-        """Return that user, or None for any other token; tokens are compared in constant time."""
+        """Return that user; None for any other token. Tokens are compared in constant time."""
         return self._person if hmac.compare_digest(token.encode(), self._token) else None
 
 
 def _user() -> str:
-    # By the number and not by $USER, which sudo and containers change: an owner must stay the same.
+    # By user id, not by $USER, which sudo and containers change: an owner's name must not change.
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -9,16 +9,16 @@ from kernel_backend.model.cluster.servers import Server, servers_of
 
 
 class HubServers:
-    """Client for the hub's notebook servers: scope `read:servers`, and `delete:servers` for a reclaim rule."""
+    """List and stop the hub's notebook servers: scopes `read:servers`, and `delete:servers` for a reclaim rule."""
 
     def __init__(self, api: HubApi) -> None:
         self._api = api
 
     async def read(self) -> tuple[Server, ...]:
-        """Return the servers that hold slots; raises ServiceUnreachable where the hub does not answer, or refuses."""
+        """Return the servers that hold slots; raises ServiceUnreachable if the hub does not answer, or refuses."""
         return servers_of(await self._api.all("users", "list:users read:servers", state="active"))
 
     async def stop(self, server: Server) -> None:
-        """Request the hub to stop a server, which may take a while; raises ServiceUnreachable where it does not."""
+        """Ask the hub to stop a server, which may take a while; raises ServiceUnreachable if the hub refuses."""
         named = f"servers/{quote(server.name, safe='')}" if server.name else "server"
         await self._api.ask("DELETE", f"users/{quote(server.owner, safe='')}/{named}", "delete:servers")

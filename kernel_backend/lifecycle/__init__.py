@@ -1,1 +1,1 @@
-"""Manage a trial's life cycle with pure functions: reconciliation, attempt outcomes, resume checkpoints and backoff."""
+"""Manage the life cycle of trials: reconciliation, attempt outcomes, resume checkpoints, backoff. Pure functions."""

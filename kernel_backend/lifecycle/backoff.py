@@ -9,15 +9,15 @@ from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Attempt, ScheduledTrial, checkpoint_order
 
 LONGEST_S = 60.0
-AT_ONCE_S = 60.0  # an attempt that is lost sooner after its start may have been doomed from the start
+AT_ONCE_S = 60.0  # an attempt that is lost sooner after its start may have had no chance
 
 
 def rest(trial: ScheduledTrial, attempts: Sequence[Attempt]) -> float:
     """Return the seconds between the end of the newest attempt and the start of the next.
 
-    A single crash costs no time. A failure that repeats at once (a full disk, storage that cannot be reached) gets time
-    to recover, so that the retries are not used up within a minute. Causes that kill the launcher too (a memory limit,
-    a full disk in the attempt's folder) use up no retries, and so must not be restarted without pause.
+    A single crash causes no delay. A failure that repeats at once (a full disk, unreachable storage) gets time to
+    recover, so that retries are not used up within a minute. Causes that also kill the launcher (a memory limit, a
+    full disk in the attempt's folder) use up no retries, and must not be retried without a pause.
     """
     return pause(max(trial.failures, lost_at_once(trial, attempts)))
 
@@ -28,7 +28,7 @@ def pause(times: int) -> float:
 
 
 def lost_at_once(trial: ScheduledTrial, attempts: Sequence[Attempt]) -> int:
-    """Return how many of the newest attempts in a row were lost within a minute and committed no checkpoint."""
+    """Return how many of the newest attempts in a row were lost within a minute without committing a checkpoint."""
     committer = checkpoint_order(trial.checkpoint)[1] if trial.checkpoint else 0
     in_vain = takewhile(lambda attempt: attempt.number > committer and _lost_at_once(attempt), reversed(attempts))
     return len(list(in_vain))

@@ -1,4 +1,4 @@
-"""Classify errors: repeatable errors of the code or data, storage errors, and unsaved checkpoints."""
+"""Classify failures: repeatable errors of code or data, storage errors, and unsaved checkpoints."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from kernel_backend.model.trial import Failure
 
 
 def unsaved(failure: Failure | None) -> TypeGuard[Failure]:
-    """Return whether the only error is that the last checkpoint could not be written (full disk, dead storage)."""
+    """Return whether the only failure is that the last checkpoint could not be written (full disk, dead storage)."""
     return failure is not None and failure.type == CheckpointFailed.__name__
 
 
 def of_storage(failure: Failure | None) -> TypeGuard[Failure]:
-    """Return whether there is a failure and it is a storage error."""
+    """Return whether the failure, if there is one, is a storage error."""
     return failure is not None and failure.of_storage
 
 
 def would_repeat(failure: Failure | None, before: Failure | None) -> TypeGuard[Failure]:
-    """Return whether the error comes from the code or data, like the previous attempt's, and so would repeat.
+    """Return whether a retry would fail in the same way: the error is the previous attempt's, of code or data.
 
-    Before the first step only an error in the user's own code counts. Others come from the training's inputs, the
-    checkpoint storage or the network, and these recover.
+    Before the first step only an error in the user's own code counts: others come from data, checkpoint storage or
+    the network, which may recover.
     """
     if failure is None or of_storage(failure):
         return False
-    # The same definition is as invalid the next time, and the same steps lead to the same weights.
+    # An invalid definition stays invalid, and the same steps lead to the same weights.
     if failure.type in (InvalidDefinition.__name__, NotFinite.__name__):
         return True
     return failure.raised and failure.same_as(before) and (failure.step is not None or failure.frames != ())

@@ -1,4 +1,4 @@
-"""Map the end of an attempt to events and changes of its trial."""
+"""Map the end of an attempt to an event and changes of its trial."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kernel_backend.model.trial import Attempt, Failure, Trial
 class AttemptEnd:
     """Event for the trial of an ended attempt, changes to the trial's other fields, and notes for the user.
 
-    With `pause` the whole experiment is paused first: the user must solve a problem.
+    With `pause` the whole experiment is paused first, since the user must solve a problem.
     """
 
     event: e.Event
@@ -44,28 +44,27 @@ def attempt_end(
 ) -> AttemptEnd:
     """Return the event and changes for a trial that still holds this attempt's slots.
 
-    Retries count attempts without progress (`progress`: the trial has come further than ever before). A lost gang
-    never counts. The same error at the same step twice in a row ends the trial at once; before the first step, only
-    an error in the user's own code does. A log line (`matched`) whose policy says so ends it too. Storage that cannot
-    be written or reached is no error of the trial: it never fails because of it, and pauses when its retries are used
-    up.
+    A retry is used up by an attempt without `progress` (the trial has not got further than before); a lost gang uses
+    up none. The trial fails at once if the same error occurs twice in a row at the same step (before the first step,
+    only an error in the user's own code), or if a log policy among `matched` cancels retries. Errors of storage never
+    fail a trial: it is paused when its retries are used up.
     """
     if trial.state is TrialState.STOPPING:
-        # The hold distinguishes a trial that its search pruned from one that a user has stopped.
+        # The hold tells a trial that its search pruned from one that a user stopped.
         return AttemptEnd(e.Ended(pruned=Hold.SEARCH in trial.holds), notes=_left_unsaved(failure))
     if outcome is Outcome.OK:
         return AttemptEnd(e.Finished(), {"failures": 0, "failure": None})
     if outcome is Outcome.INFEASIBLE:
         return AttemptEnd(e.Lost(held=True), {"holds": trial.holds | {Hold.ENGINE}})
     if trial.state is TrialState.RELEASING:
-        # It was being preempted or paused: its outcome does not matter, its newest checkpoint is what counts.
+        # It was being preempted or paused: its newest checkpoint matters, not the outcome.
         held = bool(trial.holds)
         event = e.Released(held=held) if outcome is Outcome.RELEASED else e.Lost(held=held)
         return AttemptEnd(event, notes=_left_unsaved(failure))
     if outcome in (Outcome.FAILED, Outcome.TIMEOUT):
         return _logged(trial, attempt, _errored(trial, outcome, failure, progress, max_restarts), matched)
     if outcome is Outcome.RELEASED:
-        # Either the launcher was signalled from outside (by the engine or a user), or it got no answer at its target.
+        # The launcher was signalled by the engine or a user, or got no instruction at its target.
         asked = () if trial.until is not None else (f"attempt {attempt.number} was preempted by a signal",)
         return AttemptEnd(e.Released(held=bool(trial.holds)), {"failures": 0}, asked)
     return AttemptEnd(e.Lost(), {"failures": 0} if progress else {})
@@ -87,9 +86,9 @@ def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: 
 
 
 def _logged(trial: Trial, attempt: Attempt, plain: AttemptEnd, matched: Sequence[LogMatch]) -> AttemptEnd:
-    """Apply the log policies that matched to the end of a failed attempt: exclude nodes, cancel retries."""
+    """Apply the log policies that matched to a failed attempt: exclude nodes, cancel retries."""
     ranks = range(sum(len(share.slots) for share in attempt.placement))
-    matched = [match for match in matched if match.rank in ranks]  # the record is the user's own file
+    matched = [match for match in matched if match.rank in ranks]  # the file of matches is writable for the user
     excluding = [match for match in matched if match.action == "exclude_node"]
     if excluding:
         nodes = {node_of(attempt.placement, match.rank): match for match in excluding}
@@ -119,7 +118,7 @@ def _paused(trial: Trial, failure: Failure) -> str:
 
 
 def _left_unsaved(failure: Failure | None) -> tuple[str, ...]:
-    """Return a note if a gang that was asked to leave could not save its newest steps; else none."""
+    """Return a note if a gang that was asked to exit could not save its newest steps; else none."""
     return (f"its newest steps are not saved: {failure.message}",) if unsaved(failure) else ()
 
 

@@ -1,4 +1,4 @@
-"""Reconcile a trial with its experiment's wanted state: level-based, so that missed steps are made up for."""
+"""Reconcile a trial with its experiment's desired state; level-based, so that a missed event does no harm."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kernel_backend.model.trial import ScheduledTrial
 
 
 class Action(NamedTuple):
-    """Event for a trial (None: only its holds change), with the changes to its fields."""
+    """Action on a trial: an event (None: only holds change), and changes of fields."""
 
     event: e.Event | None
     changes: dict[str, Any]
 
 
 def reconcile(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool) -> Action | None:
-    """Return the next action for `trial` while its experiment is in state `wanted`; None when nothing is to do.
+    """Return the next action on `trial` if its experiment shall be in state `wanted`; None if nothing is to be done.
 
     `feasible` says whether a gang of its size could ever be placed.
     """
@@ -29,7 +29,7 @@ def reconcile(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool) ->
     holds = _holds(wanted, trial, feasible)
     changes: dict[str, Any] = {"holds": holds} if holds != trial.holds else {}
     if Hold.USER in trial.holds - holds and (trial.excluded or trial.failures):
-        # A user who resumes has fixed what was wrong.
+        # A user who resumes has fixed the problem.
         changes |= {"excluded": frozenset(), "failures": 0, "failure": None}
     event: e.Event | None = None
     if trial.state is TrialState.QUEUED and holds:
@@ -47,7 +47,7 @@ def _holds(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool) -> fr
         holds |= {Hold.USER}
     if feasible:
         return holds - {Hold.ENGINE}
-    # A running gang fits, whatever the number of slots has become since.
+    # A running gang is feasible, even if the nodes have changed since.
     return holds | {Hold.ENGINE} if trial.state in (TrialState.QUEUED, TrialState.PAUSED) else holds
 
 
@@ -56,9 +56,9 @@ def terminal_event(
 ) -> e.Event | None:
     """Return the event that ends an experiment once all of its trials have ended; None before and after that.
 
-    `counts` has the number of its trials by state. For a search, `over` says whether it starts no more trials:
-    unpromoted trials may then stay paused, so that the search can be extended. A search that has `failed` ends as
-    failed, whatever its trials did.
+    `counts` has the number of trials by state. For a search, `over` says whether it starts no more trials; paused
+    trials may then stay paused, so that the search can be extended. A search that has `failed` ends as failed,
+    whatever its trials' states.
     """
     states = {state for state, count in counts.items() if count}
     if wanted in EXPERIMENT_ENDED:

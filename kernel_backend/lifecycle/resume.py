@@ -1,4 +1,4 @@
-"""Choose the resume checkpoint of a trial: the newest of its lineage after which attempts did not keep failing."""
+"""Choose the resume checkpoint of a trial: the newest in its lineage after which attempts did not keep failing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kernel_backend.lifecycle.error_class import of_storage
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import BEFORE, Attempt, Failure, checkpoint_order, checkpoint_step
 
-SUSPECT = 3  # crashes at the same step after the same checkpoint
+SUSPECT = 3  # failures at the same step after the same checkpoint that make it suspect
 
-Place = int | str  # a step, or the start before any
+Place = int | str  # a step, or the phase before the first one
 
 
 class Resume(NamedTuple):
-    """Checkpoint `<step>-<attempt>` that the next attempt starts from (None: the beginning), and a user's note."""
+    """Checkpoint `<step>-<attempt>` from which the next attempt starts (None: from the beginning), and a note."""
 
     point: str | None
     note: str | None = None
@@ -25,8 +25,8 @@ class Resume(NamedTuple):
 def resume_point(attempts: Sequence[Attempt], committed: Sequence[str]) -> Resume:
     """Return the resume point of a trial's next attempt, from its attempts and its stored checkpoints.
 
-    The note says why the trial resumes from an older checkpoint than its newest (the first time), or that the
-    checkpoint's attempt is not recorded.
+    The note, if any, says why the trial resumes from an older checkpoint than its newest, or that the checkpoint's
+    attempt is not in the store.
     """
     line = lineage(attempts, committed)
     doubted = suspects(attempts)
@@ -39,9 +39,9 @@ def resume_point(attempts: Sequence[Attempt], committed: Sequence[str]) -> Resum
 
 
 def remembered(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
-    """Return the checkpoints whose attempts are recorded; a restored database may have lost some attempts.
+    """Return the checkpoints whose attempts are in the store; a restored database may lack some.
 
-    A trial of a search must not resume from other checkpoints: the search would never get the reports up to there.
+    A trial of a search must not resume from others, since the search would miss the reports up to there.
     """
     known = {BEFORE, *(attempt.number for attempt in attempts)}
     return [each for each in committed if checkpoint_order(each)[1] in known]
@@ -50,7 +50,7 @@ def remembered(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[st
 def lineage(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
     """Return the checkpoints in a trial's lineage, oldest first.
 
-    A checkpoint is in it unless a later attempt resumed from an earlier step: then it was fenced off.
+    A checkpoint belongs to it unless a later attempt resumed from an earlier step.
     """
     own = []
     for each in committed:
@@ -72,10 +72,10 @@ def suspects(attempts: Sequence[Attempt]) -> dict[str, Place]:
 
 
 def progressed(attempts: Sequence[Attempt], committed: Sequence[str]) -> bool:
-    """Return whether the newest attempt got further than every point that any attempt resumed from.
+    """Return whether the newest attempt got beyond every point from which any attempt resumed.
 
-    Training steps again after a resume from an older checkpoint is no progress: otherwise a crash at the same step
-    would be retried for ever.
+    Repeating steps after resuming from an older checkpoint is no progress: otherwise a crash at the same step would
+    be retried for ever.
     """
     reached = max((checkpoint_step(each) for each in lineage(attempts, committed)), default=0)
     return reached > max((checkpoint_step(attempt.resume_from) for attempt in attempts), default=0)
@@ -98,7 +98,7 @@ def _failed_at(attempt: Attempt) -> Place | None:
 
 
 def _start_of(failure: Failure) -> Place | None:
-    # An error raised before the first step lies in the code or the machine; only a crash may be the state's fault.
+    # An error before the first step is one of the code or the machine; only a crash may be due to the checkpoint.
     return "start" if failure.crash else None
 
 
