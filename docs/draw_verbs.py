@@ -1,4 +1,4 @@
-"""Write the tables of verbs into `reference/magics.md` and `reference/http.md`, from their records.
+"""Write verbs into `reference/commands.md`, `magics.md` and `http.md`, from their records.
 
 python docs/draw_verbs.py            rewrite the pages where they are out of date
 python docs/draw_verbs.py --check    change nothing; exit code 1 where one is
@@ -7,13 +7,54 @@ python docs/draw_verbs.py --check    change nothing; exit code 1 where one is
 from __future__ import annotations
 
 import sys
+from argparse import SUPPRESS
 
 from generated import DOCS, between, keep_current
 
 from jupyter_ext.magics.commands import VERBS
+from kernel_backend.cli import verbs
+from kernel_backend.commands.verb import Verb
 from kernel_backend.routes import ENDPOINTS, Operation
+from kernel_backend.spec.options import OPTIONS, Option, options_for
 
-MAGICS, HTTP = DOCS / "reference" / "magics.md", DOCS / "reference" / "http.md"
+COMMANDS, MAGICS, HTTP = (DOCS / "reference" / f"{name}.md" for name in ("commands", "magics", "http"))
+
+
+def commands() -> str:
+    """Return the table of the verbs of the command line, each with a link to its arguments."""
+    rows = [f"| [`daylight {verb.name}`](#{verb.name}) | {cell(verb.help)} |" for verb in verbs().values()]
+    return "\n".join(["| command | what it does |", "|---|---|", *rows])
+
+
+def arguments() -> str:
+    """Return a section for each verb of the command line: examples, and its arguments with their help."""
+    return "\n\n".join("\n".join(section(verb)) for verb in verbs().values())
+
+
+def section(verb: Verb) -> list[str]:
+    """Return the lines of a verb's section; the options of a submission are on a page of their own."""
+    own = [option for option in options_for("terminal", verb.arguments) if option not in OPTIONS]
+    shown = [option for option in own if option.help != SUPPRESS and option.dest != "json"]
+    lines = [f"### {verb.name}", "", *(f"    daylight {each}" for each in verb.examples_for("terminal"))]
+    if shown:
+        lines += ["", "| argument | meaning |", "|---|---|"]
+        lines += [f"| `{words(option)}` | {cell(option.help)} |" for option in shown]
+    if any(option in OPTIONS for option in verb.arguments):
+        lines += ["", "And the [options of a submission](options.md)."]
+    return lines
+
+
+def words(option: Option) -> str:
+    """Return an argument as it is written, with the name of its value."""
+    value = option.kwargs.get("metavar") or "\\|".join(option.kwargs.get("choices", ()))
+    if not option.flags[0].startswith("-"):
+        return str(value or option.dest.upper())
+    return f"{', '.join(option.flags)} {value}".strip() if "action" not in option.kwargs or value else option.flags[0]
+
+
+def cell(text: str) -> str:
+    """Return a text as a cell of a Markdown table."""
+    return text.replace("%%", "%").replace("|", "\\|")
 
 
 def magics() -> str:
@@ -40,6 +81,7 @@ def fields(operation: Operation) -> str:
 
 if __name__ == "__main__":
     pages = {
+        COMMANDS: between(between(COMMANDS.read_text(encoding="utf-8"), "verbs", commands()), "arguments", arguments()),
         MAGICS: between(MAGICS.read_text(encoding="utf-8"), "verbs", magics()),
         HTTP: between(HTTP.read_text(encoding="utf-8"), "verbs", routes()),
     }

@@ -106,7 +106,7 @@ def test_the_lines_of_the_guide_about_ranges_are_read() -> None:
 
 
 def test_the_reference_lists_every_verb_of_the_command_line_and_no_other() -> None:
-    listed = re.findall(r"^\| `daylight (\w+)", text("docs/reference/commands.md"), re.MULTILINE)
+    listed = re.findall(r"^\| \[`daylight (\w+)`\]", text("docs/reference/commands.md"), re.MULTILINE)
     assert listed == list(dict.fromkeys(listed))
     assert set(listed) == set(verbs())
 
