@@ -24,8 +24,8 @@ class Cell:
     error_line: int | None = None  # counted from 1; None: it ran to its end
     seconds: float | None = None
     number: int | None = None
-    displayed: bool = False  # its last expression had a value, which the notebook showed
-    retained: frozenset[str] = frozenset()  # names of its functions for which the notebook retained its own values
+    displayed: bool = False  # its last expression had a value, which the notebook displayed
+    retained: frozenset[str] = frozenset()  # names of its functions whose notebook values are retained
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Parsed:
     """Parsed cell, with the cell's own line numbers; the tree is empty if the cell contains no Python."""
 
     lines: tuple[str, ...]  # as they were written
-    plain: tuple[str, ...]  # with IPython's syntax made comments
+    plain: tuple[str, ...]  # with IPython syntax replaced by comments
     tree: ast.Module
     magics: tuple[Magic, ...] = ()
 
@@ -58,7 +58,7 @@ def parse_cell(source: str) -> Parsed:
     source = _TIMED.sub(r"\1", _without_cell_magic(source))
     lines = tuple(source.split("\n"))
     opening = _CELL_MAGIC.match(source)
-    if opening:  # %%bash, %%html: no Python at all
+    if opening:  # %%bash, %%html: contains no Python
         magic = Magic(1, f"%%{opening[1]}", opening[2].strip(), opening[0].strip())
         return Parsed(lines, _commented(lines), _NOTHING, (magic,))
     if source.lstrip().startswith("In ["):  # which is Python, too: an annotation

@@ -14,7 +14,7 @@ _SHELLS = {"!", "%%bash", "%%sh", "%%script", "%%writefile", "%%file", "sx", "sy
 _LOOKING = {"ls", "cat", "head", "tail", "pip", "pip3", "conda", "echo", "pwd", "wc", "du", "df", "which", "nvidia-smi"}
 _WORD = re.compile(r"[^\s'\"<>|;&(){}$=]+")
 _PART = re.compile(r"[^/\\?#]+")
-_SHORTEST = 3  # letters of a name that is specific enough
+_SHORTEST = 3  # letters; shorter names are not specific enough
 
 
 def dropped(executed: Executed, needed: Sequence[int]) -> Iterator[str]:

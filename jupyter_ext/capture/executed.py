@@ -26,8 +26,8 @@ class Executed:
         self.cells = cells
         self.parsed = [analyse(cell.source)[0] for cell in cells]
         self.statements: list[Statement] = []
-        self.unfinished: list[tuple[Statement, int]] = []  # with the number of its cell
-        self.displayed: set[int] = set()  # times of statements whose value was shown
+        self.unfinished: list[tuple[Statement, int]] = []  # with the index of its cell
+        self.displayed: set[int] = set()  # times of statements whose value was displayed
         self._cell: list[int] = []
         for index in range(len(cells) - 1):
             self._execute(index)

@@ -21,16 +21,16 @@ class Statement:
     nodes: list[ast.stmt]
     after: int | None = None
     before: int | None = None
-    binds: dict[str, bool] = field(default_factory=dict)  # name -> only perhaps (in a branch)
+    binds: dict[str, bool] = field(default_factory=dict)  # name -> True if it is bound only in a branch
     now: set[str] = field(default_factory=set)
     later: set[str] = field(default_factory=set)
-    annotations: set[str] = field(default_factory=set)  # read now, if annotations are evaluated at all
+    annotations: set[str] = field(default_factory=set)  # read now, unless annotations are not evaluated
     imports: dict[str, str] = field(default_factory=dict)  # bound name -> package
     dotted: set[str] = field(default_factory=set)  # roots of `import a.b`
     packages: set[str] = field(default_factory=set)  # imported now, wherever in the statement
     packages_later: set[str] = field(default_factory=set)  # imported by function bodies
     star: bool = False
-    magics: set[str] = field(default_factory=set)  # names that `name = !ls` and its like make, anywhere inside
-    failed: bool = False  # it raised, perhaps midway: it raises in the job, too, which goes on
+    magics: set[str] = field(default_factory=set)  # names bound by `name = !ls` and similar, anywhere inside
+    failed: bool = False  # it raised, perhaps after some effects; the job catches the error and continues
     sets_secret: bool = False  # `os.environ["API_KEY"] = ...`: such values stay out of snapshots
     counts_subclasses: bool = False  # reads `__subclasses__`

@@ -20,20 +20,20 @@ class History:
         self.executed = executed
         self.binders: dict[str, list[int]] = defaultdict(list)
         self.changers: dict[str, list[int]] = defaultdict(list)
-        self.binds: list[dict[str, bool]] = []  # by time: name -> only perhaps
-        self.read: list[set[str]] = []  # by time, through the functions that are called
-        self.drawn: list[set[str]] = []  # by time: states that it draws from for sure, and does not seed itself
+        self.binds: list[dict[str, bool]] = []  # by time: name -> True if only in a branch
+        self.read: list[set[str]] = []  # by time: names read by the functions that it calls
+        self.drawn: list[set[str]] = []  # by time: random states it certainly draws from without seeding them
         self.ambient: list[int] = []
         self.by_chance: set[int] = set()  # times of statements whose result differs in each process
-        self.by_hash: set[int] = set()  # of those whose result may differ, for it depends on the order of a set
-        self.prompting: list[int] = []  # those that ask the user
+        self.by_hash: set[int] = set()  # times of statements whose result may depend on the order of a set
+        self.prompting: list[int] = []  # times of statements that prompt the user
         self.stars: list[int] = []
         self.settings: dict[str, list[int]] = defaultdict(list)  # by package: times of what sets something in it
-        self.unseen: list[int] = []  # those that run a text which is made when they run
+        self.unseen: list[int] = []  # times of statements that run code generated at run time
         follower = Follower(counts_subclasses=any(statement.counts_subclasses for statement in executed))
         for time, statement in enumerate(executed):
             done = follower.run(statement, displayed=time in displayed)
-            # Random numbers are drawn from a state that a seed has made and each draw changes.
+            # A draw depends on the last seed and on all draws since then.
             drawn = {state for state in done.drawn if state in self.binders}
             if done.by_chance or not done.surely_drawn <= self.binders.keys() | done.seeded | done.perhaps_seeded:
                 self.by_chance.add(time)

@@ -7,9 +7,9 @@ import re
 from jupyter_ext.capture.cells import Magic
 from jupyter_ext.capture.executed import Executed
 
-_ANY = {"run", "pylab", "store", "load", "macro", "edit", "rerun", "recall"}  # these bind whatever they like
+_ANY = {"run", "pylab", "store", "load", "macro", "edit", "rerun", "recall"}  # these may bind any name
 _NONE = {"!", "env", "set_env", "pip", "conda", "uv", "mamba", "cd", "load_ext", "reload_ext", "matplotlib", "config"}
-# Cell magics that bind what `--out` and its like name, and nothing else.
+# Cell magics that bind only the names in options such as `--out`.
 _NAMED = {
     *("bash", "sh", "script", "cmd", "perl", "ruby", "pypy", "python", "python2", "python3"),
     *("html", "HTML", "svg", "SVG", "latex", "markdown", "javascript", "js", "writefile", "file"),

@@ -13,9 +13,9 @@ from jupyter_ext.capture.makers import maker
 from jupyter_ext.capture.slice import Slice
 from kernel_backend.secret_scan import find_secrets, is_secret, known_secrets
 
-_SMALL = 2048  # characters of a literal that may travel
+_SMALL = 2048  # maximum length of a literal that is written into the module
 OF_NOTEBOOKS = {"get_ipython", "In", "Out", "exit", "quit", "_", "__", "___"}
-_DISPLAY = "from IPython.display import display"  # which prints where there is no notebook
+_DISPLAY = "from IPython.display import display"  # prints if there is no notebook
 
 
 @dataclass

@@ -48,16 +48,16 @@ class Capture:
     requirements: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    kept_out: tuple[str, ...] = ()  # those of the warnings that report secrets left out of the snapshot
+    kept_out: tuple[str, ...] = ()  # the warnings that report secrets left out of the snapshot
     problems: tuple[Problem, ...] = ()
     captured: tuple[Captured, ...] = ()
-    files: dict[str, bytes] = field(default_factory=dict)  # of captured values, by their names in the archive
-    carried: tuple[str, ...] = ()  # paths of the project that a command names: they travel with it
-    modules: tuple[str, ...] = ()  # that a command runs by name
-    drawn: tuple[str, ...] = ()  # those of the captured ones that no option named: they are drawn without a seed
-    packages: frozenset[str] = frozenset()  # that it imports, with what those of the project use
-    draws_from: tuple[str, ...] = ()  # packages whose generators the cell draws from as cells before it seeded them
-    compared: tuple[str, ...] = ()  # names whose values in the notebook, before the cell, must be those in the job
+    files: dict[str, bytes] = field(default_factory=dict)  # captured values, by name in the archive
+    carried: tuple[str, ...] = ()  # project paths in a command's words, which the snapshot includes
+    modules: tuple[str, ...] = ()  # modules that a command runs by name
+    drawn: tuple[str, ...] = ()  # captured values that no option requested, as they are drawn without a seed
+    packages: frozenset[str] = frozenset()  # packages that the cell imports, with those that project packages use
+    draws_from: tuple[str, ...] = ()  # packages from whose random state the cell draws after earlier cells seeded it
+    compared: tuple[str, ...] = ()  # names whose values before the cell must be equal in notebook and job
 
     def where(self, line: int) -> str:
         """Return the location of a module line: `cell [4] line 2`, `train.py line 7`, or `line 3` if generated."""

@@ -33,9 +33,9 @@ class _Reader(ast.NodeVisitor):
         self.out = statement
         self.scopes: list[_Scope] = []
         self.branches = 0
-        self.bound: set[str] = set()  # by this statement already, on every way to here
+        self.bound: set[str] = set()  # certainly bound by this statement already
         self.annotating = False
-        self.consumed: set[ast.GeneratorExp] = set()  # by the call that they are arguments of
+        self.consumed: set[ast.GeneratorExp] = set()  # consumed by the call that takes them as arguments
 
     def visit(self, node: ast.AST) -> None:
         """Dispatch by node class through a table, as the base class's look-up by name takes most of the time."""
@@ -88,7 +88,7 @@ class _Reader(ast.NodeVisitor):
                 if isinstance(each, ast.AST):
                     self.visit(each)
             if isinstance(part, list):
-                self.bound = set(before)  # another branch does not see what this one binds
+                self.bound = set(before)  # other branches do not see these bindings
         self.bound, self.branches = before, self.branches - 1
 
     def visit_Import(self, node: ast.Import) -> None:
@@ -176,7 +176,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        if not is_magic(node):  # which stays out of the module
+        if not is_magic(node):  # magics are not part of the module
             self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:

@@ -19,7 +19,7 @@ class Untried(NamedTuple):
 
     cells: list[Cell]
     notes: tuple[str, ...] = ()
-    trains: bool = False  # the submitted cell has a training of its own
+    trains: bool = False  # the submitted cell contains a training loop
 
 
 def without_same_training(cells: Sequence[Cell], target: str) -> Untried:
@@ -29,7 +29,7 @@ def without_same_training(cells: Sequence[Cell], target: str) -> Untried:
     that computed notebook values. Line numbers do not change.
     """
     if not any("backward" in source for source in (target, *(each.source for each in cells))):
-        return Untried(list(cells))  # at once, for the many notebooks without a loop of their own
+        return Untried(list(cells))  # fast path for the many notebooks without a loop of their own
     trees = [analyse(each.source)[0].tree for each in cells]
     target_tree = analyse(target)[0].tree
     own = [each for each in target_tree.body if not isinstance(each, _DEFINING)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from jupyter_ext.capture.cells import Cell, Magic, Parsed, magics_run
 from kernel_backend.secret_scan import find_secrets, is_secret
 
-# What to do about a variable that is left out.
+# Advice for a variable that is left out.
 KEPT_OUT = "stop Daylight's service, set it in a shell and start the service there (daylight serve): jobs inherit it"
 _EXPANDED = re.compile(r"[{$]")
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*")

@@ -19,10 +19,10 @@ from jupyter_ext.capture.follow.libraries import ALL_STATES
 from jupyter_ext.capture.history import History
 from jupyter_ext.capture.loaded import packages_used_by
 
-# Given by the import system to every module.
+# Names that the import system defines in every module.
 _MODULE_NAMES = {"__name__", "__file__", "__doc__", "__spec__", "__loader__", "__package__", "__builtins__"}
-_OF_IPYTHON = {"display", "get_ipython"}  # which puts them among the builtins
-_ALWAYS_IMPORTED = ("torch",)  # by what trains the cell
+_OF_IPYTHON = {"display", "get_ipython"}  # IPython adds these to the builtins
+_ALWAYS_IMPORTED = ("torch",)  # imported by the training itself
 _KNOWN = (frozenset(dir(builtins)) - _OF_IPYTHON) | _MODULE_NAMES
 
 
@@ -53,7 +53,7 @@ class Slice:
         self.missing: dict[str, int] = {}  # name -> time of its first use
         self._resolved: set[tuple[str, int]] = set()
         self._queue: list[tuple[str, int, bool]] = []
-        self._due: list[int] = []  # times of statements that set what the needed ones depend on
+        self._due: list[int] = []  # times of statements that change settings used by needed statements
         self._used_by = lru_cache(maxsize=None)(packages_used_by)
         for time in range(start, self.end):
             self._take(time, self.end)

@@ -20,7 +20,7 @@ def analyse(source: str) -> tuple[Parsed, tuple[Statement, ...]]:
     parsed = parse_cell(source)
     try:
         return parsed, tuple(_statements(parsed))
-    except RecursionError:  # an expression of hundreds of terms, too deep to be looked through
+    except RecursionError:  # an expression of hundreds of terms, too deep to traverse
         return unparsed(source), ()
 
 

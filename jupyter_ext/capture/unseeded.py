@@ -52,7 +52,7 @@ def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] 
         try:
             found.held.add(name, namespace, LIMIT)
         except Refused as refused:
-            if drawing:  # the order of a set is perhaps the same: the job compares
+            if drawing:  # the order of a set may be equal in the job, which compares the values
                 found.problems.append(_refused(name, namespace[name], str(refused), executed, max(drawing)))
     return found
 

@@ -123,7 +123,7 @@ def _written(name: str, namespace: Mapping[str, object], most: int) -> WrittenVa
     except TooLarge as large:
         _check_size(large.bytes, most)
         raise
-    except Exception as error:  # whatever its own code raises while it is pickled
+    except Exception as error:  # any error of the value's own code during pickling
         raise Refused(f"a {type(value).__name__} cannot be stored: {type(error).__name__}: {error}") from None
     _check_size(len(written.data), most)
     return written

@@ -20,7 +20,7 @@ _VARIABLES = {
 }
 _CONSTANTS = {"device": "device", "rank": "0", "world": "1", "epochs": "args.epochs", "steps": "steps"}
 _TYPES = {"bf16": "torch.bfloat16", "fp16": "torch.float16"}
-THEIRS = "\0"  # in front of a name of the user's code, which keeps it
+THEIRS = "\0"  # prefix of names from the user's code, which must not be renamed
 _INPUT = "(named or (inputs[0] if len(inputs) == 1 else tuple(inputs)))"
 
 

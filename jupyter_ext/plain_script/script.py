@@ -15,7 +15,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Value
 
-# Names in our parts of a script, which give way to the same name in the user's code.
+# Names in the script's own parts, which are renamed if the user's code binds them.
 _NAMES = """
     args device parser splitmix64 chain seed_all reseed scatter SampleSeeds move split scalar Means per_sample join
     by_rows metric_objects
@@ -25,7 +25,7 @@ _NAMES = """
     draws samples batch epoch number target output modes
 """
 _OURS = frozenset(_NAMES.split())
-# Flags of the script that are settings of the platform: field of Config -> what it is.
+# Settings that become flags of the script: field of Config -> description.
 _FLAGS = {
     "epochs": "passes over the training data",
     "steps": "steps in all",
@@ -36,7 +36,7 @@ _FLAGS = {
     "ema": "decay of the averaged weights",
     "patience": "end after so many validations without a better one",
 }
-# Forms of which there is no plain script with the same numbers, and what to do instead.
+# Forms that no plain script can reproduce, and the alternative for each.
 _NO_SCRIPT: Mapping[Form, str] = {
     "keras": (
         "a job cuts Keras' batches in an order by --seed, which fit alone does not know, so that numbers would be "

@@ -32,7 +32,7 @@ class Recognised:
 
     text: str
     cell: str | None = None
-    options: tuple[str, ...] = ()  # for the first line of that cell
+    options: tuple[str, ...] = ()  # for the `%%dlsubmit` line of that cell
 
     @property
     def shown(self) -> str:

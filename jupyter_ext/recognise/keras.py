@@ -23,7 +23,7 @@ class Fit:
 
     call: ast.Call
     model: str  # the name of the model
-    setup: tuple[ast.stmt, ...]  # statements before it, of earlier cells too
+    setup: tuple[ast.stmt, ...]  # statements before it, including those of earlier cells
 
 
 def first_fit(body: Sequence[ast.stmt], roles_from: int) -> Fit | None:

@@ -11,7 +11,7 @@ from kernel_backend.definition.contract import is_step
 from kernel_backend.definition.value_roles import VALUES
 from kernel_backend.model.syntax import module_tree
 
-# Classes by which a value is known to be of a role, without importing torch. A loss may be any callable.
+# Classes that identify a role's value without importing torch; a loss may be any callable.
 _CLASSES: Mapping[str, tuple[str, ...]] = {
     "model": ("Module",),
     "train_data": ("DataLoader", "Dataset", "Tensor"),

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-LONGEST = 1_000_000  # characters of a script that is read
-# As capture leaves it in the module: `# !python train.py`.
+LONGEST = 1_000_000  # maximum length of a script
+# A magic as capture writes it into the module: `# !python train.py`.
 _MAGIC = re.compile(r"^\s*(?:pass  )?# ([%!].*)$")
 _SHELLS = re.compile(r"%%(?:bash|sh|script)\b")
 _STARTS = re.compile(

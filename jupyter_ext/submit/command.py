@@ -16,9 +16,9 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.snapshot import Piece
 from kernel_backend.model.values import nearest
 
-# Of a command without a Python file.
+# For a command without a Python file.
 _PIECES: tuple[Piece, ...] = (Piece(cell=None, file="the command", line=1, count=1, cell_line=1),)
-NAMED_LIMIT = 1_000_000  # bytes of a file that travels because a word of the command names it
+NAMED_LIMIT = 1_000_000  # bytes of a file that is included because the command names it
 
 
 def capture_command(words: Sequence[str]) -> tuple[Capture, Path]:
@@ -114,7 +114,7 @@ def _carried(program: Program, file: Path | None) -> Iterator[Path]:
         path = Path(word.rpartition("=")[2] or word)
         try:
             small = path.is_file() and path.stat().st_size <= NAMED_LIMIT
-        except (OSError, ValueError):  # no file has a name as long
+        except (OSError, ValueError):  # too long for a file name
             continue
         if small and place.below(path) is not None and path.absolute() != file:
             yield path.absolute()

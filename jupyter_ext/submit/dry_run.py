@@ -64,7 +64,7 @@ def _about(checked: PreparedSubmission, asked: ParsedLine) -> Iterator[str]:
         yield checked.capture.relocate(presumed(signs(tree, training_loops(tree, modules), modules)))
     yield from (f"{name} = {value!r}" for name, value in checked.params.items())
     if asked.config.search is not None:
-        # Searchers hold numpy, which a kernel need not load to submit.
+        # Imported here as it loads numpy, which a kernel does not need to submit.
         from jupyter_ext.submit.search_summary import bounds_text, forecast_text, parameter_text
 
         yield "searched:"

@@ -20,11 +20,11 @@ from kernel_backend.model.syntax import module_tree
 from kernel_backend.snapshots.archive import pack_snapshot, unpack
 from kernel_backend.text.terminal import tell
 
-# Of the newest training here: tracebacks and debuggers read its source after it has failed.
+# Folder of the newest local training: tracebacks and debuggers read its source after a failure.
 _newest: list[tempfile.TemporaryDirectory[str]] = []
 
 _WITHOUT_MAGIC = "Run this cell without the line of the magic: it trains here, by itself"
-# What to do in place of --local where a framework takes the steps.
+# Alternatives to --local for forms in which a framework runs the training loop.
 _INSTEAD: Mapping[Form, str] = {
     "keras": "Write model().fit(...) below the functions of this cell, and run it without the line of the magic",
     "lightning": f"{_WITHOUT_MAGIC}, where trainer.fit(...) stands in it",
@@ -53,7 +53,7 @@ def train_locally(checked: PreparedSubmission, asked: ParsedLine) -> Any:
         raise InvalidRequest(f"--local trains once, in this process: leave {flag} out, or leave --local out")
     if checked.definition.form == "script":
         return _run(checked)
-    import torch  # a kernel that only submits does without it
+    import torch  # imported here, as a kernel that only submits does not need it
 
     from kernel_backend.runner.in_process import FORMS, train_in_process
 

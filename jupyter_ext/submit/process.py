@@ -16,12 +16,12 @@ from kernel_backend.snapshots.environment import numerics_variables
 from kernel_backend.snapshots.process import SETTINGS, cell_of, process
 from kernel_backend.snapshots.random_states import random_digests
 
-# Set by Jupyter, and by launchers for their ranks: different in a job whatever cells do.
+# Set by Jupyter, and by launchers for their ranks: always different in a job.
 _OTHERS = re.compile(
     r"MPLBACKEND|COLUMNS|LINES|TERM|G?I?T?_?PAGER|CLICOLOR\w*|FORCE_COLOR|PYDEVD\w*|(?:JPY|JUPYTER|IPY)\w*"
     r"|(?:OMP|MKL)_NUM_THREADS|CUDA_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|DAYLIGHT_\w+|PWD|OLDPWD|PYTHONHASHSEED"
 )
-_ALWAYS = {"TZ", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"}  # read by whatever computes
+_ALWAYS = {"TZ", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"}  # affect any computation
 
 
 def notebook_process(capture: Capture, files: Mapping[str, bytes]) -> Process:

@@ -16,7 +16,7 @@ from kernel_backend.search.settings import settings_of
 from kernel_backend.spec.config_text import duration_word
 from kernel_backend.text import counted
 
-MOST_FORETOLD = 2000  # reports at which a method decides, of all trials: a second or two
+MOST_FORETOLD = 2000  # most search decisions to simulate, over all trials: a second or two
 GANGS = (1, 2, 8)  # concurrent trials for which the duration is forecast
 
 

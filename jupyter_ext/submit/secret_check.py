@@ -12,7 +12,7 @@ from kernel_backend.model.snapshot import CAPTURED, PROJECT
 from kernel_backend.secret_scan import OVERRIDE, find_secrets, is_code, leak_text, leaks_on_the_line
 from kernel_backend.snapshots.loaded import TRAVELLED
 
-_TEXTS = (b"'<U", b"'|S", b"'>U")  # kinds of numpy's texts, in the head of its files
+_TEXTS = (b"'<U", b"'|S", b"'>U")  # numpy's string dtypes, in the header of its files
 _UNNAMED = "name the file in .daylightignore and in no --include"
 _BEGINNING = 8192  # bytes that distinguish text from binary data
 
@@ -41,7 +41,7 @@ def without_secrets(names: Iterable[str], known: Sequence[str]) -> list[str]:
 def _in_file(name: str, data: bytes, known: Sequence[str]) -> Iterator[Problem]:
     top, _, own = name.partition("/")
     if name.startswith(f"{TRAVELLED}/"):
-        return  # it was checked when it was submitted itself
+        return  # its experiment was checked when it was submitted
     if top == CAPTURED:
         found = find_secrets(_text(own, data), known)
         if found:
@@ -59,7 +59,7 @@ def _text(file: str, data: bytes) -> str:
     if file.endswith(".npy"):
         if not any(kind in data[:_BEGINNING] for kind in _TEXTS):
             return ""
-        data = re.sub(rb"\0{7,}", b"\n", data).replace(b"\0", b"")  # four bytes a character, and padding
+        data = re.sub(rb"\0{7,}", b"\n", data).replace(b"\0", b"")  # UCS-4: four bytes per character, padded
     if file.endswith(".pkl"):
         data = b"\n".join(re.findall(rb"[ -~]{6,}", data))
     return data.decode(errors="replace")

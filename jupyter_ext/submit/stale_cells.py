@@ -33,7 +33,7 @@ def _saved(path: str, started: float) -> Iterator[tuple[int, str]]:
     """Yield number and text of the code cells in a notebook's file; numbers that occur twice are left out."""
     try:
         file = Path(path)
-        file = file if file.is_file() else Path(file.name)  # a server gives it from its own folder
+        file = file if file.is_file() else Path(file.name)  # a server reports the path relative to its own folder
         status = file.stat()
         if status.st_size > _LARGEST or status.st_mtime < started:
             return

@@ -54,13 +54,13 @@ class SubmitOptions:
     """Options of a submission besides the configuration: files to include, checks, name."""
 
     include: tuple[str, ...] = ()
-    captured: tuple[str, ...] = ()  # names of the notebook
+    captured: tuple[str, ...] = ()  # notebook names
     state_check: bool = True  # whether the job compares its values with the notebook's
     limit: int = LIMIT  # bytes of project files
     data: tuple[str, ...] = ()  # folders, files and URLs that are fingerprinted
     commits: tuple[str, ...] = ()  # external versions of data
     name: str | None = None
-    allow_unused: bool = False  # whether a function named much like a role may stay unused
+    allow_unused: bool = False  # True if functions with names similar to a role may be unused
 
     @property
     def texts(self) -> dict[str, Value]:
@@ -108,7 +108,7 @@ class ParsedLine(NamedTuple):
     space: Space
     wanted: SubmitOptions
     wrong: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()  # words of the options for its name, display and waiting
+    others: tuple[str, ...] = ()  # words of other options: name, display and waiting
 
 
 def read(options: Namespace, wrong: Sequence[str] = ()) -> ParsedLine:
@@ -144,7 +144,7 @@ class PreparedSubmission:
 
     capture: Capture
     definition: Definition
-    params: dict[str, Value]  # but those that are searched
+    params: dict[str, Value]  # without searched hyperparameters
     space: Space
     travelling: ProjectFiles
     declared: Declared
@@ -154,7 +154,7 @@ class PreparedSubmission:
     passing: tuple[str, ...] = ()  # warnings for this submission only
     process: Process | None = None  # expected settings of the job's process
     config: Config = field(default_factory=Config)  # with the settings that the code makes
-    given: dict[str, Value] = field(default_factory=dict)  # values of the line
+    given: dict[str, Value] = field(default_factory=dict)  # values given on the line
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -219,7 +219,7 @@ def check(
         params, searched = ({}, Space()) if wrong else bind_space(definition, given, space)
     except InvalidDefinition as error:
         message = capture.relocate(error.message) + error.details.get("shown", "")
-        if all(each.code == "syntax" for each in problems):  # which is the definition's, too
+        if all(each.code == "syntax" for each in problems):  # the definition's parser reports it, too
             raise InvalidDefinition(message, **error.details) from None
         problems = [each for each in problems if each.code != "syntax"]
         problems.append(Problem("definition", "", None, message))

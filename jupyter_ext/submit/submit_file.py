@@ -23,7 +23,7 @@ class Source(NamedTuple):
     """Captured file or command of a submission."""
 
     capture: Capture
-    path: Path  # beside which modules are looked for
+    path: Path  # modules next to it are found
     name: str
     shown: str  # the file
     tail: str = ""  # ` -- python train.py`: the end of the line that submits it
@@ -97,5 +97,5 @@ def _file(words: list[str]) -> Path:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except (OSError, ValueError):  # no file has a name as long, or with a NUL
+    except (OSError, ValueError):  # too long for a file name, or with a NUL
         return False

@@ -21,13 +21,13 @@ _OTHER_NAMES = {
     "collate": r"collate_fn|collate_batch",
     "schedule": rf"lr_schedule|(lr_)?scheduler|({_MAKES})(lr_)?(schedule|scheduler)",
 }
-# Less certain: reported, and not assumed.
+# Less certain aliases, which are suggested but not accepted.
 _NEARLY = {
     "metrics": r"compute_metrics|calc_metrics|accuracy",
     "prepare": r"prepare_data|setup|download|download_data",
     "step": r"(training|train|validation)_step",
 }
-# Arguments of an optimizer or a schedule that are hyperparameters.
+# Arguments of an optimizer or a schedule that must be hyperparameters.
 _NUMBER = re.compile(
     r"(base_|max_|min_|init_)?lr|learning_rate|weight_decay|wd|momentum|betas?|beta\d|eps|alpha|gamma|name"
 )
@@ -64,10 +64,10 @@ def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
     asked = {each.value_of for each in parameters if each.kind != "hyperparameter"}
     if role in ("loss", "metrics"):
         if parameters and parameters[0].name == "input" and "output" not in asked:
-            free.insert(0, "input")  # as torch calls it: a loss without an output trains nothing
+            free.insert(0, "input")  # as torch names it: a loss must take an output
         return _of_a_step(free, asked)
     if any(each.kind == "loop" and each.value_of not in LOOP_VALUES for each in parameters):
-        return {}  # it takes models by their names, and so no parameters
+        return {}  # it takes models by name, and so no parameters
     free = [each for each in free if not _NUMBER.fullmatch(each)]
     if role == "optimizer" and not asked & {"params", "named_params", "model"}:
         return dict(zip(free[:1], ["params"], strict=False))
@@ -88,7 +88,7 @@ def _of_a_step(free: Sequence[str], asked: set[str]) -> Mapping[str, str]:
         return {}
     outputs = [name for name in free if _OUTPUT.fullmatch(name)]
     targets = [name for name in free if _TARGET.fullmatch(name)]
-    if "output" in asked:  # the author knows our names: any other may be a hyperparameter
+    if "output" in asked:  # the author uses Daylight's names, so that any other may be a hyperparameter
         return dict.fromkeys(targets[:1], "target")
     if "target" in asked:
         return dict.fromkeys((outputs or free)[:1], "output")

@@ -16,7 +16,7 @@ from kernel_backend.model.search.space import Parameter, Space
 class Bound(NamedTuple):
     """Hyperparameters of an experiment: values common to all trials, and search domains."""
 
-    params: dict[str, Value]  # of a conditional searched one, its default for the trials without it
+    params: dict[str, Value]  # for a conditional searched one, the default for trials without it
     space: Space  # with values of the types that the functions take
 
 
@@ -113,7 +113,7 @@ def _fitted(definition: Definition, given: Mapping[str, Value], parameter: Param
         elsewhere = f"{name} ({own.place}) counts only where {parameter.when}"
         raise ValueError(f"{elsewhere}: write a default for the other trials into the signature")
     if space.of(name):
-        definition.fitted(name, [])  # the functions get a list of blocks by this name
+        definition.fitted(name, [])  # functions receive a list of blocks under this name
         return parameter
     try:
         return parameter.model_copy(update={"domain": _domain(definition, name, parameter.domain)})
@@ -125,7 +125,7 @@ def _domain(definition: Definition, name: str, domain: Range | Choices) -> Range
     if isinstance(domain, Choices):
         return Choices(values=tuple(definition.fitted(name, value) for value in domain.values))
     if not domain.whole:
-        definition.fitted(name, 0.5)  # a range of fractions: any of them tells whether they are taken
+        definition.fitted(name, 0.5)  # any fraction shows whether the function accepts fractions
         return domain
     low, high = (definition.fitted(name, int(end)) for end in (domain.low, domain.high))
     # Of `dropout=0..1` a function that takes any number gets any number.

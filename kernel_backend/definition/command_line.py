@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from kernel_backend.model.record import Record, Value
 
 MARK = "__dlcommand__"  # assigned by the definition's last line
-CHECKPOINTS = "checkpoints"  # {checkpoints} is the trial's folder, and no hyperparameter
+CHECKPOINTS = "checkpoints"  # {checkpoints} is the trial's folder, not a hyperparameter
 PYTHON = "python"  # as the first word: the job's own interpreter
-# `{{name}}` is the text {name}, and `${name}` is a shell's own.
+# `{{name}}` is the escaped text {name}, and `${name}` is a shell variable.
 _PLACEHOLDER = re.compile(r"\{\{(?P<text>[A-Za-z_]\w*)\}\}|(?<!\$)\{(?P<name>[A-Za-z_]\w*)\}")
 
 
@@ -23,7 +23,7 @@ class Command(Record):
 
     words: tuple[str, ...]
     at: int | None = None  # index of the word that names a file of the snapshot
-    program: str | None = None  # that file, below the project's root
+    program: str | None = None  # path of that file, relative to the project's root
     module: bool = False  # `python -m`: a module, found on the module path
 
     @property

@@ -18,7 +18,7 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.values import coerce, nearest
 
-# In which a definition is written.
+# Forms in which a definition can be written.
 Form = Literal["command", "functions", "keras", "lightning", "loop", "plain", "script", "trainer"]
 # fmt: off
 ROLES = (
@@ -30,15 +30,15 @@ LOOP_VALUES = frozenset({
     "params", "named_params", "input", "output", "target", "batch", "epoch", "index", "device", "rank",
     "world", "run", "optimizer", "steps", "epochs",
 })
-# Roles that code often calls by itself: a function that the cell's own code uses is a helper instead.
+# Roles that code often calls itself: if the cell's own code uses such a function, it is a helper instead.
 HELPERS = frozenset({"collate", "sampler", "augment", "on_epoch"})
 # fmt: on
-# The contract by which a definition is read. 2: other names of roles are accepted, and AdamW has a hyperparameter `lr`.
-# 3: other names of test_data and collate, too, and other forms than functions. A snapshot keeps the one by which it was
-# made, so that it trains in the same way for ever. 4: a role may be an assigned value.
+# Version of the rules for reading a definition. A snapshot stores its version, so that it always trains in the same way.
+# 2: aliases of roles are accepted, and the default AdamW has a hyperparameter `lr`. 3: aliases of test_data and collate,
+# and other forms than functions. 4: a role may be an assigned value.
 CONTRACT = 4
 SINCE_THREE = frozenset({"test_data", "collate"})
-# Loop values that a role can ask for, for messages.
+# Loop values that a role can take, for messages.
 CAN_ASK = {
     "loss": "output, target, input, batch, epoch",
     "metrics": "output, target, input, batch, epoch",
@@ -57,13 +57,13 @@ class Parameter(Record):
     """Argument of a role or of a shared function, and the source of its value."""
 
     name: str
-    source: str = ""  # the loop value or function whose value it gets, where that has another name
+    source: str = ""  # the loop value or function whose value it receives, if that has another name
     kind: Literal["loop", "function", "hyperparameter"]
     required: bool
     default: Value = None
     annotation: str | None = None
-    line: int  # 0: of the default optimizer
-    is_tuple: bool = False  # the default is written as a tuple, which JSON does not know
+    line: int  # 0: argument of the default optimizer
+    is_tuple: bool = False  # the default is a tuple, which JSON cannot represent
 
     @property
     def value_of(self) -> str:
@@ -80,10 +80,10 @@ class Function(Record):
     """Role, or shared function: its result is passed to every role that has an argument of its name."""
 
     name: str
-    written: str = ""  # the function's own name, where it is taken for the role `name`
+    written: str = ""  # the function's own name, if it is an alias of the role `name`
     line: int
     parameters: tuple[Parameter, ...]
-    value: str = ""  # the source of the assigned value, where the role is one and no function
+    value: str = ""  # the source of the assigned value, if the role is a value and not a function
 
     @property
     def attribute(self) -> str:
@@ -107,17 +107,17 @@ class Definition(Record):
     """Parsed training definition: its roles, shared functions and hyperparameters."""
 
     form: Form = "functions"
-    roles: tuple[str, ...]  # in written order
+    roles: tuple[str, ...]  # in source order
     functions: dict[str, Function]  # roles and shared functions
     hyperparameters: dict[str, Parameter]
-    hints: tuple[str, ...] = ()  # what the user should know, yet can be trained
-    unused: tuple[str, ...] = ()  # what looks like a role, is none, and is used by nothing
-    settings: dict[str, Any] = {}  # fields of Config that the code sets, for options that are not given
-    models: tuple[str, ...] = ()  # names of the models that `model` returns in a dict, as far as its source tells
+    hints: tuple[str, ...] = ()  # hints for the user that do not prevent training
+    unused: tuple[str, ...] = ()  # warnings about unused functions that look like roles
+    settings: dict[str, Any] = {}  # fields of Config that the code sets; options take precedence
+    models: tuple[str, ...] = ()  # keys of the dict that `model` returns, as far as its source shows
     about: str = ""  # of a script: where its training loops are
-    excluded: dict[str, str] = {}  # of a script: names that are no hyperparameters, with what to do about each
+    excluded: dict[str, str] = {}  # of a script: names that are not hyperparameters, with advice for each
     epochs_name: str = ""  # of a script: its own name for the number of epochs
-    epochs_fixed: str = ""  # of a script: why its number of epochs cannot be given; empty where it can
+    epochs_fixed: str = ""  # of a script: why `--epochs` cannot change its number of epochs; empty if it can
     command: Command | None = None  # of the form command
 
     @property
@@ -231,7 +231,7 @@ class Definition(Record):
         """Convert a value to the type of hyperparameter `name`; raise ValueError that names the expected type."""
         parameter = self.hyperparameters[name]
         if value is None is parameter.default and not parameter.required:
-            return None  # `width: int = None` allows it without saying so
+            return None  # `width: int = None` implies that None is allowed
         try:
             return coerce(value, parameter.annotation, parameter.default)
         except ValueError as wanted:

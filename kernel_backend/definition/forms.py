@@ -17,7 +17,7 @@ from kernel_backend.definition.trainer.cell import is_trainer
 from kernel_backend.definition.unused import names_used
 from kernel_backend.model.syntax import FunctionNode
 
-TRAIN = "train"  # the function of a user's own loop
+TRAIN = "train"  # the function that contains a user's own loop
 RUN = "run"  # its first parameter, the object through which it restores, iterates and reports
 
 
@@ -43,7 +43,7 @@ def form_of(tree: ast.Module, roles_from: int, modules: Mapping[str, ast.Module]
         return "lightning"
     if is_keras(tree, roles_from):
         return "keras"
-    # A function that the cell's own code calls is a helper of its loop.
+    # If the cell's own code calls a function, it is a helper of its loop.
     roles = {role_of(name) or name for name in names - names_used(tree)}
     return "script" if not roles >= set(REQUIRED) and is_script(tree, roles_from, modules) else "functions"
 

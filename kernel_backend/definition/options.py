@@ -13,23 +13,23 @@ from kernel_backend.model.search.registry import method_of
 class _Own(NamedTuple):
     """Options that a form rejects, because the user's code makes these settings."""
 
-    means: str  # how the form takes its steps
-    instead: dict[str, str]  # setting -> what the code says instead
+    means: str  # who runs the training loop in this form
+    instead: dict[str, str]  # setting -> what to write in the code instead
 
 
-# Settings of a training, or of several slots or trials, which a plain cell has not.
+# Settings of a training, or of several slots or trials, which do not apply to a plain cell.
 _NOT_PLAIN = (
     "accumulate", "amp", "batch_size", "clip", "compile", "ema", "gather_loss", "logical_workers", "patience",
     "per_slot_batch", "schedule_per", "search", "slots", "steps", "strategy", "sync_bn", "until",
     "validate_every", "validate_first", "weights_from",
 )  # fmt: skip
-# What a program does itself, or by options of its own.
+# Settings that a program makes itself, or by its own options.
 _OF_PROGRAM = (
     "accumulate", "amp", "batch_size", "clip", "compile", "ema", "gather_loss", "loader_workers", "logical_workers",
     "patience", "per_slot_batch", "rng", "schedule_per", "strategy", "sync_bn", "uneven", "until", "validate_every",
     "validate_first", "weights_from",
 )  # fmt: skip
-# A form that is not listed here takes every option.
+# Forms that are not listed here accept every option.
 _OWN: dict[Form, _Own] = {
     "loop": _Own(
         "train(run, ...) takes its steps itself: leave it out, and write there",

@@ -45,7 +45,7 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.syntax import FunctionNode, module_tree
 from kernel_backend.model.values import as_value, literal
 
-# Loop values that exist only while a model trains: functions called before that cannot use them.
+# Loop values that exist only during training: functions called before it cannot take them.
 _BEFORE_TRAINING = frozenset({"device", "rank", "world", "run", "steps", "epochs"})
 _WHILE_TRAINING = LOOP_VALUES - _BEFORE_TRAINING
 _INSTEAD = {
@@ -53,9 +53,9 @@ _INSTEAD = {
     "train_data": "def train_data():\n    return torch.utils.data.TensorDataset(x, y)",
     "loss": "def loss(output, target):\n    return nn.functional.cross_entropy(output, target)",
 }
-# Arguments of a sampler that mean the result of train_data, where no function of the cell has that name.
+# Arguments of a sampler that stand for the result of train_data, unless the cell has a function of that name.
 _DATASETS = ("data", "dataset", "data_source", "source")
-_SHOWN = 500  # characters of a line that is wrong
+_SHOWN = 500  # maximum length of the quoted line
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class _Found:
     """Functions of a parsed module, keyed by role if they have one, else by their own name."""
 
     nodes: Mapping[str, FunctionNode]
-    taken: Mapping[str, str]  # other names of roles -> the role
-    keys: tuple[str, ...]  # of the models that `model` returns
-    guesses: bool  # other names of arguments are accepted, too
+    taken: Mapping[str, str]  # aliases of roles -> the role
+    keys: tuple[str, ...]  # keys of the dict that `model` returns
+    guesses: bool  # aliases of arguments are accepted, too
     loop_values: frozenset[str] = LOOP_VALUES
     values: Mapping[str, Function] = field(default_factory=dict)  # roles that are assigned values
-    own_defaults: bool = False  # an argument with a default is a hyperparameter, whatever its name
+    own_defaults: bool = False  # an argument with a default is always a hyperparameter
 
 
 def parse(
@@ -86,7 +86,7 @@ def parse(
     """
     try:
         return _parsed(_tree(source), roles_from, contract, modules)
-    except (RecursionError, MemoryError):  # which Python raises for one that is deeper than its parser goes
+    except (RecursionError, MemoryError):  # raised by Python's parser for code that is nested too deeply
         raise InvalidDefinition("an expression is nested too deeply to be read: split it into several") from None
 
 
@@ -95,7 +95,7 @@ def _parsed(tree: ast.Module, roles_from: int, contract: int, modules: Mapping[s
     if form == "command":
         return command_definition(tree)
     if form == "plain":
-        # Its own errors are not tried again: it would begin anew.
+        # Restarts are disabled, as the cell would run again from its beginning.
         settings = {"form": "plain", "epochs": 1, "max_restarts": 0}
         return Definition(form="plain", roles=(), functions={}, hyperparameters={}, settings=settings)
     if form == "loop":
@@ -220,7 +220,7 @@ def _tree(source: str) -> ast.Module:
         return module_tree(source)
     except SyntaxError as error:
         text = (error.text or "").strip()[:_SHOWN]
-        where = f"line {error.lineno}: " if error.lineno else ""  # none of null characters
+        where = f"line {error.lineno}: " if error.lineno else ""  # errors about null characters have no line
         raise InvalidDefinition(f"{where}{error.msg}: {text}", line=error.lineno, text=text) from None
     except ValueError as error:  # null bytes
         raise InvalidDefinition(f"this is no Python source: {error}", line=1, text="") from None

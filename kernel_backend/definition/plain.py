@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-MARK = "__dlrun__"  # assigned by the cell's last line: the names of the variables to bring back
-VALUE = "__dlrun_value__"  # gets the value of the last expression
+MARK = "__dlrun__"  # assigned by the cell's last line: the names of the variables to return
+VALUE = "__dlrun_value__"  # assigned the value of the last expression
 RESULT = "result.pkl"  # the artifact that `job.result()` reads
 
 

@@ -13,7 +13,7 @@ from kernel_backend.definition.unused import names_used
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.syntax import FunctionNode
 
-# Roles that may be a value, with the loop values by position if the value is called.
+# Roles that may be a value, and the loop values passed by position if the value is called.
 VALUES: Mapping[str, tuple[str, ...]] = {
     "model": (),
     "train_data": (),
@@ -26,7 +26,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "sampler": (),
     "collate": ("batch",),
 }
-# Schedules that PyTorch documents with a step() per batch, or per validation; all others have one per epoch.
+# Schedules that PyTorch documents with a step() per batch, or per validation; all others step per epoch.
 _OTHERWISE = ("OneCycleLR", "CyclicLR", "ReduceLROnPlateau")
 
 

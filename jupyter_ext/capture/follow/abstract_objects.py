@@ -24,21 +24,21 @@ class AbstractObject:
     """
 
     fields: dict[str, set[AbstractObject]] = field(default_factory=dict)
-    holders: set[AbstractObject] = field(default_factory=set)  # a change of this one is a change of those
-    names: set[str] = field(default_factory=set)  # of the notebook
+    holders: set[AbstractObject] = field(default_factory=set)  # a change of this object also changes these
+    names: set[str] = field(default_factory=set)  # notebook names
     opaque: bool = False
     stateful: bool = False
     unordered: bool = False  # a set
-    grows: bool = False  # when it is read, as a defaultdict does
+    grows: bool = False  # reading it may add an element, as with a defaultdict
     function: AbstractFunction | None = None
-    classes: list[AbstractObject] = field(default_factory=list)  # of an instance; of a class its bases
+    classes: list[AbstractObject] = field(default_factory=list)  # of an instance; for a class, its bases
     is_class: bool = False
     package: str | None = None
     path: str = ""  # within the package
-    learns: bool = False  # by being called, as a BatchNorm does
-    draws: bool = False  # by being iterated, as a DataLoader does
-    origin: str | None = None  # the package that made it
-    bound: Value = NOTHING  # to what a method belongs
+    learns: bool = False  # calling it changes it, as a BatchNorm
+    draws: bool = False  # iterating over it draws random numbers, as a DataLoader
+    origin: str | None = None  # the package that created it
+    bound: Value = NOTHING  # the object to which a method is bound
     call: tuple[AbstractObject, list[Value], dict[str, Value]] | None = (
         None  # of a generator: what runs when it is iterated
     )

@@ -16,7 +16,7 @@ from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractFunctio
 from jupyter_ext.capture.follow.syntax import Code
 from jupyter_ext.capture.names import parts
 
-_STEPS = 20_000  # nodes within functions that are interpreted in all; beyond that a summary of their text is used
+_STEPS = 20_000  # limit of interpreted nodes within functions; beyond it, functions are summarised
 
 
 @dataclass
@@ -24,18 +24,18 @@ class StatementEffect:
     """Possible effects of one statement on the notebook's names."""
 
     changed: set[str] = field(default_factory=set)
-    read: set[str] = field(default_factory=set)  # by functions that it called
-    bound: set[str] = field(default_factory=set)  # `global` in these, and through `globals()`
+    read: set[str] = field(default_factory=set)  # by functions that the statement called
+    bound: set[str] = field(default_factory=set)  # declared `global` in these functions, or bound through `globals()`
     seeded: set[str] = field(default_factory=set)
     perhaps_seeded: set[str] = field(default_factory=set)
     drawn: set[str] = field(default_factory=set)
     surely_drawn: set[str] = field(default_factory=set)  # by a call that always draws
-    by_chance: bool = False  # reads a value that differs in each process: the clock, a generator without a seed
-    by_hash: bool = False  # iterates a set, whose order differs in each process where it holds strings
+    by_chance: bool = False  # reads a value that differs in each process, such as the clock or an unseeded generator
+    by_hash: bool = False  # iterates over a set, whose order differs in each process if it contains strings
     prompts: bool = False  # prompts the user: `input()`
-    unseen: bool = False  # runs a text that is made when it runs
+    unseen: bool = False  # runs code that is generated at run time
     packages: set[str] = field(default_factory=set)  # whose settings it changes
-    ambient: bool = False  # changes what any statement may depend on, such as sys.path
+    ambient: bool = False  # changes something that any statement may depend on, such as sys.path
 
 
 class AbstractState:
@@ -44,7 +44,7 @@ class AbstractState:
     def __init__(self, visits: Visits, *, counts_subclasses: bool) -> None:
         self.globals: dict[str, Value] = {}
         self._packages: dict[str, AbstractObject] = {}
-        self.imported: set[str] = set()  # modules by the statements so far
+        self.imported: set[str] = set()  # modules imported by the statements so far
         self.trees: list[ast.AST] = []
         self.code: dict[AbstractObject, Code] = {}  # of functions that were summarised
         self.counts_subclasses = counts_subclasses  # some statement reads `__subclasses__`
@@ -57,16 +57,16 @@ class AbstractState:
         self.out = StatementEffect()
         self.changed: set[AbstractObject] = set()
         self.frame: LocalScope | None = None
-        self.branches = int(statement is not None and statement.failed)  # its names are bound, or not
+        self.branches = int(statement is not None and statement.failed)  # the names it binds may or may not be bound
         self.sets_secret = statement is not None and statement.sets_secret
         self.made: dict[object, AbstractObject] = {}
         self._boxes: list[AbstractObject] = []
         self.memo: dict[object, Value] = {}
         self.running: dict[AbstractFunction, LocalScope] = {}  # functions whose bodies are being interpreted
-        self.summarised: dict[AbstractObject, Value] = {}  # what each function was given that was summarised
+        self.summarised: dict[AbstractObject, Value] = {}  # arguments already applied to each summarised function
         self.stack = 0
         self.steps = 0
-        self.shown: ast.AST | None = None  # a call whose value is shown: it may have been made for that alone
+        self.shown: ast.AST | None = None  # a call whose value is displayed, and which may serve no other purpose
 
     def lookup(self, name: str) -> Value:
         """Return the possible values of a name in the current scope."""

@@ -63,7 +63,7 @@ def _run_text(state: AbstractState, text: str) -> Value:
         return NOTHING
     state.out.bound |= scan(tree.body).names
     state.out.read |= {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
-    state.trees.append(tree)  # whose nodes are identified by their ids
+    state.trees.append(tree)  # keeps the nodes alive, which are identified by `id()`
     state.branches += 1
     value = NOTHING
     for node in tree.body:

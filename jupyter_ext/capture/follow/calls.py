@@ -14,7 +14,7 @@ from jupyter_ext.capture.follow.objects import apply, attribute, methods_of_base
 from jupyter_ext.capture.follow.syntax import is_globals, is_super
 from jupyter_ext.capture.follow.targets import bind_globals
 
-_SPREAD = 8  # arguments that `*xs` may be
+_SPREAD = 8  # number of arguments assumed for `*xs`
 
 
 def call(state: AbstractState, node: ast.expr, *, dropped: bool) -> Value:
@@ -37,7 +37,7 @@ def call(state: AbstractState, node: ast.expr, *, dropped: bool) -> Value:
     if isinstance(func, ast.Attribute) and func.attr == "update" and is_globals(func.value):
         bind_globals(state, node)
     arguments: list[Value] = []
-    for argument in node.args:  # what is spread may go anywhere
+    for argument in node.args:  # unpacked arguments may go to any parameter
         arguments += [state.visit(argument)] * (_SPREAD if isinstance(argument, ast.Starred) else 1)
     keywords = {each.arg: state.visit(each.value) for each in node.keywords}
     found: set[AbstractObject] = set()

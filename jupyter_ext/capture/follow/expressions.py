@@ -55,7 +55,7 @@ def _subscript(state: AbstractState, node: ast.Subscript) -> Value:
     call_methods(state, state.visit(node.slice), ("__index__", "__hash__", "__eq__"), [NOTHING], node)
     change(state, [each for each in holder if each.grows])
     found = call_methods(state, holder, ("__getitem__", "__class_getitem__", "__missing__"), [NOTHING], node)
-    parts = holder if isinstance(node.slice, ast.Slice) else NOTHING  # of an array it is a view
+    parts = holder if isinstance(node.slice, ast.Slice) else NOTHING  # a slice of an array is a view
     return frozenset(found | parts_of(holder) | parts)
 
 
@@ -140,7 +140,7 @@ def _operator(state: AbstractState, node: ast.BinOp) -> Value:
         return NOTHING
     names = _OPERATORS.get(type(node.op), ())
     found = call_methods(state, left, names, [right], node) | call_methods(state, right, names, [left], node)
-    if isinstance(node.op, ast.Mod) and not left:  # of a text
+    if isinstance(node.op, ast.Mod) and not left:  # string formatting
         call_methods(state, right | parts_of(right), _SHOWN, [NOTHING], node)
     unordered = any(each.unordered for each in left | right)
     return frozenset(found | state.holding(node, parts_of(left) | parts_of(right), opaque=True, unordered=unordered))
@@ -172,7 +172,7 @@ def _comprehension(state: AbstractState, node: ast.ListComp | ast.SetComp | ast.
     for each in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
         inside |= state.visit(each)
     state.frame = before
-    if isinstance(node, ast.SetComp):  # has no order itself
+    if isinstance(node, ast.SetComp):  # a set has no order itself
         state.out.by_hash = by_hash
     return state.holding(node, inside, unordered=isinstance(node, ast.SetComp))
 

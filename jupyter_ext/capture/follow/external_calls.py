@@ -23,7 +23,7 @@ from jupyter_ext.capture.follow.sources import random_use, random_use_of_method
 from jupyter_ext.capture.follow.syntax import is_type
 from jupyter_ext.capture.names import root
 
-# Special methods that code which is not analysed may call on its arguments.
+# Special methods that external code may call on its arguments.
 _ASKED = (
     *("__iter__", "__next__", "__len__", "__str__", "__repr__", "__format__", "__float__", "__int__", "__bool__"),
     *("__index__", "__hash__", "__abs__", "__round__", "__reversed__", "__eq__", "__lt__", "__fspath__"),

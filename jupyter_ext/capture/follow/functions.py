@@ -71,7 +71,7 @@ def enter(state: AbstractState, obj: AbstractObject, arguments: list[Value], key
     known = len(state.memo)
     again = True
     while again:
-        while len(state.memo) > known:  # results that were made from too few of this function's own
+        while len(state.memo) > known:  # drop results computed from incomplete results of this recursive function
             state.memo.popitem()
         frame.reentered, before = False, frame.size()
         _interpret(state, function.node, frame)

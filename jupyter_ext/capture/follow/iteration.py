@@ -11,7 +11,7 @@ from jupyter_ext.capture.follow.mutations import contain, draw, in_order, use
 from jupyter_ext.capture.follow.objects import apply, call_methods
 from jupyter_ext.capture.names import body
 
-_NOWHERE = ast.Pass()  # in the code: the loop itself calls these
+_NOWHERE = ast.Pass()  # placeholder node for calls that the loop itself makes
 
 
 def iterate(state: AbstractState, value: Value) -> Value:
@@ -33,7 +33,7 @@ def iterate(state: AbstractState, value: Value) -> Value:
                     found |= apply(state, part, [parts_of([each])], {}, _NOWHERE)
                 if part.path and part.bound:
                     contain(state, part.path, part.bound, [parts_of([each])])
-        elif each.opaque and each.package is None:  # a DataLoader draws from the generator that it was given
+        elif each.opaque and each.package is None:  # a DataLoader draws from the generator passed to it
             use(state, reach([each]))
     found |= _by_methods(state, value)
     return frozenset(found)

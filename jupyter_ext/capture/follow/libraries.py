@@ -10,7 +10,7 @@ def _names(*themes: str) -> frozenset[str]:
     return frozenset(" ".join(themes).split())
 
 
-# Methods of containers: they change what they are called on, and keep their arguments.
+# Container methods that change their receiver and retain their arguments.
 STORING = _names(
     "append appendleft extend extendleft insert pop popleft popitem remove clear sort reverse rotate move_to_end",
     "update setdefault add discard subtract difference_update intersection_update symmetric_difference_update",
@@ -18,9 +18,9 @@ STORING = _names(
     "write writelines",  # files
     "__setitem__ __delitem__ __setattr__ __iadd__",
 )
-COMPARING = _names("count index remove sort")  # the elements of what they are called on
-OF_SETS = _names("copy union intersection difference symmetric_difference")  # return another set
-# Methods that change what they are called on, and perhaps what that holds; one that ends in an underscore does too.
+COMPARING = _names("count index remove sort")  # They compare elements of the receiver.
+OF_SETS = _names("copy union intersection difference symmetric_difference")  # They return another set.
+# Methods that change their receiver, and perhaps its elements; so do those whose names end in an underscore.
 CHANGING = _names(
     "load_state_dict train eval step backward zero_grad apply cuda to half double float",  # modules, optimizers
     "register add_module register_buffer register_parameter register_forward_hook",
@@ -29,7 +29,7 @@ CHANGING = _names(
     "set reset acquire put_nowait get_nowait",  # locks, queues
     "execute executemany executescript commit rollback fetchone fetchmany fetchall nextset",  # databases
 )
-# Functions of libraries that change what they are given first.
+# Library functions that change their first argument.
 CHANGING_FUNCTIONS = _names(
     "heappush heappop heapify heapreplace heappushpop insort insort_left insort_right shuffle",
     "setitem delitem iadd isub imul iconcat ior iand",  # operator
@@ -48,29 +48,29 @@ LOOKING = _names(
     "plot hist show savefig",  # figures
     "numel tolist numpy size shape item parameters named_parameters state_dict summary",  # tensors, modules
 )
-# Their results share nothing with what they were given.
+# Functions whose results share no objects with their arguments.
 SCALAR = _names(
     "len int float str bool complex bytes abs round divmod pow range ord chr hex bin oct ascii format repr hash id",
     "isinstance issubclass callable hasattr any all print input",
 )
-# Packages whose functions make numbers, but for those that return what the objects in question say.
+# Packages whose functions return numbers, except those that call methods of their arguments.
 _COUNTING = _names("math cmath time")
 _ASKING = _names("prod sumprod ceil floor trunc")
 FRESH = _names("deepcopy clone tolist item loads dumps join split strip lower upper format count index")
-# Their results may be what they were given, or a view of it.
+# Functions whose results may be an argument, or a view of it.
 SAME = _names(
     "asarray asanyarray ascontiguousarray from_numpy as_tensor numpy atleast_1d atleast_2d broadcast_to array_split",
     "view reshape ravel transpose permute squeeze unsqueeze expand expand_as swapaxes narrow select diagonal chunk",
     "unbind unfold flatten detach requires_grad_ type_as to cuda cpu",
     "get setdefault pop popleft popitem heappop __getitem__ itemgetter attrgetter memoryview",
     "getattr vars min max next cast reduce super",
-    "train eval fit register enter_context",  # return what they are called on
+    "train eval fit register enter_context",  # return their receiver
     "register_forward_hook register_forward_pre_hook register_full_backward_hook register_hook",  # a handle of it
     "wraps update_wrapper dataclass total_ordering contextmanager property staticmethod classmethod lru_cache cache",
 )
 # Their results hold the elements of their arguments, but are new objects.
 COPYING = _names("list tuple set frozenset dict sorted copy OrderedDict deque Counter defaultdict")
-# Their results are changed by being used.
+# Functions whose results change when they are used, such as iterators.
 STATEFUL = _names(
     "iter map filter zip enumerate reversed",
     "chain from_iterable cycle islice count repeat takewhile dropwhile starmap accumulate tee groupby product",
@@ -79,16 +79,16 @@ STATEFUL = _names(
 )
 # Packages that plot, print or log: their arguments stay unchanged.
 DRAWING = _names("matplotlib seaborn plotly bokeh altair IPython pprint rich logging time")
-# Their results belong to the package: a change of one changes what all callers get.
+# Functions whose results belong to the package: changing one affects all callers.
 SHARED = _names("getLogger get_logger getcontext localcontext")
-# What any later statement may depend on without naming it.
+# State that any later statement may depend on without naming it.
 AMBIENT = frozenset(
     {
         *(("sys", "path"), ("sys", "modules"), ("sys", "meta_path"), ("sys", "setrecursionlimit"), ("os", "environ")),
         *(("site", "addsitedir"), ("locale", "setlocale"), ("dotenv", "load_dotenv")),
     }
 )
-# Methods that begin or end what an object of a package does to it: `torch.no_grad().__enter__()`.
+# Methods that begin or end an effect of a package's object, as `torch.no_grad().__enter__()`.
 ENTERING = _names("__enter__ __exit__ start stop enter_context")
 # Functions and modules of torch that draw random numbers.
 _DRAWS = _names(
@@ -107,8 +107,8 @@ STATES = {  # by package
 }
 ALL_STATES = frozenset(STATES.values())
 _SEEDING_ALL = _names("seed_everything set_seed set_seeds seed_all set_global_seed fix_seed set_random_seed")
-_OF_OTHER_DEVICES = _names("cuda mps xpu mtia")  # whose generators are not the one that is meant here
-# Functions of sklearn that draw from numpy's state where no `random_state` is given.
+_OF_OTHER_DEVICES = _names("cuda mps xpu mtia")  # their generators are not torch's CPU generator
+# sklearn functions that draw from numpy's state unless they get a `random_state`.
 _SHUFFLING = _names(
     "train_test_split shuffle resample make_classification make_regression make_blobs make_moons make_circles",
     "make_multilabel_classification make_friedman1 make_swiss_roll make_s_curve KMeans MiniBatchKMeans",
@@ -118,7 +118,7 @@ _SHUFFLING = _names(
 _SEED_ARGUMENTS = _names("generator random_state seed rng")
 # Methods of tensors that draw.
 _DRAWING_METHODS = _names("normal_ uniform_ random_ bernoulli_ exponential_ cauchy_ log_normal_ geometric_ multinomial")
-# Another value in each process, by package and the last name.
+# Functions that return a different value in each process, by package.
 _CHANCE = {
     "time": _names("time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time"),
     "datetime": _names("now utcnow today"),
@@ -127,15 +127,15 @@ _CHANCE = {
     "secrets": _names("token_hex token_bytes token_urlsafe randbelow randbits choice"),
     "tempfile": _names("mkdtemp mkstemp TemporaryDirectory NamedTemporaryFile"),
 }
-# Generators that are seeded by chance where they are given nothing.
+# Generators that the operating system seeds if they get no seed.
 _GENERATORS = {
     "random": _names("Random SystemRandom seed"),
     "numpy": _names("default_rng RandomState SeedSequence PCG64 MT19937 seed"),
     "torch": _names("seed"),
 }
-# What makes a sequence of the elements of what it is given, in their order.
+# Functions that return a sequence of their argument's elements, in iteration order.
 ORDERING = _names("list tuple enumerate iter zip map array fromkeys join DataFrame Series Index deque islice chain pop")
-# Calls on a module that set something: `torch.manual_seed(0)`, `np.random.seed(0)`, `sys.path.append(...)`.
+# Calls that change a module's settings: `torch.manual_seed(0)`, `np.random.seed(0)`, `sys.path.append(...)`.
 _SETTING = re.compile(
     r"_*(set|seed|manual_seed|use|enable|disable|register|add|update|append|insert|extend|remove|filter|simplefilter"
     r"|basicConfig|config|reset|reload|patch|pop|clear|field_size_limit|option"

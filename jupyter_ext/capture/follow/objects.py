@@ -42,7 +42,7 @@ def attribute(state: AbstractState, holder: Value, name: str, node: ast.AST) -> 
             else:
                 found.add(_method_of(state, part, each, node))
         if known and not each.names_field(name):
-            found.add(each)  # it may be anything that was stored without a name, and what is not seen
+            found.add(each)  # an attribute that is not analysed may be the object itself
         if name in libraries.STORING and not each.names_field(name) and each.package is None:
             found.add(_method_of(state, each, each, (name, id(node))))
         elif each.opaque or each.package:

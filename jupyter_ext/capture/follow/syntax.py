@@ -18,9 +18,9 @@ class Code:
     """Names that one or several functions read, store to or declare `global`, and whether they write at all."""
 
     names: frozenset[str]  # that they read and do not bind
-    stored: frozenset[str]  # at the bottom of what they store in
+    stored: frozenset[str]  # base names of the targets that they store to
     declared: frozenset[str]  # `global`
-    sets: frozenset[str]  # methods that set something in a module
+    sets: frozenset[str]  # methods that change a module's settings
     writes: bool
 
     def __or__(self, other: Code) -> Code:

@@ -13,7 +13,7 @@ SEPARATOR = "--"  # between the options of a submission and the command
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
 _MODULE = ("-m", "--module")
 _SHELLS = frozenset({"bash", "sh", "dash", "zsh"})
-# Programs that start a training's ranks: Daylight starts them, with the same variables.
+# Programs that start the ranks of a training; Daylight starts them instead, with the same variables.
 _LAUNCHERS = frozenset({"torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec"})
 _LAUNCHING_MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"})
 _WITH_VALUE = frozenset({"-W", "-X", "-o"})  # options of interpreters that take the next word
@@ -26,7 +26,7 @@ class Program(NamedTuple):
 
     words: tuple[str, ...]
     kind: Kind
-    at: int | None  # None: no word does, as in `python -c CODE`
+    at: int | None  # None: no word names it, as in `python -c CODE`
     dropped: tuple[str, ...] = ()  # words of a launcher
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.syntax import FunctionNode
 
-_COMPILED = frozenset({"optimizer", "loss", "metrics"})  # arguments that tell Keras' compile from torch's
+_COMPILED = frozenset({"optimizer", "loss", "metrics"})  # arguments that distinguish Keras' compile from torch's
 _VARIABLE = "KERAS_BACKEND"
 
 

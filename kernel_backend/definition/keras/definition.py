@@ -24,7 +24,7 @@ _OTHERS = {
     "test_data": "load the trained model with job.load(), and evaluate it there",
     "on_epoch": "write a keras.callbacks.Callback, which the function callbacks returns",
 }
-_HIGH = ("acc", "accuracy", "auc")  # ends of names of metrics of which Keras takes the highest as the best
+_HIGH = ("acc", "accuracy", "auc")  # suffixes of metrics that Keras maximizes
 
 
 def keras_definition(tree: ast.Module, roles_from: int, functions: Mapping[str, Function]) -> Definition:

@@ -15,12 +15,12 @@ MODULE, DATA = "LightningModule", "LightningDataModule"
 class LightningCell:
     """Classes and calls of a Lightning cell; None for those that it does not have."""
 
-    module: ast.ClassDef | None  # None: `fit` is given a module that no visible call makes
+    module: ast.ClassDef | None  # None: the module passed to `fit` is not created by a visible call
     data: ast.ClassDef | None
     trainer: ast.Call | None
     fit: ast.Call | None
-    made: Mapping[str, ast.Call]  # the calls that make `module` and `data`, by class
-    after: Sequence[ast.stmt]  # statements behind `fit`, which a job does not run
+    made: Mapping[str, ast.Call]  # the calls that create `module` and `data`, by class
+    after: Sequence[ast.stmt]  # statements after `fit`, which a job does not run
 
 
 def is_lightning(tree: ast.Module, roles_from: int) -> bool:

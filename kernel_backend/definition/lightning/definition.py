@@ -63,11 +63,11 @@ def _parameters(init: ast.FunctionDef, made: ast.Call | None) -> Iterator[Parame
     for argument, default in pairs:
         value = given.get(argument.arg, default)
         if value is None and made is not None:
-            continue  # `**config` of the call has it
+            continue  # the call passes it by `**config`
         try:
             found: Any = literal(value) if value is not None else None
         except ValueError:
-            continue  # made by other code: no value of the line's
+            continue  # computed by other code, so that it cannot be given at submit
         parameter = Parameter(
             name=argument.arg,
             kind="hyperparameter",

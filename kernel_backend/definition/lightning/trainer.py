@@ -12,7 +12,7 @@ from kernel_backend.model.values import literal
 _AMP: dict[Any, str] = {"bf16": "bf16", "bf16-mixed": "bf16", "16": "fp16", "16-mixed": "fp16", 16: "fp16"}
 _PLAIN = ("32", "32-true", 32, "64", "64-true", 64, "bf16-true", "16-true", None)
 _LOCAL = ("auto", "ddp", "ddp_spawn", "ddp_fork", "ddp_notebook", "ddp_find_unused_parameters_true", "dp")
-# What Daylight decides in a job, and how a user does.
+# Arguments that Daylight decides in a job, and the user's alternative for each.
 _OURS = {
     "devices": "--slots says how many",
     "num_nodes": "--slots says how many processes there are, wherever there is room",
@@ -24,7 +24,7 @@ _OURS = {
     "default_root_dir": "files of the job belong to its artifacts",
     "use_distributed_sampler": "each global batch is shared out to the slots",
 }
-# Display and habits of a Trainer that runs alone: they change no result.
+# Arguments for display, or for a Trainer on one device: they do not change results.
 _QUIET = frozenset(
     {
         *("enable_progress_bar", "enable_model_summary", "enable_checkpointing", "num_sanity_val_steps"),
@@ -47,7 +47,7 @@ KEPT = frozenset(
     }
 )
 TAKEN = frozenset({"max_epochs", "max_steps"})
-_RANKS = {"ModelCheckpoint": 0, "EarlyStopping": 1}  # whose metric is taken of several
+_RANKS = {"ModelCheckpoint": 0, "EarlyStopping": 1}  # priority if several callbacks monitor a metric
 _LOSSES = ("loss", "val_loss", "valid_loss", "validation_loss", "val/loss")
 
 

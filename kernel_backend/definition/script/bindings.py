@@ -23,8 +23,8 @@ class Scope:
     """Statements that run once from top to bottom: the top level of the module, or the body of its function `main`."""
 
     statements: Sequence[ast.stmt]
-    bound: Mapping[str, Sequence[int]]  # lines at which each name is bound, or bound anew
-    mutated: frozenset[str]  # names whose values are changed in place
+    bound: Mapping[str, Sequence[int]]  # lines at which each name is bound
+    mutated: frozenset[str]  # names whose values are mutated
 
 
 def scopes(tree: ast.Module) -> Iterator[Scope]:

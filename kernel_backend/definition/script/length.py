@@ -13,17 +13,17 @@ from kernel_backend.model.syntax import FunctionNode
 
 _RANGES = frozenset({"range", "trange", "prange"})
 _WRAPPERS = frozenset({"tqdm", "progress_bar", "track", "enumerate", "notebook_tqdm"})
-_DEEPEST = 8  # calls and names that are followed
+_DEEPEST = 8  # limit of calls and names to follow
 
 
 @dataclass(frozen=True)
 class Length:
     """Number of iterations of the outermost training loop."""
 
-    count: int | None = None  # None: the program's text does not say
-    name: str = ""  # the hyperparameter that holds it; empty for a literal
-    put: Put | None = None  # writes another number
-    why: str = ""  # the reason why it cannot be given
+    count: int | None = None  # None: the source does not show it
+    name: str = ""  # the hyperparameter that holds it; empty if it is a literal
+    put: Put | None = None  # writes another number into the program
+    why: str = ""  # the reason why it cannot be changed
 
 
 def length(tree: ast.Module, loops: Sequence[TrainingLoop], places: Mapping[str, Place]) -> Length:
@@ -110,7 +110,7 @@ class _Tracer:
 
     def _config(self, name: str) -> Length | None:
         place = self._places.get(name)
-        if place is None or place.written == name:  # a variable of this name, and no part of a config
+        if place is None or place.written == name:  # a variable of this name, not an entry of a config
             return None
         return self._held(place)
 

@@ -18,7 +18,7 @@ class TrainingLoop:
 
     module: str  # of the project; "" for the program itself
     line: int
-    depth: int  # how many training loops are around it, those of callers included
+    depth: int  # number of enclosing training loops, including those of callers
     function: str  # its qualified name; "" at top level
     saved: bool = True  # False in the body of a class and in a coroutine, which run without checkpoints
 

@@ -29,7 +29,7 @@ def _option(call: ast.Call) -> Place | None:
     action = _text(given.get("action"))
     named = [each for each in flags if each.startswith("-")]
     if not named or len(flags) != len(call.args) or action in _OTHERS or "nargs" in given:
-        return None  # of a positional argument argparse takes no default
+        return None  # argparse does not use defaults of positional arguments
     name = _text(given.get("dest")) or next((each for each in named if each.startswith("--")), named[0])
     try:
         default = literal(given["default"].value) if "default" in given else _FLAGS.get(action)

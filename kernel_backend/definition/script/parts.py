@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-PART = "modules"  # by the names of variables, the state of each module and, where it can be made again, its skeleton
+PART = "modules"  # state of each module by variable name, with its pickled structure if it can be recreated
 STATE, SKELETON = "state", "skeleton"

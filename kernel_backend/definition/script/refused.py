@@ -11,7 +11,7 @@ from kernel_backend.model.syntax import FunctionNode
 from kernel_backend.model.values import literal
 
 _SHOWN = 60  # characters of an expression
-_NO_SETTINGS = frozenset({"add_argument", "print", "super"})  # calls whose arguments no user would give
+_NO_SETTINGS = frozenset({"add_argument", "print", "super"})  # calls whose arguments are not settings
 
 
 def refusals(tree: ast.Module, places: Mapping[str, Place], twice: Mapping[str, Sequence[Place]]) -> dict[str, str]:

@@ -60,7 +60,7 @@ def rewritten(tree: ast.Module, module: str, loops: Sequence[TrainingLoop]) -> t
 class _Rewriting(ast.NodeTransformer):
     def __init__(self, module: str, loops: dict[int, TrainingLoop]) -> None:
         self._module, self._loops = module, loops
-        self._around: list[str] = []  # sites of the function that is visited, outermost first
+        self._around: list[str] = []  # sites that enclose the visited node in its function, outermost first
         self.sites: list[Site] = []
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:

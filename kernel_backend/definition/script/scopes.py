@@ -18,7 +18,7 @@ class Scope:
     """Module, function or class body, without the functions and classes within it."""
 
     module: str
-    name: str  # by which others refer to it; of `__init__` and the like, the class
+    name: str  # the name by which others refer to it; for `__init__` and similar methods, the class
     qualified: str
     node: ast.Module | FunctionNode | ast.ClassDef
     nodes: list[ast.AST] = field(default_factory=list)  # in the order of the source
@@ -52,7 +52,7 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 def _own_children(node: ast.AST) -> list[ast.AST]:
     if not isinstance(node, _INNER):
         return list(ast.iter_child_nodes(node))
-    # Decorators, defaults and bases are evaluated outside.
+    # Decorators, defaults and bases are evaluated in the enclosing scope.
     if isinstance(node, ast.ClassDef):
         return [*node.decorator_list, *node.bases, *node.keywords]
     return [*node.decorator_list, node.args]

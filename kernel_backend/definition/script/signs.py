@@ -25,7 +25,7 @@ PROMISES: Mapping[Rung, str] = {
     "start": "from the start, with the same bits",
     "anew": "from the start, with other bits",
 }
-# What runs next to the loop, and has a position that no checkpoint holds.
+# Classes and functions that run concurrently with the loop, with a position that no checkpoint holds.
 _RUNS = {
     "threading.Thread": "a thread",
     "threading.Timer": "a timer",
@@ -40,7 +40,7 @@ _RUNS = {
     "socket.socket": "a socket",
     "asyncio.run": "an event loop",
 }
-# Random generators that take a seed from the operating system where they are given none.
+# Random generators that the operating system seeds if they get no seed.
 _SEEDABLE = {"numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.SeedSequence", "random.Random"}
 _RESEEDING = {"numpy.random.seed", "random.seed"}
 _ENTROPY = {"random.SystemRandom", "torch.seed", "torch.random.seed"}
@@ -128,7 +128,7 @@ class _Reading:
 
     def __init__(self, name: str, tree: ast.Module, loops: Sequence[TrainingLoop]) -> None:
         self._module, self._tree = name, tree
-        self._full = dict(_imports(tree))  # names of other modules, by the name here
+        self._full = dict(_imports(tree))  # full names of imported objects, by local name
         self._scopes = scopes(tree, {})
         lines = {each.line for each in loops if each.depth == 0}
         outermost = [each for each in ast.walk(tree) if isinstance(each, ast.For | ast.While) and each.lineno in lines]
@@ -137,8 +137,8 @@ class _Reading:
 
     def signs(self) -> Iterator[Sign]:
         for scope in self._scopes:
-            changing: set[str] = set()  # names whose values are another in each process
-            names: dict[int, str] = {}  # of what is assigned, by the call
+            changing: set[str] = set()  # names whose values differ in each process
+            names: dict[int, str] = {}  # assigned names, by `id()` of the assigned call
             for node in scope.nodes:
                 if isinstance(node, ast.Assign):
                     targets = [each.id for each in node.targets if isinstance(each, ast.Name)]
@@ -153,7 +153,7 @@ class _Reading:
     def by_the_clock(self) -> set[str]:
         changing: set[str] = set()
         assigned = [each for each in ast.walk(self._tree) if isinstance(each, ast.Assign | ast.AugAssign)]
-        for _ in range(2):  # once more, for what an earlier line takes from a later one
+        for _ in range(2):  # twice, as an earlier line may use names of a later one
             for each in assigned:
                 if self._changes(each.value, changing):
                     targets = each.targets if isinstance(each, ast.Assign) else [each.target]

@@ -13,7 +13,7 @@ from kernel_backend.definition.merge import with_default
 from kernel_backend.model.record import Value
 from kernel_backend.model.values import as_value
 
-Put: TypeAlias = Callable[[ast.expr], None]  # writes another expression in place of a literal
+Put: TypeAlias = Callable[[ast.expr], None]  # replaces a literal by another expression
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Place:
     put: Put
     default: Any
     annotation: str | None = None
-    written: str = ""  # as the program says it: `lr`, `config.lr`, `--lr`
-    required: bool = False  # the program itself has no value
+    written: str = ""  # the name in the program: `lr`, `config.lr`, `--lr`
+    required: bool = False  # the program has no value of its own
 
     @property
     def parameter(self) -> Parameter:

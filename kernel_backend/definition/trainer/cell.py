@@ -11,7 +11,7 @@ from kernel_backend.definition.lightning.cell import is_main
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.syntax import FunctionNode
 
-_ARGS = 1  # the place of `args` among the Trainer's positional arguments
+_ARGS = 1  # index of `args` among the Trainer's positional arguments
 _FORM = "trainer = Trainer(model=model, args=TrainingArguments(...), train_dataset=...)\ntrainer.train()"
 
 
@@ -21,9 +21,9 @@ class TrainerCell:
 
     name: str  # the variable that holds the Trainer
     trainer: ast.Call
-    arguments: ast.Call  # makes the TrainingArguments
-    train: ast.stmt | None  # `trainer.train()`; None where the cell only makes the Trainer
-    after: Sequence[ast.stmt]  # statements behind `train`, which a job does not run
+    arguments: ast.Call  # creates the TrainingArguments
+    train: ast.stmt | None  # `trainer.train()`; None if the cell only creates the Trainer
+    after: Sequence[ast.stmt]  # statements after `train`, which a job does not run
 
 
 def is_trainer(tree: ast.Module, roles_from: int) -> bool:

@@ -13,13 +13,13 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.values import as_value, literal
 
 ROLE = "trainer"
-_EPOCHS, _SEED = 3, 42  # of TrainingArguments, where it is given none
+_EPOCHS, _SEED = 3, 42  # defaults of TrainingArguments
 _ALWAYS = {"learning_rate": 5e-5, "per_device_train_batch_size": 8, "weight_decay": 0.0}  # with its defaults
 _NUMBERS = frozenset(_ALWAYS) | {
     "adam_beta1", "adam_beta2", "adam_epsilon", "gradient_accumulation_steps", "label_smoothing_factor",
     "lr_scheduler_type", "max_grad_norm", "neftune_noise_alpha", "optim", "warmup_ratio", "warmup_steps",
 }  # fmt: skip
-# Arguments that a job cannot have, and what to write instead.
+# Arguments that a job does not support, and the alternative for each.
 _REFUSED = {
     "auto_find_batch_size": "its batch size would follow from what the memory of one slot holds: give the batch size",
     "batch_eval_metrics": "compute_metrics is called once, with all predictions",
@@ -69,7 +69,7 @@ def _parameters(call: ast.Call, given: dict[str, ast.expr]) -> Iterator[Paramete
         try:
             default = literal(given[name]) if name in given else _ALWAYS[name]
         except ValueError:
-            continue  # computed by the cell: no value of the line's
+            continue  # computed by the cell, so that it cannot be given at submit
         parameter = Parameter(name=name, kind="hyperparameter", required=False, line=line)
         yield with_default(parameter, as_value(default))
 

@@ -10,7 +10,7 @@ from kernel_backend.definition.hugging_face import classes, is_made
 from kernel_backend.definition.trainer.cell import statements, trainer_cell
 
 FOUND = "_daylight_trainer"  # the variable of the module that holds the Trainer
-MODEL = "_daylight_model"  # that holds the Trainer's model, where only that is made
+MODEL = "_daylight_model"  # the variable that holds the Trainer's model, if only the model is created
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 
 
