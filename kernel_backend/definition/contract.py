@@ -33,8 +33,8 @@ LOOP_VALUES = frozenset({
 # Roles that code often calls itself: if the cell's own code uses such a function, it is a helper instead.
 HELPERS = frozenset({"collate", "sampler", "augment", "on_epoch"})
 # fmt: on
-# Version of the rules for reading a definition. A snapshot stores its version, so that it always trains in the same way.
-# 2: aliases of roles are accepted, and the default AdamW has a hyperparameter `lr`. 3: aliases of test_data and collate,
+# Version of the rules for reading a definition. A snapshot stores its version, so that it always trains equally. 2:
+# aliases of roles are accepted, and the default AdamW has a hyperparameter `lr`. 3: aliases of test_data and collate,
 # and other forms than functions. 4: a role may be an assigned value.
 CONTRACT = 4
 SINCE_THREE = frozenset({"test_data", "collate"})

@@ -23,7 +23,7 @@ from kernel_backend.parent_death import die_with
 if TYPE_CHECKING:
     from kernel_backend.runner.context import FormTraining
 
-LEAVE_S = 300.0  # what threads and exit handlers of the user's get when the work is done
+LEAVE_S = 300.0  # time for the user's threads and exit handlers after the training
 
 
 def main(folder: Path) -> int:
@@ -31,7 +31,7 @@ def main(folder: Path) -> int:
 
     Listen for signals and for the launcher's instructions first, since importing torch may take seconds.
     """
-    # Its launcher, or the forkserver, which for its part kills the ranks of a launcher that died.
+    # The parent is the launcher, or the forkserver, which kills the ranks of a launcher that died.
     die_with(os.getppid())
 
     from kernel_backend.runner.ipc import Instructions, Spool
@@ -80,14 +80,14 @@ def leave(status: int) -> NoReturn:
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    if status != 1:  # a backend that has lost a peer may wait for it in an exit handler
-        last = threading.Timer(LEAVE_S, os._exit, (status,))  # a thread of the user's may never end
+    if status != 1:  # a backend that has lost a rank may wait for it in an exit handler
+        last = threading.Timer(LEAVE_S, os._exit, (status,))  # a user's thread may never end
         last.daemon = True
         last.start()
         try:
             threading._shutdown()  # type: ignore[attr-defined]  # as Python calls it: waits, and ends pools of threads
             atexit._run_exitfuncs()
-        except BaseException:  # as it would there, too, this changes nothing of how the work went
+        except BaseException:  # Python itself ignores such errors at exit: the result does not change
             traceback.print_exc()
         _write_out()
     os._exit(status)

@@ -26,7 +26,7 @@ class ArtifactWriter:
 
         Raises InvalidRequest if the name or the path is not valid for an artifact.
         """
-        with opened_files.unheard():  # what the training has made is not among the files that it depends on
+        with opened_files.unheard():  # an artifact is no file that the training depends on
             source = look(name, path)
             try:
                 written = keep(source, self._folder)

@@ -29,7 +29,7 @@ class RankContext:
     ranks: Ranks
     choice: Choice  # of the backend
     device: torch.device
-    numerics: Mapping[str, str]  # facts that the bits depend on
+    numerics: Mapping[str, str]  # facts that bit-exact results depend on
     code_id: str
     instructions: Instructions
     spool: Spool

@@ -12,7 +12,7 @@ from kernel_backend.model.reports import Note
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.runner.ipc import Spool
 
-LAST_WORDS_S = 30.0  # for a comparison still running when the training is over
+LAST_WORDS_S = 30.0  # for a comparison that is running when the training ends
 
 
 def changes(job: LaunchSpec, snapshot: Snapshot | None) -> Iterator[str]:
@@ -22,7 +22,7 @@ def changes(job: LaunchSpec, snapshot: Snapshot | None) -> Iterator[str]:
             place = job.config.data_at.get(data.name, data.path)
             listed = (Path(job.code) / data.listed).read_bytes()
             said = changed_since(data.model_copy(update={"path": place}), listed, Path(job.home))
-        except Exception as error:  # a mere report must not end a training
+        except Exception as error:  # an error of a mere report must not stop a training
             yield f"--data {data.name} could not be compared with what it was at submit: {error}"
         else:
             if said:

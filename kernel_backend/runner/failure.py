@@ -12,9 +12,9 @@ from kernel_backend.model.frames import OURS, Call, Sources, users_frame
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.trial import Failure, Frame
 
-# Classes are compared by name: this file must work where torch or Horovod could not be imported.
+# Classes are compared by name, as torch or Horovod may not be importable here.
 _CONSEQUENCES = {"HorovodInternalError", "DistBackendError", "DistNetworkError", "DistStoreError"}
-# Those that have other causes too, and are told apart by their text: of libraries, and of crashes in native code.
+# Classes that also have other causes: recognised by their text. The last is a crash in native code.
 _BY_TEXT = {"RuntimeError", "UnavailableError", "SIGABRT"}
 _LOST_PEER = (
     "connection closed by peer",
@@ -26,7 +26,7 @@ _LOST_PEER = (
 )
 LONGEST_MESSAGE = 20_000  # characters: an error may quote a whole dataset
 LONGEST_TRACEBACK = 100_000
-_MOST_FRAMES = 30  # of a recursion without end, the innermost
+_MOST_FRAMES = 30  # the innermost frames, in case of infinite recursion
 
 
 def describe(
@@ -75,7 +75,7 @@ def _message(error: BaseException) -> str:
         return error.msg or "invalid syntax"
     try:
         return str(error)
-    except Exception as broken:  # of an exception class of the user's own
+    except Exception as broken:  # raised by the user's own exception class
         return f"its text cannot be had: __str__ raised {type(broken).__name__}"
 
 
@@ -90,7 +90,7 @@ def _traceback(error: BaseException) -> str:
     link: traceback.TracebackException | None = told
     while link is not None:
         theirs = [index for index, entry in enumerate(link.stack) if not _is_way(entry.filename)]
-        del link.stack[: theirs[0] if theirs else 0]  # an error of our own keeps all of its frames
+        del link.stack[: theirs[0] if theirs else 0]  # Daylight's own errors keep all of their frames
         link = link.__cause__ or link.__context__
     return "".join(told.format())
 

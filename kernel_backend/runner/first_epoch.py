@@ -24,7 +24,7 @@ from kernel_backend.runner.definition.step_files import is_result
 from kernel_backend.runner.ipc import Spool
 from kernel_backend.runner.ranks.backends import Ranks
 
-LAST_WORDS_S = 10.0  # for files still being read when the training is over
+LAST_WORDS_S = 10.0  # for files that are being read when the training ends
 
 
 class FirstEpoch:
@@ -41,11 +41,11 @@ class FirstEpoch:
         """
         self._job, self._ranks, self._spool, self._code, self._validates = job, ranks, spool, code, validates
         self._own = SampleDigests()
-        self._before: SampleDigests | None = SampleDigests()  # in earlier attempts, all ranks; None if unknown
-        self._delivered = False  # all samples of the epoch, and this was reported
+        self._before: SampleDigests | None = SampleDigests()  # of earlier attempts, over all ranks; None if unknown
+        self._delivered = False  # all samples of the epoch were trained and reported
         self._over = False  # the files were reported, too
-        self._writers: Counter[str] = Counter()  # how many ranks have opened a file for writing
-        self._ended = threading.Event()  # the training has
+        self._writers: Counter[str] = Counter()  # number of ranks that opened each file for writing
+        self._ended = threading.Event()  # set when the training has ended
         self._looking: threading.Thread | None = None
 
     def take(self, shares: Iterable[Batch]) -> None:
@@ -160,7 +160,7 @@ def several_writers(writers: Mapping[str, int], cwd: str) -> str:
 def code_of(folder: Path) -> str:
     """Return the `code_id` of the code files in a folder; call it before any of them is imported."""
     names = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    # Another rank may have imported some of it already.
+    # Another rank may have imported some files already, and so compiled them.
     code = {name: path for name, path in names.items() if is_code(name) and "__pycache__" not in path.parts}
     return code_id({name: path.read_bytes() for name, path in code.items()})
 
@@ -173,7 +173,7 @@ def watch_files(job: LaunchSpec) -> None:
     opened_files.watch(partial(_is_data, overlay=_overlay(job), ours=ours))
 
 
-def _is_data(path: str, overlay: str, ours: tuple[str, ...]) -> bool:  # spawned loader workers have it, too
+def _is_data(path: str, overlay: str, ours: tuple[str, ...]) -> bool:  # must be picklable for spawned loader workers
     return is_data(real_name(path, overlay), ours)
 
 

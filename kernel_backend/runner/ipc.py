@@ -32,7 +32,7 @@ class Instructions:
 
     def beyond(self, units: int, seconds: float) -> int | None:
         """Wait up to `seconds` for a target beyond `units`; return it, or None after the time or on `release`."""
-        # No lock and no event to wait for: a signal handler may interrupt this thread anywhere.
+        # No lock or event, as a signal handler may interrupt this thread anywhere.
         deadline = time.monotonic() + seconds
         while not self.release and self.until <= units and time.monotonic() < deadline:
             time.sleep(LOOK_S)
@@ -107,4 +107,4 @@ class Spool:
     def _append(self, file: int) -> None:
         with contextlib.suppress(OSError):
             written = os.write(file, self._waiting)
-            self._waiting = self._waiting[written:]  # the rest of a line torn by a full disk comes later
+            self._waiting = self._waiting[written:]  # after a partial write on a full disk, the rest is written later

@@ -32,7 +32,7 @@ class LogicalRanks:
         self._modules = {"": model} | {f"{name}.": module for name, module in beside.items()}
         self._now = mine.start
         self._kept: dict[int, Buffers] = {rank: {} for rank in mine} if len(mine) > 1 else {}
-        self._saved: dict[str, tuple[str, Tensor]] = {}  # copies of logical rank 0's, by name, with their digests
+        self._saved: dict[str, tuple[str, Tensor]] = {}  # logical rank 0's buffers by name: digest and copy
         self._agree()
 
     def live(self) -> Buffers:
@@ -47,7 +47,7 @@ class LogicalRanks:
         """Load the buffers of logical rank `rank` into the modules."""
         if rank == self._now:
             return
-        # All of them: BatchNorm writes to its statistics without counting their versions up.
+        # All of them, as BatchNorm writes to its statistics without incrementing their versions.
         for name, tensor in self.live().items():
             _keep(self._kept[self._now], name, tensor)
             if name in self._kept[rank]:

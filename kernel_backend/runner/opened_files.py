@@ -14,16 +14,16 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-MOST = 20_000  # most files that a process records; it may go on to read millions
+MOST = 20_000  # limit of recorded files, as a process may read millions
 
 Keep = Callable[[str], bool]
 
 _opened: dict[str, None] = {}
-_written: set[str] = set()  # temporary files that were made here
+_written: set[str] = set()  # temporary files that this process created
 _fresh: list[str] = []
 _made: dict[str, None] = {}  # other files opened for writing, since they were last returned
 _temporary = os.path.join(tempfile.gettempdir(), "")
-_working = os.sep  # the working folder, which may be a temporary one itself
+_working = os.sep  # the working folder, which may itself be in a temporary folder
 _keep: Keep | None = None  # None: nothing is recorded
 _hooked = False
 
@@ -92,17 +92,17 @@ def _hear(event: str, args: tuple[Any, ...]) -> None:
     if (event != "open" and event != "sqlite3.connect") or _keep is None:
         return
     try:
-        path = os.path.abspath(os.fsdecode(args[0]))  # not of a number: that file has been opened before
+        path = os.path.abspath(os.fsdecode(args[0]))  # raises for a file descriptor, whose file was recorded before
         if path in _opened or path in _written:
             return
         if event == "open" and args[2] & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC):
-            # Other files that are made here, downloads perhaps, will be there when this is run again.
+            # Other files created here, such as downloads, will exist when this is run again.
             if path.startswith(_temporary) and not path.startswith(_working):
                 if len(_written) < MOST:
                     _written.add(path)
             elif len(_made) < MOST and _keep(path) and path.encode():
                 _made[path] = None
-        elif _keep(path) and path.encode():  # what has a name that is no UTF-8 raises
+        elif _keep(path) and path.encode():  # encode() raises for names that are not UTF-8
             _remember(path)
     except Exception:  # an error here must not reach the code that opens a file
         pass

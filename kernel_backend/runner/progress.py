@@ -22,7 +22,7 @@ class Progress:
         self.folder = folder  # of the attempt
         self._memory = memoryview(_shared(folder / progress_file(rank)))
         self._count = 0
-        self.steps = 0  # begun by this process
+        self.steps = 0  # number of steps that this process has begun
         self.step = 0  # the current or last step
 
     def tick(self, phase: Phase, step: int) -> None:
@@ -45,7 +45,7 @@ def show_stacks_on_demand(folder: Path, rank: int) -> None:
 def _shared(path: Path) -> mmap.mmap:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        # Writing to a page that does not fit on the disk would end this process: allocate it first.
+        # Writing to a page that does not fit on the disk would kill this process: allocate it first.
         os.posix_fallocate(descriptor, 0, SIZE)
         return mmap.mmap(descriptor, SIZE)
     except OSError as error:

@@ -53,7 +53,7 @@ def _trainer(rank: RankContext) -> FormTraining:
     return TrainerTraining(rank)
 
 
-# How each form of definition is trained; a framework is imported only by the jobs that need it.
+# Training of each form of definition; a framework is imported only by jobs that use it.
 TRAININGS: Mapping[Form, Callable[[RankContext], FormTraining]] = {
     "functions": FunctionsTraining,
     "keras": _keras,
@@ -88,7 +88,7 @@ def work(
     with protected_rank_variables(lambda text: spool.say(Note(text=text)), also=() if spool.speaks else SILENT):
         process = process_check(Path(job.code)) if spool.speaks else ProcessCheck(None, "")
         loaded = load(Path(job.code), Path(job.cwd), process.cell_begins, job.params)
-    if spool.speaks and loaded.definition.form != "script":  # whose values do not exist yet
+    if spool.speaks and loaded.definition.form != "script":  # values of a script do not exist yet
         check_state(
             loaded,
             Path(job.code),
@@ -100,7 +100,7 @@ def work(
             strict=not job.rerun,
             process=process.differences(),
         )
-    prepared(job, loaded, progress)  # before any rank waits for a peer: it may take long
+    prepared(job, loaded, progress)  # before any rank connects, as it may take long
     choice = choose("torch" if config.strategy == "fsdp2" else config.backend, kind)
     ranks = connect(choice, kind, stall_limit(config.hang_timeout))
     run.begin(ArtifactWriter(job, spool, progress) if ranks.rank == 0 else None)

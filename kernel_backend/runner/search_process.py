@@ -32,7 +32,7 @@ class Pipes:
     """
 
     def __init__(self, sources: Sources) -> None:
-        # The class may print and read: neither may touch these pipes.
+        # The class may print and read, but must not touch these pipes.
         self._questions, self._answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "wb")
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), 0)

@@ -26,10 +26,10 @@ from kernel_backend.runner.checkpoint.saving import Background, Copying, Cost, H
 from kernel_backend.runner.ipc import Spool
 from kernel_backend.runner.ranks.backends import Ranks
 
-SHOWN = 6  # names of weights in a note
-LAST_WORDS_S = 20.0  # what a checkpoint under way gets when its rank must end
+SHOWN = 6  # number of weights named in a note
+LAST_WORDS_S = 20.0  # limit for a checkpoint in progress when its rank must exit
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-RETRY = RetryPolicy((3.0,), tries=5)  # for what has no second chance: the final save and the resume
+RETRY = RetryPolicy((3.0,), tries=5)  # for operations that must not fail: the final save and the resume
 
 
 class Position(NamedTuple):
@@ -75,8 +75,8 @@ class Checkpointer:
         self._writer = Background("checkpoint")
         self._unchanging = Unchanging()
         self._pending: PendingCheckpoint | None = None
-        self._newest: str | None = None  # the newest that was committed or restored
-        self._fenced: Fenced | None = None  # a later attempt has begun: this one is to end
+        self._newest: str | None = None  # ID of the newest checkpoint that was committed or restored
+        self._fenced: Fenced | None = None  # a later attempt has started, so that this one must end
         self._missed = 0  # checkpoints in a row that could not be written
         self._proved = False  # a lazy copy of this training was consistent at least once
         self.retained: int | None = None  # the step of a checkpoint that no rule deletes
@@ -129,7 +129,7 @@ class Checkpointer:
             if true:
                 self._writer.begin(partial(self._write, pending))
         self._proved = self._proved or (true and pending.lazily)
-        if not true:  # something wrote to a parameter outside of the update, as WGAN's clamping does
+        if not true:  # something wrote to a parameter outside of the update, such as WGAN's clamping
             pending.copying.done()
             self._eager = self.due = True
             self._spool.say(Note(text="the model's forward pass changes its weights: checkpoints are copied at once"))
@@ -149,11 +149,11 @@ class Checkpointer:
                 self._write_at_last(pending)
             finally:
                 pending.copying.done()
-        self._ranks.barrier()  # no rank goes on, and so none exits, before the manifest is committed
+        self._ranks.barrier()  # no rank continues, and so none exits, before the manifest is committed
 
     def close(self) -> None:
         """Wait up to `LAST_WORDS_S` seconds for a pending checkpoint; ignore errors, as this rank is failing anyway."""
-        with contextlib.suppress(Exception):  # this rank ends by an error already
+        with contextlib.suppress(Exception):  # this rank is failing with an error already
             self.settle()
             self._writer.wait(LAST_WORDS_S)
 
@@ -221,7 +221,7 @@ class Checkpointer:
 
     def _begin_if_it_can(self, position: Position, per_rank: PerRankState, stalled: Stopwatch, lazily: bool) -> None:
         if self._missed and self._writer.busy:
-            return  # a storage that hangs must not stall training again and again
+            return  # a hanging storage must not stall training repeatedly
         if not position.metrics:  # a checkpoint that may be the best so far takes the second buffer set
             with stalled:
                 self._writer.wait()  # so that a kill costs at most one interval and the checkpoint being written
@@ -368,7 +368,7 @@ class Checkpointer:
 
     def _prune(self) -> None:
         config = self._job.config
-        with contextlib.suppress(Exception):  # an old checkpoint that stays does no harm
+        with contextlib.suppress(Exception):  # an old checkpoint that cannot be deleted does no harm
             line = [manifest for manifest in self._home.committed() if self._comes_from(manifest)]
             for old in retention.expendable(line, config.keep, config.metric):
                 if old.step != self.retained:
@@ -384,7 +384,7 @@ class Checkpointer:
             pinned is not None and manifest.order <= checkpoint_order(pinned)
         )
 
-    # Coming back
+    # Restoring
 
     def _choose_patiently(self) -> Manifest | None:
         try:
@@ -413,7 +413,7 @@ class Checkpointer:
 def _changes(before: Mapping[str, Value], now: Mapping[str, Value]) -> str:
     """Format changed hyperparameters as `lr 0.1 -> 0.08`; empty if all are the same."""
     both = [(name, before.get(name), now.get(name)) for name in sorted({*before, *now})]
-    # NaN is no other value than NaN, and 1 none than 1.0.
+    # NaN counts as equal to NaN, and 1 as equal to 1.0.
     return ", ".join(f"{name} {a} -> {b}" for name, a, b in both if a != b and repr(a) != repr(b))
 
 

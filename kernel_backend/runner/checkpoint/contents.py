@@ -23,7 +23,7 @@ from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.ranks.backends import Ranks
 
-Read = Callable[[str], bytes]  # the verified bytes of a part
+Read = Callable[[str], bytes]  # returns the verified bytes of a part
 
 
 class OfRank(Stateful, Protocol):
@@ -135,7 +135,7 @@ class TrainingContents:
         own = _random(self._ranks.rank)
         if own in manifest.state:
             self._streams.load_state_dict(unflatten(manifest.state[own], tensors(own)))
-        else:  # this rank is new
+        else:  # the checkpoint was saved by fewer ranks
             self._streams.begin(self._seed, self._ranks.rank, manifest.step)
 
     def tensors(self, manifest: Manifest, read: Read, name: str) -> dict[str, Tensor]:
@@ -161,7 +161,7 @@ class TrainingContents:
         try:
             model.load_state_dict(state)
             return []
-        except (RuntimeError, AttributeError) as error:  # other shapes, other names
+        except (RuntimeError, AttributeError) as error:  # the checkpoint has other shapes or names
             raise InvalidDefinition(f"the weights that it begins with are of another model: {error}") from error
 
 

@@ -11,7 +11,7 @@ from kernel_backend.checkpoints.base import FROZEN
 from kernel_backend.runner.checkpoint.saving import Parts
 from kernel_backend.runner.determinism.digests import tensor_digest
 
-LEAST = 4096  # bytes that are worth a file of their own
+LEAST = 4096  # bytes; fewer are not worth a file of their own
 
 
 def split_frozen(name: str, tensors: Mapping[str, Tensor], module: nn.Module) -> dict[str, dict[str, Tensor]]:

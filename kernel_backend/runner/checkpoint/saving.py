@@ -52,7 +52,7 @@ class HostCopy:
                 part: {name: _of(memory, part, name, tensor) for name, tensor in tensors.items()}
                 for part, tensors in parts.items()
             }
-        except (RuntimeError, MemoryError) as error:  # torch has no error of its own for a host without memory
+        except (RuntimeError, MemoryError) as error:  # torch has no error class of its own for exhausted host memory
             memory.clear()
             self._free.put(memory)
             raise MemoryError(str(error)) from error

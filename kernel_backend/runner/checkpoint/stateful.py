@@ -124,7 +124,7 @@ class Optimizer:
         )
 
 
-# Options by which an optimizer keeps more of every parameter once they are not zero.
+# Options that add state to every parameter if they are not zero.
 _SHAPING = ("amsgrad", "centered", "momentum")
 # Options that schedules put into an optimizer's groups.
 _OF_SCHEDULES = {"initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "swa_lr"}
@@ -158,7 +158,7 @@ class Schedule:
                 self._schedule.step()
 
 
-_HEARD = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")  # what a plateau remembers of its metric
+_HEARD = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")  # a plateau's history of the metric
 
 
 def _taken(state: Mapping[str, Any]) -> int:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset
 
-MOST_COLUMNS = 4  # of a tuple: a longer one is taken for samples
+MOST_COLUMNS = 4  # in a tuple; a longer tuple is a list of samples
 
 
 class Columns(Dataset[Any]):

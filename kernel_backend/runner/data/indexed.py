@@ -16,7 +16,7 @@ from kernel_backend.runner.data.shares import Batch, BatchSplit, Share, Step
 from kernel_backend.runner.data.source import Source
 from kernel_backend.runner.data.user_sampler import SampledOrder
 
-Indices = Callable[[int, int], Tensor]  # indices of the samples at positions from the first number to the second
+Indices = Callable[[int, int], Tensor]  # returns the sample indices from a start to a stop position
 
 
 class Indexed:

@@ -70,9 +70,9 @@ class GuardedDataset(Dataset[Any]):
 class WorkerInit(NamedTuple):
     """Initializer of a worker process: makes it ignore signals and die with its rank."""
 
-    parent: int | None  # None: another process has started it
+    parent: int | None  # None: started by another process than the rank
     users: Callable[[int], None] | None
-    listens_to: opened.Keep | None = None  # which opened files it reports
+    listens_to: opened.Keep | None = None  # filter for opened files to report
 
     def __call__(self, number: int) -> None:
         """Initialize worker `number`; called by torch in that worker."""

@@ -27,7 +27,7 @@ from kernel_backend.runner.data.remote_error import RemoteError
 from kernel_backend.runner.data.samples import FromTensors
 from kernel_backend.runner.data.source import LoaderOptions, Source
 
-DYING_S = 10.0  # on a machine that is busy enough, or writes a core
+DYING_S = 10.0  # on a busy machine, or while writing a core dump
 
 Wanted = TypeVar("Wanted")
 
@@ -46,7 +46,7 @@ class Loading:
         self._pin = device.type == "cuda" and (self.workers > 0 or source.options.pin)
         self._asked = _Requested()
         self._loader: DataLoader[Any] | None = None
-        self._fetched: Iterator[Any] | None = None  # torch's own iterator, which has the workers
+        self._fetched: Iterator[Any] | None = None  # torch's own iterator, which owns the workers
         self._reading: Generator[Any] | None = None
         self._processes: set[Any] = set()
 
@@ -69,7 +69,7 @@ class Loading:
             self._reading.close()
         _end(self._fetched)
         for process in self._processes:
-            process.kill()  # a worker stuck in user code ignores anything less
+            process.kill()  # a worker stuck in user code ignores weaker signals
             process.join()
         self._loader = self._fetched = self._reading = None
         self._processes = set()
@@ -87,7 +87,7 @@ class Loading:
                 found = next(fetched)
             except StopIteration:
                 return
-            except Exception as error:  # of many kinds: unpickling a worker's message can raise anything
+            except Exception as error:  # unpickling a worker's message can raise anything
                 self._await_the_dying()
                 self._see_that_all_live(error)
                 raise
@@ -138,7 +138,7 @@ class Loading:
             collate_fn=_as_is,
             num_workers=self.workers,
             pin_memory=self._pin,
-            generator=torch.Generator(),  # it is drawn from, and the main one belongs to the steps
+            generator=torch.Generator(),  # torch draws from it; the global one is reserved for the steps
             **(by_workers if self.workers else {}),
         )
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kernel_backend.runner.determinism import seeds
 
-LARGEST_LISTED = 10**7  # up to here a permutation is held in memory: 80 MB, drawn in half a second
+LARGEST_LISTED = 10**7  # up to this size a permutation is held in memory: 80 MB, drawn in half a second
 _ROUNDS = 6
 _ODD = -0x61C8864680B583EB
 

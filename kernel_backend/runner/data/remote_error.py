@@ -56,14 +56,14 @@ def carry(error: BaseException) -> RemoteError:
 def _pickled(error: BaseException) -> bytes | None:
     try:
         return pickle.dumps(error)
-    except Exception:  # it holds something that stays in its process
+    except Exception:  # it refers to an object that cannot be pickled
         return None
 
 
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:  # of an exception class of the user's own
+    except Exception as broken:  # raised by the user's own exception class
         return f"its text cannot be had: __str__ raised {type(broken).__name__}"
 
 

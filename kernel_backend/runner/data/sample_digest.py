@@ -58,7 +58,7 @@ def see_rows(tensors: Sequence[Tensor]) -> SampleDigests:
     count = len(tensors[0])
     try:
         columns = [_of_rows(tensor) for tensor in tensors]
-    except Exception:  # of a kind whose memory cannot be read
+    except Exception:  # a tensor whose memory cannot be read
         return SampleDigests(count, 0, count)
     first, *others = columns
     first = [_holds(b"(", len(columns)) + word for word in first]
@@ -79,7 +79,7 @@ def sample_digest(sample: Any) -> int | None:
     words: list[bytes] = []
     try:
         _walk(sample, words.append)
-    except Exception:  # code of a user's class, or a list that contains itself
+    except Exception:  # raised by a user's class, or by a list that contains itself
         return None
     return xxh3_64_intdigest(b"".join(words))
 
@@ -133,7 +133,7 @@ def _head(dtype: Any, shape: tuple[int, ...]) -> bytes:
     found = _heads.get((dtype, shape))
     if found is None:
         found = _marked(b"t", f"{dtype}{tuple(shape)}".encode())
-        if len(_heads) < 10_000:  # sentences of every length
+        if len(_heads) < 10_000:  # limits the cache, as sentences differ in length
             _heads[dtype, shape] = found
     return found
 

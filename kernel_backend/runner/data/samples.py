@@ -40,7 +40,7 @@ class FromSamples(Dataset[Any]):
         self._dataset, self._collate = source.dataset, source.collate
         self._draws = GeneratorDraws(source.dataset, seed, tag)
         self._collating = GeneratorDraws(source.collate, seed, f"collate {tag}")
-        self._settled = False  # this process knows which generators dataset and collate function hold
+        self._settled = False  # True once the generators held by dataset and collate function are known
         self._quiet = draws_nothing(source.dataset)
         self._together = callable(getattr(source.dataset, "__getitems__", None))
 
@@ -54,7 +54,7 @@ class FromSamples(Dataset[Any]):
         self._look()
         batch = self._read(share, digested)
         self._settled = True
-        # A generator created just now drew from its own state, not from the seed of this position.
+        # A generator created just now drew from its own state, not from this position's seed: read again.
         return self._read(share, digested) if self._look() else batch
 
     def _look(self) -> bool:
@@ -65,7 +65,7 @@ class FromSamples(Dataset[Any]):
 
     def _read(self, share: Share, digested: bool) -> ReadShare:
         samples = self._samples(share.position, share.indices.tolist())
-        together = digested and self._collate is default_collate and are_rows(samples)  # which is quicker
+        together = digested and self._collate is default_collate and are_rows(samples)  # this path is faster
         seen = see(samples) if digested and not together else SampleDigests()
         self._collating.at(share.position)
         data = self._collate(samples)

@@ -40,7 +40,7 @@ class Share(NamedTuple):
         return len(self.indices)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Between processes a tensor would travel as an open file of shared memory: numbers are cheaper.
+        # A tensor would be sent as a file descriptor of shared memory: plain numbers are cheaper.
         return _share, (self.position, self.indices.tolist())
 
 
@@ -66,8 +66,8 @@ class BatchSplit(NamedTuple):
     drop_last: bool
     mine: range
     ranks: int
-    pairs: bool = False  # no share is one sample alone: BatchNorm cannot train on one
-    filled: bool = False  # a share that would be empty repeats another, for ranks that must not idle
+    pairs: bool = False  # no share has a single sample, as BatchNorm cannot train on one
+    filled: bool = False  # an empty share repeats another, for ranks that must take part in every step
 
     def per_epoch(self, samples: int) -> int:
         """Return the number of batches of an epoch.

@@ -31,13 +31,13 @@ class LoaderOptions(NamedTuple):
 class Source(NamedTuple):
     """Interpreted return value of the user's data function: dataset, collate function and batch options."""
 
-    dataset: Any  # with __len__ and __getitem__, or with __iter__ if it is a stream
+    dataset: Any  # with __len__ and __getitem__; with __iter__ if it is a stream
     collate: Callable[[list[Any]], Any]
-    role: str  # whose result it is
+    role: str  # name of the function that returned it
     stream: bool = False
-    batch_size: int | None = None  # of a user's DataLoader; taken as global
+    batch_size: int | None = None  # of a user's DataLoader; used as the global batch size
     drop_last: bool = False
-    sampler: Any = None  # of a user's DataLoader, where it is no plain permutation
+    sampler: Any = None  # of a user's DataLoader, unless it is a plain permutation
     options: LoaderOptions = LoaderOptions()
 
     @property

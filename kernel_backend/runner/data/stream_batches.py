@@ -25,10 +25,10 @@ class StreamPosition(NamedTuple):
     step: int = 0  # batches so far, over all passes
     epoch: int = 0
     before: int = 0  # samples of earlier epochs
-    taken: int = 0  # samples of this one
-    length: int | None = None  # samples of a pass, once known
-    dataset: Any = None  # the state_dict here; between two passes, the one from within the earlier pass,
-    rest: int = 0  # this many samples before its end
+    taken: int = 0  # samples of this epoch so far
+    length: int | None = None  # samples per pass, once known
+    dataset: Any = None  # its state_dict here; between two passes, its last one within the earlier pass,
+    rest: int = 0  # this number of samples before the end of that pass
 
 
 class StreamStart(NamedTuple):
@@ -36,7 +36,7 @@ class StreamStart(NamedTuple):
 
     place: StreamPosition
     left_out: int = 0
-    once: bool = False  # to the end of the pass, and no further
+    once: bool = False  # stop at the end of the pass
 
 
 class StreamPart(NamedTuple):
@@ -45,8 +45,8 @@ class StreamPart(NamedTuple):
     batches: list[Batch]
     place: StreamPosition
     last: bool  # of its pass
-    again: int  # samples read only to reach the position, just before
-    seconds: float  # spent on that
+    again: int  # samples that were read again to reach the position
+    seconds: float  # time for reading them
 
 
 class StreamEpochs(Dataset[Any]):
@@ -98,7 +98,7 @@ class StreamEpochs(Dataset[Any]):
         self._open(within, place.dataset).skip_to_end()
 
     def _open(self, place: StreamPosition, state: Any) -> _Pass:
-        # The stream's own generators go on from here to the end of the pass: its own state may bring them back.
+        # The dataset's own generators continue to the end of the pass; its state may restore them.
         self._opening.look()
         self._collating.look()
         self._opening.at(place.epoch)
@@ -119,9 +119,9 @@ class StreamEpochs(Dataset[Any]):
 
 class _Chunk(NamedTuple):
     samples: list[Any]
-    position: int  # of the first, over all passes
+    position: int  # of the first sample, over all passes
     epoch: int
-    place: StreamPosition  # after it
+    place: StreamPosition  # the position after it
     last: bool = False
 
 
@@ -143,7 +143,7 @@ class _Pass:
             self._resumable.load_state_dict(copy.deepcopy(state))
         found = place.taken == 0 or (known and self._resumable is not None)
         self._taken = place.taken if found else 0
-        self._within = place  # the newest one after which more samples came
+        self._within = place  # the newest position after which more samples came
         self.again = 0 if found else self._read_to(place.taken)
 
     def chunks(self, cut: BatchSplit) -> Iterator[_Chunk]:
@@ -195,7 +195,7 @@ class _Pass:
         return taken
 
     def _place(self, step: int) -> StreamPosition:
-        # A copy: reading on may change what it was given.
+        # A copy, as reading further may modify the returned state.
         state = copy.deepcopy(self._resumable.state_dict()) if self._resumable is not None else None
         return self._begin._replace(step=step, taken=self._taken, dataset=state, rest=0)
 
@@ -204,7 +204,7 @@ class _Pass:
         length = self._taken if begin.length is None else begin.length
         end = StreamPosition(step, begin.epoch + 1, begin.before + self._taken, 0, length)
         if self._resumable is not self._source.dataset:
-            return end  # an iterator and its state end with their pass
+            return end  # the iterator and its state are not valid after the pass
         return end._replace(dataset=self._within.dataset, rest=self._taken - self._within.taken)
 
     def _nothing(self) -> InvalidDefinition:

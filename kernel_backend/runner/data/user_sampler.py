@@ -35,7 +35,7 @@ class SampledOrder:
         if not len(first):
             raise self._refused("gives no index")
         self.count = len(first)
-        self.digest = xxhash.xxh3_128_hexdigest(first.numpy().tobytes())  # of the first epoch's
+        self.digest = xxhash.xxh3_128_hexdigest(first.numpy().tobytes())  # of the first epoch's indices
 
     def epoch(self, number: int) -> Tensor:
         """Return the indices of an epoch, int64; raise InvalidDefinition if their number changes between epochs."""

@@ -194,7 +194,7 @@ class Functions:
             elif parameter.kind == "loop":
                 fixed[parameter.name] = self._constant(name, value, parameter.line, given)
         called = getattr(self._module, function.attribute)
-        # Its own draws, whatever was called before it.
+        # Its draws must not depend on functions called before it.
         seeds.reseed(seeds.mix(self._seed, "init", name))
         return lambda **values: called(**fixed, **{each: values[value] for each, value in wanted.items()})
 
@@ -305,7 +305,7 @@ def _order_of(called: Callable[..., Any], order: list[str]) -> list[str]:
         return order
     try:
         names = list(inspect.signature(called).parameters)
-    except (TypeError, ValueError):  # of C
+    except (TypeError, ValueError):  # implemented in C
         return order
     return order[::-1] if takes_target_first(names) else order
 

@@ -36,7 +36,7 @@ class Loaded(NamedTuple):
     module: ModuleType
     definition: Definition
     snapshot: Snapshot | None = None
-    cell: ast.Module | None = None  # what a plain cell, or a program with a loop of its own, runs as its training
+    cell: ast.Module | None = None  # training code of a plain cell, or of a program with its own loop
 
 
 def read_snapshot(code: Path) -> Snapshot | None:
@@ -79,17 +79,17 @@ def load(
     if definition.form == "trainer":
         values = definition.functions["trainer"].hyperparameters({**definition.defaults, **params})
         rewrite = partial(trainer.importable, roles_from=cell, values=values)
-    if definition.form == "keras":  # which reads it when it is imported
+    if definition.form == "keras":  # Keras reads it on import
         os.environ["KERAS_BACKEND"] = "torch"
     later: ast.Module | None = None
     if definition.form == "plain":
         later = split(ast.parse(source, str(path)), cell)
-    if definition.form == "script":  # it runs from its top, with earlier cells
+    if definition.form == "script":  # a program runs from its top, including earlier cells
         cell, later = 1, ast.parse(source, str(path))
-    # A Trainer asks for its device where it is made, and would connect to the other ranks itself.
+    # A Trainer queries its device when it is created, and would connect to the other ranks itself.
     with hidden_rank_variables() if definition.form == "trainer" else nullcontext():
         module = executed(path, source, cell, before_cell or _nothing, rewrite, above_only=later is not None)
-    # Processes that are spawned later are given the path as it is now, whatever the definition put in front of it.
+    # Processes spawned later get the current path, without additions by the definition.
     _put_first(ours)
     return Loaded(module, definition, snapshot, later)
 
@@ -111,7 +111,7 @@ def executed(
     spec = importlib.util.spec_from_file_location(MODULE, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[MODULE] = module  # before it runs: its pickling and imports may need it
+    sys.modules[MODULE] = module  # before it runs, as pickling and imports may need it
     tree = ast.parse(source, str(path))
     if rewrite is not None:
         tree = rewrite(tree)

@@ -7,5 +7,5 @@ from typing import Any
 
 def is_metric(value: Any) -> bool:
     """Return True if the value is a metric object: an instance with `update`, `compute` and `reset`."""
-    kind = type(value)  # on the class: a metric class itself is not a metric
+    kind = type(value)  # checked on the class: a metric class itself is not a metric
     return all(callable(getattr(kind, name, None)) for name in ("update", "compute", "reset"))

@@ -54,7 +54,7 @@ def _place(job: LaunchSpec) -> str:
 
 
 def _run(job: LaunchSpec, loaded: Loaded) -> None:
-    # Shared values are made for it alone, and what it reads is no data of this trial's: see above.
+    # Shared values are computed for `prepare` only, and files that it reads are not this trial's data.
     with opened_files.unheard():
         Functions(loaded, job.params, job.config.seed, {}).prepared("prepare", frozenset())()
 
@@ -64,7 +64,7 @@ def _exclusive(lock: Path, progress: Progress) -> Iterator[None]:
     with lock.open("w") as file:
         while True:
             try:
-                # Not flock: what prepare() forks, and leaves behind when it is killed, would go on to hold that.
+                # Not flock, which processes forked by prepare() would continue to hold after it is killed.
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except (BlockingIOError, PermissionError):

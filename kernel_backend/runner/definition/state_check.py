@@ -28,7 +28,7 @@ from kernel_backend.runner.definition.load import Loaded, load
 from kernel_backend.runner.definition.process_check import WAY_OUT, Difference
 from kernel_backend.snapshots.state import digest_of, is_module, shown
 
-AGAIN_S = 600.0  # for the second import
+AGAIN_S = 600.0  # limit for the import in another process
 _NOTHING = "nothing"
 _SCOPES = (
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),

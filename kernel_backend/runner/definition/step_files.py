@@ -20,17 +20,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-# Names by which code tells processes apart, and writes a file of each on purpose.
+# Names by which code distinguishes processes, and so writes one file per rank on purpose.
 _OF_A_RANK = {"rank", "get_rank", "local_rank", "global_rank", "RANK", "LOCAL_RANK", "process_index"}
 _OF_ALL = {"world", "world_size", "get_world_size", "WORLD_SIZE"}
 _OF_A_PROCESS = {"is_main_process", "is_global_zero", "rank_zero_only", "getpid", "gethostname", "uuid1", "uuid4"}
 _TELLS_APART = _OF_A_RANK | _OF_ALL | _OF_A_PROCESS
 _mkdir = os.mkdir
 _SYSTEM = ("/dev", "/proc", "/sys", "/run")
-# Functions of `os` that must find a private file under its original name, and where their paths stand.
+# Functions of `os` that must find a private file by its original name, with the index of the path argument.
 _OF_A_PATH = ("stat", "lstat", "access", "chmod", "utime", "truncate", "listxattr", "remove", "unlink")
 _OF_TWO = ("rename", "replace")
-# What torch.save and safetensors' save_file call to open a file in C++ or Rust, and where its path stands.
+# Functions by which torch.save and safetensors open files in C++ or Rust, with the index of the path argument.
 IN_NATIVE_CODE = (("torch.serialization", "_open_zipfile_writer", 0), ("safetensors.torch", "serialize_file", 1))
 
 
@@ -38,7 +38,7 @@ def tells_ranks_apart(source: bytes) -> bool:
     """Return True if code reads its rank or process number, and so decides itself which rank writes a file."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):  # a file of another Python that is shipped and never imported
+    except (SyntaxError, ValueError):  # a shipped file for another Python version that is never imported
         return False
     return any(not _TELLS_APART.isdisjoint(_names(node)) for node in ast.walk(tree))
 
@@ -80,8 +80,8 @@ class StepFiles:
         self._cwd, self._folder, self._note, self._size = cwd, str(private), note, size
         self._redirects, self._apart = rank > 0, apart or size == 1
         self._caches = caches_of(os.environ)
-        self._own: dict[str, str] = {}  # private path of each redirected one
-        self._thread = threading.get_ident()  # that of the steps; others write checkpoints meanwhile
+        self._own: dict[str, str] = {}  # private path of each redirected file
+        self._thread = threading.get_ident()  # thread of the steps; other threads write checkpoints meanwhile
         self._restored: list[tuple[Any, str, Any]] = []
 
     def inside(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -149,7 +149,7 @@ class StepFiles:
             self._tell(path)
             return file
         if not os.path.isdir(os.path.dirname(path)) or ("r" in mode and not os.path.exists(path)):
-            return file  # the error is the user's
+            return file  # opening it raises the user's error
         own = self._redirect(path)
         if set(mode) & set("ar") and os.path.isfile(path):
             shutil.copyfile(path, own)
@@ -189,7 +189,7 @@ class StepFiles:
         before, open_file = len(self._restored), builtins.open
 
         def opens(file: Any, mode: str = "r", *args: Any, **named: Any) -> Any:
-            # What has an opener, as in tempfile, is opened in its own way.
+            # A file with an opener, as in tempfile, is opened by that.
             path = file if len(args) > 5 or named.get("opener") else self.opened(file, mode)
             return open_file(path, mode, *args, **named)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from kernel_backend.runner.definition.on_import import OnImport
 
-# Variables that make trackers send nothing; their calls stay valid.
+# Variables that make trackers send nothing; calls remain valid.
 SILENT = {"WANDB_MODE": "disabled", "NEPTUNE_MODE": "debug"}
-_WRITERS = ("torch.utils.tensorboard.writer", "tensorboardX.writer")  # modules that have a FileWriter
+_WRITERS = ("torch.utils.tensorboard.writer", "tensorboardX.writer")  # modules that define a FileWriter
 
 
 def silence_trackers() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from kernel_backend.model.frames import OURS
 from kernel_backend.model.snapshot import Snapshot
 
-_NAMED = 5  # in one sentence
+_NAMED = 5  # modules named in the warning
 _OURS = ("kernel_backend", "jupyter_ext", "daylight")
 
 

@@ -24,8 +24,8 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
 from kernel_backend.snapshots.environment import cpu_name, driver, numerics_variables
 
-_BY_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # they follow from `threads`
-_BUILT_WITH = {  # as torch.__config__.show() reports it
+_BY_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # determined by `threads`
+_BUILT_WITH = {  # names in the output of torch.__config__.show()
     "mkl": r"oneAPI Math Kernel Library Version (\S+)",
     "onednn": r"MKL-DNN v(\S+)",
     "openmp": r"OpenMP (\d+)",
@@ -39,7 +39,7 @@ def settle(kind: str, config: Config, local_rank: int) -> torch.device:
     Raises InvalidRequest if the slots are GPUs that this torch cannot use.
     """
     torch.set_num_threads(config.threads or 1)
-    with contextlib.suppress(RuntimeError):  # it can be set once in a process, before the first parallel work
+    with contextlib.suppress(RuntimeError):  # can be set only once per process, before the first parallel work
         torch.set_num_interop_threads(1)
     if config.reproducible != "off":
         torch.use_deterministic_algorithms(True, warn_only=True)
@@ -56,7 +56,7 @@ def _device(kind: str, local_rank: int) -> torch.device:
             f"the slots here are GPUs, and torch {torch.__version__} of {sys.executable} cannot use them: install "
             "a CUDA build of torch, or submit with --device cpu"
         )
-    # A launcher may show each rank its own device alone, or all of them.
+    # The launcher may show each rank only its own device, or all devices.
     index = local_rank % torch.cuda.device_count()
     torch.cuda.set_device(index)
     return torch.device("cuda", index)
@@ -75,11 +75,11 @@ def numerics(device: torch.device, config: Config, size: int, backend: str) -> d
         "deterministic": "yes" if torch.are_deterministic_algorithms_enabled() else "no",
         "reproducible": config.reproducible,
     }
-    if config.reproducible != "portable":  # the math libraries choose their code by it
+    if config.reproducible != "portable":  # math libraries choose their kernels by the CPU model
         facts["cpu"] = cpu_name()
     if device.type == "cuda":
         facts |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}  # type: ignore[no-untyped-call]
-    # With logical workers sums have an order of their own; else it is that of the ring.
+    # With logical workers the tree fixes the order of sums; otherwise it depends on the number of slots.
     return facts if config.logical_workers else facts | {"slots": str(size), "backend": backend}
 
 
@@ -151,7 +151,7 @@ def _names(base: ast.expr, name: str) -> bool:
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
     """Describe numerics that changed since a checkpoint, as `torch 2.12 -> 2.13`; None if none did."""
-    # Both backends sum in the same order; the service has reported other slots already.
+    # Both backends sum in the same order, and the service has reported a change of slots already.
     names = [name for name in {**before, **now} if name not in ("backend", "slots")]
     changed = [
         f"{name} {before.get(name, 'unset')} -> {now.get(name, 'unset')}"

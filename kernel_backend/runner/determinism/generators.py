@@ -69,7 +69,7 @@ class GeneratorDraws:
         self._main = seeds.Draws(seed, tag)
         self._kept: OwnGenerators | None = None
         self._rows: list[tuple[Seeder, seeds.Numbers]] = []
-        self.at: Callable[[int], None] = self._main.at  # seeds all of them for what is at a position
+        self.at: Callable[[int], None] = self._main.at  # seeds all generators for a position
 
     @property
     def keeps(self) -> bool:
@@ -100,7 +100,7 @@ def _found_in(objects: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         one = _state_of(obj)
         if one is not None and id(one) not in met:
             met.add(id(one))
-            while way in ways:  # such as two members of a set
+            while way in ways:  # e.g. two members of a set have the same path
                 way += "'"
             ways.add(way)
             yield way, one

@@ -51,7 +51,7 @@ def _remember(obj: Any, restores: list[Callable[[], None]], seen: set[int]) -> N
 def _remember_cell(cell: CellType, restores: list[Callable[[], None]]) -> None:
     try:
         value = cell.cell_contents
-    except ValueError:  # it is empty
+    except ValueError:  # an empty closure cell
         return
     restores.append(lambda: setattr(cell, "cell_contents", value))
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-MOST_OBJECTS = 10_000  # are looked at: a model of 5,000 layers
-MOST_ITEMS = 1_000  # of a container that is entered: more than that are data
+MOST_OBJECTS = 10_000  # limit of visited objects: a model of 5,000 layers
+MOST_ITEMS = 1_000  # limit of items in a container to visit: larger ones are data
 
 _PLAIN = (type(None), int, float, complex, str, bytes, bytearray, range, type, ModuleType, torch.Tensor)
 _LISTS: tuple[Any, ...] = (list, tuple, set, frozenset, deque)
-# What wraps something, and where it has that. Read of these very types only: a subclass may have code of its own.
+# Wrapper types and the attributes of the wrapped object; exact types only, as a subclass may run code of its own.
 _WRAPPED: dict[type, tuple[str, ...]] = {
     MethodType: ("__self__", "__func__"),
     BuiltinFunctionType: ("__self__",),
@@ -39,7 +39,7 @@ def held_by(objects: Mapping[str, Any]) -> Parts:
     since notebooks hold much state there. Tensors, modules and long containers are not traversed.
     """
     waiting: deque[tuple[str, Any]] = deque(objects.items())
-    seen: dict[int, Any] = {}  # with the objects: the id of one that is gone may be another's
+    seen: dict[int, Any] = {}  # keeps the objects alive, as the id of a deleted one may be reused
     while waiting and len(seen) < MOST_OBJECTS:
         way, obj = waiting.popleft()
         if id(obj) in seen:
@@ -77,7 +77,7 @@ def _parts(obj: Any, seen: dict[int, Any]) -> Parts:
 def _items(obj: Any, kind: type) -> Parts:
     if issubclass(kind, dict) and dict.__len__(obj) <= MOST_ITEMS:
         for number, (key, value) in enumerate(list(dict.items(obj))):
-            # Other keys may be another number in every process: that of an object, or a count of what came before.
+            # Other keys may differ in every process, such as the id of an object: use the index.
             yield f"[{key!r}]" if type(key) is str else f"[{number}]", value
     for base in _LISTS:
         if issubclass(kind, base) and base.__len__(obj) <= MOST_ITEMS:

@@ -86,7 +86,7 @@ def _seed(value: int, numpys: int, torchs: int) -> None:
     random.seed(value)
     if np is not None:
         np.random.seed(numpys | _NUMPYS)
-    # torch.manual_seed does more than this and takes a hundred times as long.
+    # torch.manual_seed does more than needed, and takes a hundred times as long.
     torch.default_generator.manual_seed(torchs)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed(value)

@@ -20,16 +20,16 @@ from kernel_backend.runner.gradients.waiting import restore_gradients, waiting_g
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.ranks.backends import Ranks
 
-_GRADIENTS = ".gradients"  # end of the name of a part: of a module, those that wait for an update
-_POSITION = "training"  # the loop's facts, in a manifest's state
+_GRADIENTS = ".gradients"  # suffix of the part with a module's accumulated gradients
+_POSITION = "training"  # key of the loop's position in a manifest's state
 
 
 class _Saved(NamedTuple):
     """Checkpoint from which parts are restored when they are registered."""
 
     manifest: Manifest
-    tensors: Callable[[str], dict[str, Tensor]]  # of a part
-    others: bool = False  # it is of other hyperparameters: optimizers and schedules keep those of this trial
+    tensors: Callable[[str], dict[str, Tensor]]  # returns the tensors of a part
+    others: bool = False  # saved with other hyperparameters: optimizers and schedules keep this trial's
 
     @property
     def only_weights(self) -> bool:
@@ -89,13 +89,13 @@ class RegisteredContents:
             step = 0 if saved is None else saved.manifest.step
             self._random.begin(self._seed, rank, step)
 
-    # What a Checkpointer calls
+    # Called by a Checkpointer
 
     def gather(self) -> PerRankState:
         """Gather the per-rank state on rank 0, random states and module buffers; called by all ranks."""
         random = self._ranks.all_gather_object(self._random.state_dict())
         buffers = self._logical(self.modules).gather(self._ranks)
-        # Those of rank 0 are in the modules' own parts.
+        # The buffers of rank 0 are in the modules' own parts.
         return PerRankState({rank: each for rank, each in buffers.items() if rank}, random)
 
     def check(self) -> None:
@@ -135,7 +135,7 @@ class RegisteredContents:
     def _load_weights(self, part: Stateful, state: dict[str, Any]) -> None:
         try:
             part.load_state_dict(state)
-        except (RuntimeError, AttributeError) as error:  # other shapes, other names
+        except (RuntimeError, AttributeError) as error:  # the checkpoint has other shapes or names
             raise InvalidDefinition(f"the weights that it begins with are of another model: {error}") from error
 
     def _logical(self, modules: dict[str, nn.Module]) -> LogicalRanks:

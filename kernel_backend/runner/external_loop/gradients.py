@@ -32,7 +32,7 @@ class AveragedGradients:
         self._trained: list[bool] = []
         self._pass: _Pass | None = None
         for index, parameter in enumerate(self._parameters):
-            # Frozen ones too: they may be trained later, and only a trained one can be hooked.
+            # Frozen ones, too, as they may be trained later; only a parameter that requires gradients can be hooked.
             trained = parameter.requires_grad
             parameter.requires_grad_(True)
             parameter.register_post_accumulate_grad_hook(self._hook(index))  # type: ignore[no-untyped-call]
@@ -69,7 +69,7 @@ class _Bucket:
 
     def __init__(self, name: str, places: list[int], parameters: list[Tensor], flags: int) -> None:
         self.name, self.places = name, places
-        dtype = torch.promote_types(parameters[0].dtype, torch.float32)  # sums of 16 bits are coarse
+        dtype = torch.promote_types(parameters[0].dtype, torch.float32)  # sums in 16 bits are inexact
         sizes = [each.numel() for each in parameters]
         self.flat = torch.zeros(sum(sizes) + flags, dtype=dtype, device=parameters[0].device)
         *pieces, self.flags = torch.split(self.flat, [*sizes, flags])
@@ -147,7 +147,7 @@ class _Pass:
     def _send(self) -> None:
         bucket = self._layout.buckets[len(self._sent)]
         if bucket is self._layout.buckets[-1]:
-            # Filled on the host, and copied at once.
+            # Built on the host, and copied in one transfer.
             has = [float(each.grad is not None) for each in self._layout.parameters]
             bucket.flags.copy_(torch.tensor(has, dtype=bucket.flags.dtype))
         self._sent.append(self._ranks.allreduce_async(bucket.flat, bucket.name))

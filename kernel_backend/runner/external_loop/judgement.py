@@ -26,11 +26,11 @@ class Judgement:
         """Set up without any value; `way_out` is appended to the error about a validation lacking a search's metric."""
         self._config, self._note, self._way_out = config, note, way_out
         self.best: float | None = None
-        self.validated = False  # there was a validation, in this attempt or before
+        self.validated = False  # there was a validation, in this attempt or an earlier one
         self._waited = 0  # validations in a row that were not the best
         self._not_finite = 0  # validations in a row whose metric was not finite
-        self._broken: dict[str, tuple[int, int]] = {}  # by loss: since which step it is not finite, and reports of that
-        self._noted = False  # a value of the training that was not finite was told of
+        self._broken: dict[str, tuple[int, int]] = {}  # by loss: step since which it is not finite, and reports of that
+        self._noted = False  # a non-finite training value was noted
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint, as JSON."""

@@ -16,7 +16,7 @@ from kernel_backend.runner.external_loop.training import LoopPosition
 from kernel_backend.runner.external_loop.user_loop import LoopSettings
 from kernel_backend.runner.metrics.sums import number
 
-_FIRST, _PAUSE_S = 20, 0.5  # training reports that are all printed, and seconds between later ones
+_FIRST, _PAUSE_S = 20, 0.5  # number of training reports that are all printed; minimum interval between later ones
 
 
 class PrintedTraining:

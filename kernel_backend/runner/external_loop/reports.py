@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kernel_backend.model.reports import Kind, Report
 from kernel_backend.runner.metrics.sums import number
 
-KEPT = 1000  # training reports that are all kept; of those beyond, each tenth up to ten times as many, and so on
+KEPT = 1000  # training reports that are all kept; of later ones every tenth, up to ten times as many, and so on
 
 
 class Reported(NamedTuple):

@@ -16,7 +16,7 @@ from kernel_backend.runner.data import source
 from kernel_backend.runner.external_loop.folder import FolderPart
 from kernel_backend.runner.external_loop.user_loop import Loader, LoopSettings, Steps, UserLoop
 
-MOST_NOTES = 100  # that `run.log` makes in an attempt; each is kept with the experiment
+MOST_NOTES = 100  # limit of notes by `run.log` per attempt, as each is stored with the experiment
 
 
 class RunMethods:

@@ -61,7 +61,7 @@ from kernel_backend.runner.loop.cadence import QUIET_S, CadenceTimer
 from kernel_backend.runner.loop.target import Target
 from kernel_backend.runner.metrics.sums import share
 
-_MANY = 200  # reports of a rank that wait, at most
+_MANY = 200  # limit of a rank's pending reports
 
 
 @dataclass
@@ -70,8 +70,8 @@ class LoopPosition:
 
     step: int = 0  # steps taken
     epoch: int = 0  # epochs completed
-    fraction: float = 0.0  # of the current epoch with the current step, where its length is known
-    form: dict[str, Any] = field(default_factory=dict)  # the form's own state where this attempt began
+    fraction: float = 0.0  # of the current epoch, including the current step; only if its length is known
+    form: dict[str, Any] = field(default_factory=dict)  # the form's own state when this attempt began
     over: bool = False  # all steps have been taken
 
 
@@ -89,16 +89,16 @@ class ExternalTraining:
         self.form_state: Callable[[], dict[str, Any]] = dict
         self.guarantee = exactness.guarantee(
             rank.config, ranks.size, rank.device, asks_rank=ranks.size > 1
-        )  # of the start; a form may have its own
+        )  # guarantee at the start; a form may replace it
         self.ready: Callable[[], bool] = lambda: True  # the form's state can be saved at this boundary; all ranks agree
-        self.expected_steps = rank.config.steps  # of the whole training, where that is known before it begins
+        self.expected_steps = rank.config.steps  # of the whole training, if known before it begins
         self.in_step = False  # between begin_step and end_step
         self.metrics: dict[str, float] = {}  # of the validation at this step
         self.first_epoch = FirstEpoch(job, ranks, spool, rank.code_id, validates=False)
         self.contents = RegisteredContents(ranks, rank.config.seed)
         storage = open_storage(job.checkpoints, job.uid)
         copy = HostCopy(rank.device)
-        # Copied at once: a loop of the user's may write to any part at any time.
+        # Copied eagerly, as a user's loop may write to any part at any time.
         self._checkpoints = Checkpointer(job, ranks, spool, storage, self.contents, rank.numerics, copy, eager=True)
         self._pace = CadenceTimer(
             None, rank.config.checkpoint_every, lambda: self._checkpoints.cost, lambda: self._checkpoints.busy
@@ -108,10 +108,10 @@ class ExternalTraining:
         self._spends = register_optimizer_step_post_hook(spend_gradients)
         self._judgement = Judgement(rank.config, rank.note, f", or report {rank.config.metric.name}")
         self._requested = False
-        self._held = False  # a checkpoint that is due waits for the next boundary
-        self._told = time.monotonic()  # when reports were exchanged
-        self._began: int | None = None  # the step at which this attempt began, once it has
-        self._averaged: set[int] = set()  # parameters, by identity
+        self._held = False  # a due checkpoint is postponed to the next boundary
+        self._told = time.monotonic()  # time of the last exchange of reports
+        self._began: int | None = None  # the step at which this attempt began; None before
+        self._averaged: set[int] = set()  # `id()` of parameters whose gradients are averaged
         manifest = self._checkpoints.restore()
         self.resumed_from = None if manifest is None else manifest.id
         self.reports = PendingReports()
@@ -121,7 +121,7 @@ class ExternalTraining:
             self.metrics = dict(manifest.metrics)
             self.reports = PendingReports(saved["reports"])
             self._judgement.restore(saved, of_another=manifest.attempt == BEFORE)
-            # Not the saved one: an experiment that is continued may have got more steps.
+            # Not restored, as a continued experiment may have more steps.
             self.position.over = self._is_over
             self.first_epoch.restore(saved["first_epoch"])
             if changed := exactness.differences(manifest.numerics, rank.numerics):
@@ -160,7 +160,7 @@ class ExternalTraining:
         )
         self.contents.restore_random()
         if not self.position.over and self._target.reached(self._units):
-            self._say_validation()  # its slots, or the service, went away before a new target came
+            self._say_validation()  # the last attempt lost its slots, or the service, before a further target came
             if not self._target.moves_on(self._units, self.position.step):
                 raise Leave(RELEASED)
         self._tick()
@@ -214,7 +214,7 @@ class ExternalTraining:
     def begin_step(self, samples: tuple[int, int] | None = None) -> None:
         """Begin a step; `samples` counts those of this rank and of the global batch, None for equal parts."""
         self.begin()
-        if self._held and self.ready():  # more steps follow than were expected
+        if self._held and self.ready():  # more steps follow than expected
             self._save(wait=False)
         self._samples, self.in_step = samples, True
 
@@ -265,7 +265,7 @@ class ExternalTraining:
     def _boundary(self, epoch_ends: bool, last: bool) -> None:
         release, due, flush = self._agreed()
         position = self.position
-        ends = position.over or (last and epoch_ends)  # nothing but `finish` is expected
+        ends = position.over or (last and epoch_ends)  # only `finish` is expected to follow
         here = (epoch_ends or self._counts_steps) and self._target.reached(self._units) and not ends
         due = due or self._held or (epoch_ends and self._pace.after_epoch(position.epoch))
         improved = self._exchange() if flush or due or here or release else False

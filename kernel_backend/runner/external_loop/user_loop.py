@@ -32,7 +32,7 @@ class Steps(Protocol):
     position: LoopPosition
     in_step: bool
     form_state: Callable[[], dict[str, Any]]
-    expected_steps: int | None  # of the whole training, where that is known before it begins
+    expected_steps: int | None  # of the whole training, if known before it begins
 
     @property
     def needs_pairs(self) -> bool:
@@ -80,7 +80,7 @@ class LoopSettings(NamedTuple):
     device: torch.device
     note: Callable[[str], None]
     targets: bool = False  # a search sets how far this trial trains
-    in_job: bool = True  # else a line that is iterated again begins another training
+    in_job: bool = True  # if False, repeating a loop at the same line begins another training
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Loader:
     """Batches of a dataset for this rank, of one pass or, with `repeat`, of all epochs; created by `run.loader`."""
 
     loop: UserLoop
-    site: str  # the line of the call
+    site: str  # source line of the call
     source: Source
     batch_size: int
     repeat: bool
@@ -112,8 +112,8 @@ class _Iteration:
 
     def __init__(self, saved: Mapping[str, Any], follows: bool, is_loader: bool) -> None:
         self.taken: int = saved.get("taken", 0)
-        self.left: bool = saved.get("left", False)  # by `break`
-        self.ended = self.left  # or all items were given
+        self.left: bool = saved.get("left", False)  # left by `break`
+        self.ended = self.left  # left, or exhausted
         self.epoch_due: bool = saved.get("epoch_due", False)  # the newest item was the last of an epoch
         self.data: dict[str, Any] = saved.get("data", {})
         self.follows, self.is_loader = follows, is_loader
@@ -132,12 +132,12 @@ class UserLoop:
     def __init__(self, training: Steps, settings: LoopSettings) -> None:
         self.training, self._settings = training, settings
         self._saved: dict[str, dict[str, Any]] = training.position.form.get("iterations", {})
-        self._scope: dict[str, _Iteration] = {}  # begun in this epoch, or training, by their lines
-        self._driver: _Iteration | None = None  # the iteration that takes the steps
+        self._scope: dict[str, _Iteration] = {}  # iterations begun in this epoch, or training, by line
+        self._driver: _Iteration | None = None  # the iteration that counts the steps
         self._in_epochs = False
-        self._used = False  # some iteration was begun: reports end no steps
-        self._loaders = 0  # begun in this step, epoch or training
-        self._validated = 0.0  # samples of validation loaders since the newest validation was reported
+        self._used = False  # an iteration was begun, so that reports do not end steps
+        self._loaders = 0  # number of loaders begun in this step, epoch or training
+        self._validated = 0.0  # samples read by validation loaders since the last reported validation
         self._open: dict[tuple[str, int], tuple[Loader, Batches]] = {}
         training.form_state = self._state
 
@@ -156,7 +156,7 @@ class UserLoop:
                 before, self._loaders = position.step, before_epochs
                 if not self._saved:
                     training.begin()
-                training.in_step = True  # the epoch is a step, if nothing in it takes steps
+                training.in_step = True  # without steps within it, the epoch counts as one step
                 yield position.epoch
                 if position.over:
                     return
@@ -180,7 +180,7 @@ class UserLoop:
             for number in range(iteration.taken, total):
                 if self._stops(iteration):
                     return
-                if iteration is self._driver:  # outside of run.epochs(), curves are drawn over this loop as one epoch
+                if iteration is self._driver:  # outside of run.epochs(), this loop counts as one epoch in curves
                     self.training.position.fraction = (number + 1) / total
                 yield from self._given(iteration, number, None, last=number == total - 1)
 
@@ -266,14 +266,14 @@ class UserLoop:
             loaders = self._loaders
             self.training.begin_step(samples)
         else:
-            iteration.taken += 1  # as soon as it is given: the boundary comes from another iteration
+            iteration.taken += 1  # counted when yielded, as another iteration ends the step
         complete = False
         try:
             yield item
             complete = True
         finally:
             iteration.taken += drives
-            if not complete and drives:  # `break`: the step counts, and the ranks meet at the next boundary
+            if not complete and drives:  # left by `break`: the step counts, and the ranks agree at the next boundary
                 iteration.left = iteration.ended = True
                 self.training.abandon_step()
         if drives:
@@ -291,7 +291,7 @@ class UserLoop:
     def _trained(self, loader: Loader, ordinal: int, iteration: _Iteration) -> Iterator[Any]:
         drives, position = iteration is self._driver, self.training.position
         inner = self._in_epochs or (self._driver is not None and not self._driver.is_loader)
-        if iteration.epoch_due and not inner:  # the attempt before ended between the step and its epoch
+        if iteration.epoch_due and not inner:  # the last attempt ended between the last step and the end of its epoch
             iteration.epoch_due = False
             self.training.end_epoch()
         if self._stops(iteration):
@@ -359,7 +359,7 @@ class UserLoop:
             seed = seeds.mix(seed, "loader", ordinal)
         if number:
             seed = seeds.mix(seed, "pass", number)
-        # A dataset of fewer samples than ranks cannot be shared out for a validation: each rank reads all of it.
+        # A validation set with fewer samples than ranks cannot be shared: each rank reads all of it.
         length = loader.source.length
         alone = loader.validation and length is not None and length < settings.world
         rank, world = (0, 1) if alone else (settings.rank, settings.world)

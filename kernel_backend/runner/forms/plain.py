@@ -19,9 +19,9 @@ from kernel_backend.runner.external_loop.run_methods import RunMethods
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.external_loop.user_loop import LoopSettings
 
-MOST_BYTES = 256 * 2**20  # of one value
-_SHOWN = 2000  # characters of a value in the log
-_LOOK_S = 1.0  # between two looks at whether the cell shall give its slots back
+MOST_BYTES = 256 * 2**20  # limit for one value
+_SHOWN = 2000  # characters of a value shown in the log
+_LOOK_S = 1.0  # interval between checks for a release of the slots
 
 
 class PlainTraining:
@@ -85,7 +85,7 @@ class PlainTraining:
         """Return a value's pickle, None if it cannot be pickled, and its text."""
         try:
             data = pickle.dumps(value)
-        except Exception as error:  # whatever a class of the user's raises
+        except Exception as error:  # any error of the user's class
             self._rank.note(
                 f"{name} cannot be brought back ({type(error).__name__}: {error}); its text is kept", "warning"
             )
@@ -110,5 +110,5 @@ class PlainTraining:
 def _shown(value: Any) -> str:
     try:
         return repr(value)[:_SHOWN]
-    except Exception as error:  # of a class of the user's
+    except Exception as error:  # raised by a user's class
         return f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"

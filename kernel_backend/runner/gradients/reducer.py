@@ -22,7 +22,7 @@ from torch.amp import GradScaler
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.ranks.backends import Handle, Ranks
 
-# Few large buckets: each sum costs Horovod a negotiation of 1 to 2 ms, and on a CPU there is little to overlap with.
+# Few large buckets, as each sum costs Horovod a negotiation of 1 to 2 ms, and a CPU has little to overlap with.
 BUCKET_BYTES = 25 << 20
 
 
@@ -35,7 +35,7 @@ class ControlFlags(NamedTuple):
     release: bool = False  # commit a checkpoint and leave
     checkpoint: bool = False
     report: bool = False
-    logged: bool = False  # this rank's loss gave values to log
+    logged: bool = False  # this rank's loss function returned values to log
 
 
 class ControlWord(NamedTuple):
@@ -74,7 +74,7 @@ class OwnGradients:
     """Gradients on a single rank, bit-identical to a plain training step."""
 
     def __init__(self, parameters: Parameters, scaler: GradScaler) -> None:
-        self._parameters = list(parameters.values())  # frozen ones included, as they may be trained later
+        self._parameters = list(parameters.values())  # including frozen ones, which may be trained later
         self._scaler = scaler
         self._word = ControlWord(0, 0.0, ControlFlags())
 
@@ -121,9 +121,9 @@ class Buckets:
         word = self._buckets[-1]
         self._word = word.flat[word.elements : word.elements + self._word_size]
         self._views = self._take_views()
-        self._touched = [False] * len(named)  # has a gradient of a share of this step
-        self._ended = [False] * len(named)  # has its gradient of the present share
-        self._active = False  # another objective of the same step may compute gradients of the same parameters
+        self._touched = [False] * len(named)  # the parameter has a gradient from a share of this step
+        self._ended = [False] * len(named)  # the parameter has its gradient from the current share
+        self._active = False  # False while another objective of the step may compute gradients of the same parameters
         for bucket in self._buckets:
             for index in bucket.indices:
                 hook = self._hook(index, bucket)
@@ -131,7 +131,7 @@ class Buckets:
 
     def _compute(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
         """Compute a share's gradients and its part of the control word, weighted by its fraction of the samples."""
-        # In place: a tensor brought from the host would make the host wait for a GPU.
+        # In place, as copying a tensor from the host would wait for a GPU.
         self._word[0] += samples
         for index, flag in enumerate(flags, start=2):
             if flag:
@@ -189,7 +189,7 @@ class Buckets:
         """Zero all gradients and make them views of the buckets again."""
         self._active = True
         for parameter, view in zip(self._parameters, self._views, strict=True):
-            if parameter.grad is not view:  # no rank used it in the step before, or the optimizer replaced it
+            if parameter.grad is not view:  # no rank used it in the last step, or the optimizer replaced it
                 parameter.grad = view
         self._touched = [False] * len(self._touched)
         self._begin_share()
@@ -222,7 +222,7 @@ class Buckets:
 
     def _read_word(self) -> ControlWord:
         """Decode the summed control word, and set to None the gradients of parameters that no rank used."""
-        # The one wait for a GPU in a step: whether there is a gradient decides what the optimizer does next.
+        # The only wait for a GPU in a step: a missing gradient changes what the optimizer does.
         samples, loss, *rest = self._word.tolist()
         self._active = False
         flags, touched = rest[: len(ControlFlags._fields)], rest[len(ControlFlags._fields) :]

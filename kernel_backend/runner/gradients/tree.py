@@ -68,7 +68,7 @@ class TreeGradients(Buckets):
         self._root = Node(0, per_rank[-1].stop)
         self._covers = [tuple(cover(mine, self._root)) for mine in per_rank]
         self._sums = [_Sums(self._covers[ranks.rank], bucket.wide) for bucket in self._buckets]
-        self._done = 0  # shares of this step
+        self._done = 0  # number of shares computed in this step
 
     def begin(self) -> None:
         """Begin a step and discard the previous sums."""

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-_SPENT = "_daylight_spent"  # attribute of a gradient: its version when weights were updated by it
+_SPENT = "_daylight_spent"  # attribute of a gradient: its version at the last optimizer step
 
 
 def waiting_gradients(module: nn.Module) -> dict[str, Tensor]:

@@ -24,7 +24,7 @@ from kernel_backend.runner.ranks.gather import gather_objects
 if TYPE_CHECKING:
     from kernel_backend.runner.loop.training import Training
 
-LIMIT = 256_000_000  # bytes of outputs and targets that are worth the comparison
+LIMIT = 256_000_000  # bytes of outputs and targets; larger batches are not compared
 _TOLERANCE, _OF_SIXTEEN_BITS = 1e-3, 3e-2
 
 
@@ -86,7 +86,7 @@ def _whole(run: Training, parts: list[MetricPart]) -> float | None:
         run.statistics.apart(),
         run.files.aside(),
         _as_before(run.logical.beside.values()),
-        redirect_stdout(io.StringIO()),  # what it prints belongs to its own calls
+        redirect_stdout(io.StringIO()),  # the output of this extra call is discarded
         redirect_stderr(io.StringIO()),
     ):
         try:
@@ -95,7 +95,7 @@ def _whole(run: Training, parts: list[MetricPart]) -> float | None:
                 return None
             values = {name: join(counts, [part.values[name] for part in parts], name) for name in first}
             return _loss(run, moved(values, run.device), 0)
-        except Exception:  # it was written for shares; an error on another input is not the user's
+        except Exception:  # the loss was written for shares: an error on the whole batch is not the user's
             return None
 
 

@@ -69,7 +69,7 @@ def _add_losses(run: Training, model: nn.Module, part: MetricPart, sums: Sums) -
         sums.add("loss", loss, part.samples, part.logical)
         return
     for objective in run.objectives:
-        # With gradients, which a step may take of its inputs, as a gradient penalty does.
+        # With gradients, as a step may differentiate by its inputs, for example for a gradient penalty.
         with objective.trained_alone(), torch.enable_grad():
             result = call_step(run, objective, model, part.values["batch"], run.current, part.number)
         if result is not None:

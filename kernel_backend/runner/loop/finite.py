@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from kernel_backend.errors import NotFinite
 from kernel_backend.model.experiment import OnNan
 
-IN_A_ROW = 3  # steps: a gradient scaler in search of its scale may lose one or two
+IN_A_ROW = 3  # steps; a gradient scaler may lose one or two while it searches its scale
 
 
 class LossNotFinite(Exception):
@@ -27,7 +27,7 @@ class Finite:
         """Set up the check; `place` locates the loss function's code, `note` warns the user."""
         self._on_nan, self._place, self._note = on_nan, place, note
         self._streak: Tensor | int = 0
-        self._first = ""  # describes the loss that began the streak
+        self._first = ""  # description of the first loss in the streak
         self._noted = False
         self._loss: Tensor | float = 0.0
 

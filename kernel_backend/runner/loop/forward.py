@@ -58,8 +58,8 @@ def augmented(run: Training, data: Any, epoch: int) -> Any:
 class Piece(NamedTuple):
     """Part of a global batch that is computed at once: a logical rank's share, or with `--accumulate` a part of it."""
 
-    rank: int  # the logical one
-    draws: tuple[int, ...]  # parts of the seed that tell the pieces of a share apart
+    rank: int  # logical rank
+    draws: tuple[int, ...]  # seed parts that distinguish the pieces of a share
     batch: Batch
 
 

@@ -44,14 +44,14 @@ class StepResult(NamedTuple):
 
 def train(run: Training) -> int:
     """Train to the end, or until released, and return the exit code."""
-    if run.over:  # it was killed between its last checkpoint and its exit
+    if run.over:  # killed between its last checkpoint and its exit
         evaluate_test_data(run)
         return FINISHED
     if run.step == 0 and run.config.validate_first and not run.validation_metrics:
         check(run)
     if not run.validated and validate_if_due(run, run.ends):
         save(run)
-    if run.target.reached(run.units):  # its slots, or the service, went away before a new target came
+    if run.target.reached(run.units):  # the last attempt lost its slots, or the service, before a further target came
         report_again(run)
         if not run.target.moves_on(run.units, run.step):
             return RELEASED
@@ -92,7 +92,7 @@ def take_steps(run: Training) -> int:
             if not run.target.moves_on(run.units, run.step):
                 return RELEASED
         elif any(each.finite.broken for each in run.objectives):
-            continue  # weights that may be broken are not worth restoring
+            continue  # weights that may be broken are not saved
         elif (
             (improved and not is_left_out(run, run.step))
             or result.flags.checkpoint
@@ -124,7 +124,7 @@ def take_step(run: Training, shares: list[Batch]) -> StepResult:
         compared: list[MetricPart] | None = [] if compares(run) else None
         word = summed(run, objective, shares, flags if last else none, logged, compared)
         run.checkpoints.settle()
-        if word.samples:  # it trains something this time
+        if word.samples:  # the objective trains in this step
             losses[objective.label] = word.loss
             if compared is not None:
                 warn_if_coupled(run, compared, float(word.loss))
@@ -280,7 +280,7 @@ def report(run: Training, result: StepResult) -> None:
     """Report the losses of the global batch and the values that were logged."""
     losses = {label: float(loss) for label, loss in result.losses.items()}
     logged = result.logged.means(run.ranks) if result.flags.logged else {}
-    metrics = losses | logged | losses  # losses first, whatever else is logged by their names
+    metrics = losses | logged | losses  # losses come first, and take precedence over logged values of the same name
     run.spool.say(Report(kind="training", step=run.step, epoch=run.epoch, metrics=metrics))
 
 

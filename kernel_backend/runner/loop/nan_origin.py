@@ -21,7 +21,7 @@ def nan_origin(run: Training, objective: Objective, shares: list[Batch]) -> str:
     """Describe why a loss of this step is not finite, before the update; all ranks call it, and it changes no state."""
     with torch.no_grad(), RandomStates().aside(), run.logical.aside():
         found = bad_parameter(run.model) or _first(run, _bad_batch, shares)
-        if not found and objective.function is None:  # a training step may have side effects: it is not called again
+        if not found and objective.function is None:  # a training step may have side effects: do not call it again
             found = _first(run, _bad_layer, shares)
     if objective.function is not None:
         return found or f"the batch and the weights are finite, and what {objective.role}() computes of them is not"

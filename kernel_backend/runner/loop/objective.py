@@ -17,7 +17,7 @@ from kernel_backend.runner.definition.functions import Functions
 from kernel_backend.runner.gradients.reducer import Gradients, Parameters
 from kernel_backend.runner.loop.finite import Finite
 
-Optimizers = Mapping[str, torch.optim.Optimizer]  # by name; a single one has an empty name
+Optimizers = Mapping[str, torch.optim.Optimizer]  # by name; the name of a single one is ""
 Schedules = Mapping[str, LRScheduler]
 
 
@@ -25,13 +25,13 @@ Schedules = Mapping[str, LRScheduler]
 class Objective:
     """Loss that a step minimizes, with its optimizers and schedules; a GAN has two, minimized one after the other."""
 
-    role: str  # `loss`, or the training step
-    function: Callable[..., Any] | None  # the training step; None: the `loss` of the model's output
-    asks: frozenset[str]  # the loop values that it takes
+    role: str  # `loss`, or the name of the training step
+    function: Callable[..., Any] | None  # the training step; None: the loss is computed from the model's output
+    asks: frozenset[str]  # loop values among its arguments
     optimizers: Optimizers
     schedules: Sequence[LRScheduler]
-    clipped: Sequence[nn.Parameter]  # whose gradients `--clip` limits together
-    others: Sequence[nn.Parameter]  # of the model, which it does not train
+    clipped: Sequence[nn.Parameter]  # parameters whose gradients `--clip` limits together
+    others: Sequence[nn.Parameter]  # parameters of the model that it does not train
     scaler: GradScaler
     gradients: Gradients
     finite: Finite

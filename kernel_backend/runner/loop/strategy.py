@@ -23,7 +23,7 @@ from kernel_backend.runner.ranks.backends import Ranks
 class Strategy(Protocol):
     """Strategy by which the ranks hold a model, its gradients, optimizers and checkpoints."""
 
-    sharded: bool  # every forward pass is called by all ranks
+    sharded: bool  # True if all ranks must take part in every forward pass
     model: type[Model]
     optimizer: type[Optimizer]
     contents: type[TrainingContents]
@@ -77,7 +77,7 @@ class Replicated:
 def strategy_of(config: Config, ranks: Ranks, per_rank: Sequence[range], device: torch.device) -> Strategy:
     """Return the strategy of a training; a single rank holds the whole model even with `fsdp2`."""
     if config.strategy == "fsdp2" and ranks.size > 1:
-        from kernel_backend.runner.sharded.strategy import Sharded  # its imports take seconds
+        from kernel_backend.runner.sharded.strategy import Sharded  # imported here, as its imports take seconds
 
         return Sharded(ranks, device)
     return Replicated(config, ranks, per_rank)

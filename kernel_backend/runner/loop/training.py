@@ -45,21 +45,21 @@ class Training:
     statistics: SharedStatistics  # of BatchNorm, with `--sync-bn`
     strategy: Strategy
     loss: Callable[..., Any] | None  # None: training steps compute their losses
-    files: StepFiles  # of the functions that a step calls
-    loss_asks: frozenset[str]  # the loop values that it takes
+    files: StepFiles  # redirection of files that step functions write
+    loss_asks: frozenset[str]  # loop values among the arguments of `loss`
     augment: Callable[..., Any] | None  # changes a training batch on the device
     on_epoch: Callable[..., Any] | None  # called on rank 0 after each epoch's validation
     metrics: Metrics | None
-    metrics_asks: frozenset[str]  # the loop values that it takes
+    metrics_asks: frozenset[str]  # loop values among the arguments of `metrics`
     rule: BatchRule
     precision: Callable[[], AbstractContextManager[None]]
     train: Batches
     validation: Batches | None
-    test: Batches | None  # evaluated with the best weights when the training is over
+    test: Batches | None  # evaluated with the best weights at the end of the training
     device: torch.device
     ranks: Ranks
     streams: RandomStates | None
-    generators: OwnGenerators  # the model's own, the functions' and the optimizers'
+    generators: OwnGenerators  # generators held by the model, the functions and the optimizers
     first_epoch: FirstEpoch
     checkpoints: Checkpointer
     pace: CadenceTimer
@@ -71,13 +71,13 @@ class Training:
     passes: int = 0  # completed epochs
     current: int = 0  # the epoch of the newest step, from 0
     began: int = 0  # the step at which this attempt began
-    best: float | None = None  # of the metric that `best` means
+    best: float | None = None  # best value of `--metric` so far
     ends: bool = False  # the newest step was the last of its epoch
-    validated: bool = True  # what follows the newest step was done: schedules of an epoch's end, a validation
+    validated: bool = True  # False until the work after the newest step is done: schedules of an epoch, a validation
     stale: int = 0  # validations in a row that were not the best
     not_finite: int = 0  # validations in a row whose metric was not finite
-    left_out: list[range] = field(default_factory=list)  # steps that train nothing, with `--on-nan go_back`
-    furthest: int = 0  # the last step that this attempt has begun
+    left_out: list[range] = field(default_factory=list)  # skipped steps, with `--on-nan go_back`
+    furthest: int = 0  # the furthest step that this attempt has taken
     over: bool = False  # all steps have been taken, or it was stopped early
     validation_metrics: dict[str, float] = field(default_factory=dict)  # metrics of the validation at this step
 

@@ -29,8 +29,8 @@ class Whole(NamedTuple):
     """Global batch gathered on this rank: the loss function's arguments, and the rows of each share."""
 
     values: dict[str, Any]
-    leaves: list[Tensor]  # the outputs, of which the loss has gradients
-    rows: dict[int, slice]  # of each logical rank that has samples
+    leaves: list[Tensor]  # the outputs, for which the loss computes gradients
+    rows: dict[int, slice]  # by logical rank, of those with samples
     samples: int
 
 
@@ -98,7 +98,7 @@ def _joined(run: Training, per_rank: list[MetricPart]) -> Whole:
     def leaf(tensor: Tensor) -> Tensor:
         if not tensor.is_floating_point():
             return tensor
-        # In 32 bits: gradients of 16 bits that no scaler has scaled yet would vanish.
+        # In float32, as 16-bit gradients that no scaler has scaled would underflow.
         leaves.append(tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32)).requires_grad_())
         return leaves[-1]
 
@@ -125,7 +125,7 @@ def _share_loss(whole: Whole, gradients: tuple[Tensor | None, ...], loss: Tensor
     for each, gradient in pairs:
         if gradient is not None:
             part = part + (each.to(gradient.dtype) * gradient[rows]).sum()
-    if rank == min(whole.rows):  # for parameters that the loss function uses by itself
+    if rank == min(whole.rows):  # counts parameters that the loss function itself uses once
         part = part + loss
     part = part * (whole.samples / samples)
     return part - part.detach() + loss.detach()

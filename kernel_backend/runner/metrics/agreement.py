@@ -9,7 +9,7 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.metrics.join import row_shapes
 from kernel_backend.runner.ranks.backends import Ranks
 
-Kind = Literal["unknown", "per sample", "whole"]  # of what `metrics` returns, as far as a rank has seen
+Kind = Literal["unknown", "per sample", "whole"]  # kind of values that `metrics` returns, as far as a rank knows
 Shape = tuple[int, ...]
 
 
@@ -17,8 +17,8 @@ class _Report(NamedTuple):
     """Message of a rank about a batch: kind of metric values, row shapes, and its error, if any."""
 
     kind: Kind
-    numbers: list[str]  # names of values that are no value per sample
-    shapes: list[dict[str, Shape]]  # of each share
+    numbers: list[str]  # names of values that are not one per sample
+    shapes: list[dict[str, Shape]]  # by share
     refusal: str | None
 
 
@@ -32,11 +32,11 @@ class Agreement:
     """Comparison of each batch's row shapes, value kinds and errors over all ranks, so that all raise or none."""
 
     def __init__(self, ranks: Ranks) -> None:
-        self.joins = True  # no rank has found values per sample
-        self.numbers: list[str] = []  # names of values that are no value per sample, over all ranks
-        self.difference: str | None = None  # the first difference between two row shapes, in words
+        self.joins = True  # False once a rank has found values per sample
+        self.numbers: list[str] = []  # names of values that are not one per sample, over all ranks
+        self.difference: str | None = None  # description of the first difference between two row shapes
         self._ranks = ranks
-        self._shapes: list[dict[str, Shape]] = []  # of the batch under way
+        self._shapes: list[dict[str, Shape]] = []  # of the current batch
         self._first: dict[str, _Found] = {}
         self._refusal: InvalidDefinition | None = None
 

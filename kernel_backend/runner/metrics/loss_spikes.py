@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-WINDOW = 50  # reports that a loss is compared with
-LEAST = 20  # of them, before anything is called a jump
-IN_A_ROW = 3  # reports: a single hard batch is no divergence
+WINDOW = 50  # number of earlier reports that a loss is compared with
+LEAST = 20  # minimum of these before a jump is detected
+IN_A_ROW = 3  # reports; a single hard batch is no divergence
 SPREADS = 10.0  # above the median, in robust standard deviations (Huber 1981: 1.4826 x the median deviation)
-MOST = 3  # notes of each loss
+MOST = 3  # limit of notes per loss
 
 
 class LossSpikes:
@@ -35,7 +35,7 @@ learning rate or --clip 1.0 may help']
         texts = (
             self._losses.setdefault(name, _Loss(name)).take(step, value)
             for name, value in metrics.items()
-            if name.lower().endswith("loss") and math.isfinite(value)  # nan is the business of --on-nan
+            if name.lower().endswith("loss") and math.isfinite(value)  # nan is handled by --on-nan
         )
         return "; ".join(filter(None, texts))
 
@@ -44,7 +44,7 @@ learning rate or --clip 1.0 may help']
 class _Loss:
     name: str
     usual: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    high: list[tuple[int, float]] = field(default_factory=list)  # the newest reports that were too high, in a row
+    high: list[tuple[int, float]] = field(default_factory=list)  # the newest consecutive reports that were too high
     notes: int = 0
 
     def take(self, step: int, value: float) -> str:
@@ -53,7 +53,7 @@ class _Loss:
             self.high = []
             return ""
         self.high.append((step, value))
-        if len(self.high) == WINDOW:  # a level that lasts is the usual one: a jump from there is noticed again
+        if len(self.high) == WINDOW:  # a level that lasts becomes the usual one, from which later jumps are measured
             self.usual.extend(value for _, value in self.high)
             self.high = []
         if len(self.high) != IN_A_ROW or self.notes == MOST:

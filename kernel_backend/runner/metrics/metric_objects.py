@@ -14,7 +14,7 @@ from kernel_backend.runner.definition.metric_protocol import is_metric
 from kernel_backend.runner.metrics.join import host_copy
 from kernel_backend.runner.metrics.sums import number
 
-States = list[tuple[dict[str, Any], int]]  # for each part of a metric: its states, and how often it was updated
+States = list[tuple[dict[str, Any], int]]  # for each part of a metric: its states, and its number of updates
 
 
 def mapping(found: Any) -> dict[str, Any]:

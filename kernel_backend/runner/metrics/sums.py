@@ -18,7 +18,7 @@ class Sums:
     """Sums of values with their sample counts, by logical rank and name."""
 
     def __init__(self) -> None:
-        # Sums of a GPU's values stay there until they are read: each read would make the host wait.
+        # Sums of values on a GPU stay there until the end, as each read would wait for it.
         self._sums: dict[int, dict[str, tuple[Tensor | float, int]]] = {}
 
     def add(self, name: str, value: Any, count: int, logical: int = 0) -> None:
@@ -70,12 +70,12 @@ def share(tensors: Sequence[Tensor], ranks: Ranks) -> None:
     if ranks.size == 1 or not tensors:
         return
     with torch.no_grad():
-        device = max((each.device for each in tensors), key=lambda device: device.type != "cpu")  # nccl takes no other
+        device = max((each.device for each in tensors), key=lambda device: device.type != "cpu")  # nccl needs a GPU
         flat = torch.cat([each.detach().to(device).contiguous().reshape(-1).view(torch.uint8) for each in tensors])
         ranks.broadcast(flat)
         start = 0
         for each in tensors:
-            part = flat[start : start + each.nbytes].clone()  # a view of another dtype must be aligned
+            part = flat[start : start + each.nbytes].clone()  # copied, as a view with another dtype must be aligned
             each.copy_(part.view(each.dtype).view(each.shape))
             start += each.nbytes
 

@@ -32,7 +32,7 @@ from kernel_backend.runner.metrics.sums import Sums, number
 from kernel_backend.runner.ranks.backends import Ranks
 from kernel_backend.runner.ranks.gather import gather_objects
 
-LIMIT = 1_000_000_000  # bytes of all ranks that are collected for one call
+LIMIT = 1_000_000_000  # bytes collected for one call, over all ranks
 _OF_SAMPLES = frozenset({"output", "target", "input", "batch"})
 _PAD = "pad all batches to one width (in collate_fn)"
 _INSTEAD = (
@@ -44,7 +44,7 @@ _INSTEAD = (
 class MetricPart(NamedTuple):
     """Share of a validation batch: batch number, logical rank, sample count, and values for loss and metrics."""
 
-    number: int  # of the batch
+    number: int  # index of the batch
     logical: int
     samples: int
     values: dict[str, Any]
@@ -141,13 +141,13 @@ class WholeSet:
         self._kind: Kind = "unknown"
         self._sums = Sums()
         self._numbers: list[str] = []  # names of values that are not one per sample, as far as known
-        self._error: Exception | None = None  # of a batch that was too small for it, perhaps: one class, no AUC
+        self._error: Exception | None = None  # error of a share that may have been too small: one class, no AUC
         self._agreement = Agreement(ranks)
         metrics.reset()
 
     def add(self, part: MetricPart) -> None:
         """Add values per sample; for other values, collect the arguments for one call with the whole set."""
-        values = {name: part.values[name] for name in sorted(self._asked)}  # in one order on all ranks
+        values = {name: part.values[name] for name in sorted(self._asked)}  # in the same order on all ranks
         if self._agreement.refused:
             return
         try:
@@ -226,7 +226,7 @@ class WholeSet:
             raise InvalidDefinition(
                 f"{self._once(self._numbers)}, and these are more than {_size(self._collected.limit)}: {_INSTEAD}"
             )
-        self._kind = "per sample"  # each share was one sample, and there was one value for it
+        self._kind = "per sample"  # each share had one sample and returned one value
         self._collected.clear()
 
     def _once(self, numbers: list[str]) -> str:
@@ -312,7 +312,7 @@ def _kind(value: Any, samples: int) -> Literal["per sample", "number"]:
 def _of_all(name: str, value: Any, samples: int, values: Mapping[str, Any]) -> dict[str, float]:
     """Convert one value from the call with all samples to named numbers."""
     if is_metric(value):
-        if getattr(value, "_update_count", 1) == 0:  # torchmetrics: it was created, but never updated
+        if getattr(value, "_update_count", 1) == 0:  # a torchmetrics metric that was created, but never updated
             value.update(values["output"], values["target"])
         return computed(name, value)
     if isinstance(value, Tensor) and value.dim() and len(value) == samples:

@@ -89,7 +89,7 @@ def horovod_problem(kind: str) -> str | None:
         import horovod.torch as hvd
     except ImportError as error:
         return f"Horovod is not installed ({error})" if error.name != "horovod" else "Horovod is not installed"
-    # A Horovod without NCCL takes CUDA tensors too, and copies them before they are ready.
+    # A Horovod without NCCL accepts CUDA tensors, too, but copies them before they are ready.
     if kind != "cpu" and not hvd.nccl_built():
         return f"Horovod is built without NCCL, which {kind} needs"
     if kind == "cpu" and not hvd.gloo_built():
@@ -271,7 +271,7 @@ class TorchRanks:
 
     def barrier(self) -> None:
         """Wait for all ranks."""
-        # Not dist.barrier: with nccl it guesses a device.
+        # Not dist.barrier, which with nccl guesses a device.
         self.allreduce_sum(torch.zeros(1, device=self._device()), "barrier")
         if self._dist.get_backend() == "nccl":
             torch.cuda.synchronize()

@@ -29,7 +29,7 @@ class SharedStatistics:
         self.ranks: Ranks = ranks
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SharedStatistics:
-        return self  # copies of a module, such as an average of weights, have the same peers
+        return self  # copies of a module, such as an average of weights, share the process group
 
     @contextmanager
     def apart(self) -> Iterator[None]:
@@ -97,13 +97,13 @@ def batch_norm(
     """
     axes = [axis for axis in range(input.dim()) if axis != 1]
     shape = [-1 if axis == 1 else 1 for axis in range(input.dim())]
-    # As torch's: in 32 bits, and returned in the input's own.
+    # In float32, as torch does; the result has the input's dtype.
     values = input.to(torch.promote_types(input.dtype, torch.float32))
     mean, variance, count = _moments(values, axes, ranks)
     if running_mean is not None and running_var is not None:
         with torch.no_grad():
             running_mean.lerp_(mean.to(running_mean.dtype), factor)
-            running_var.lerp_((variance * (count / (count - 1))).to(running_var.dtype), factor)  # the unbiased one
+            running_var.lerp_((variance * (count / (count - 1))).to(running_var.dtype), factor)  # the unbiased variance
     scale = torch.rsqrt(variance + eps)
     if weight is not None:
         scale = scale * weight
@@ -120,7 +120,7 @@ def _moments(values: Tensor, axes: list[int], ranks: Ranks) -> tuple[Tensor, Ten
     """
     variance, mean = torch.var_mean(values, axes, correction=0)
     own = values.numel() // values.shape[1]
-    # 64 bits: a count beyond 2 ** 24 is no number of 32.
+    # In float64, as float32 cannot represent counts beyond 2 ** 24.
     per_rank = _Gathered.apply(torch.cat([mean, variance, mean.new_full((1,), own)]).double(), ranks)  # type: ignore[no-untyped-call]
     means, variances, counts = per_rank.split([len(mean), len(mean), 1], dim=1)
     total = int(counts.sum())

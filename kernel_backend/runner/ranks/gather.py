@@ -9,7 +9,7 @@ import torch
 
 from kernel_backend.runner.ranks.backends import Ranks
 
-PIECE = 64 << 20  # bytes of each rank that travel at once
+PIECE = 64 << 20  # bytes that each rank sends at once
 
 
 def gather_objects(value: Any, ranks: Ranks, device: torch.device) -> list[Any]:

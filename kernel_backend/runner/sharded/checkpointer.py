@@ -64,7 +64,7 @@ class ShardedCheckpointer(Checkpointer):
                 problem, reason = error, described(error)
         if self._ranks.rank == 0 and reason is not None:
             self._discard(position)
-        # No rank goes on, and so none exits, before the commit.
+        # No rank continues, and so none exits, before the commit.
         agreed: str | None = self._ranks.broadcast_object(reason)
         if isinstance(problem, Fenced):
             raise problem

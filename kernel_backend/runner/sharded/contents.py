@@ -16,7 +16,7 @@ from kernel_backend.runner.checkpoint.saving import Parts
 from kernel_backend.runner.checkpoint.stateful import Model
 from kernel_backend.runner.sharded.rows import from_rows, own_rows
 
-_SHAPES = "shards"  # in the manifest's state: of each part, the shapes of its sharded tensors
+_SHAPES = "shards"  # key in the manifest's state: the shapes of each part's sharded tensors
 
 
 class ShardedContents(TrainingContents):

@@ -46,7 +46,7 @@ class Sharded:
         """Copy rank 0's weights to all ranks and shard them; raise InvalidDefinition if there are several models."""
         if parts_of(module):
             raise InvalidDefinition("--strategy fsdp2 shards one model, and model() returns several: leave it out")
-        for each in module.parameters():  # one by one: together they would be copied as a whole
+        for each in module.parameters():  # one by one, as together they would be copied at once
             share([each], self._ranks)
         shard(module, self._ranks, self._device)
 

@@ -16,7 +16,7 @@ from torch.distributed.fsdp import fully_shard
 
 from kernel_backend.runner.ranks.backends import Ranks
 
-UNITS = 32  # a unit has at least one of so many parts of the bytes: exchanges are few, and what is whole is small
+UNITS = 32  # a unit has at least this fraction of all bytes: few transfers, and little memory for whole units
 
 
 def shard(model: nn.Module, ranks: Ranks, device: torch.device) -> None:
@@ -24,7 +24,7 @@ def shard(model: nn.Module, ranks: Ranks, device: torch.device) -> None:
     mesh = init_device_mesh(device.type, (ranks.size,))
     for unit in [*units(model), model]:
         sharded = fully_shard(unit, mesh=mesh, reshard_after_forward=True)
-        # Losses are weighted by their part of the global batch already.
+        # Losses are weighted by their fraction of the global batch already.
         sharded.set_gradient_divide_factor(1.0)
         sharded.set_force_sum_reduction_for_comms(True)
 
@@ -52,7 +52,7 @@ def _inner_first(module: nn.Module) -> Iterator[nn.Module]:
     for child in module.children():
         yield from _inner_first(child)
         holds = isinstance(module, nn.Sequential | nn.ModuleList)
-        # A layer of torch may use its children's parameters without calling them, as attention does.
+        # A torch layer may use its children's parameters without calling them, as attention does.
         layer = not _is_torchs(module) and _is_torchs(child) and not any(child.children())
         if (holds or layer) and not isinstance(child, nn.ModuleList | nn.ModuleDict):
             yield child

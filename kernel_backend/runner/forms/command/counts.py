@@ -26,8 +26,8 @@ class Counts:
 
     step: int = 0
     epochs: int = 0  # completed
-    first: int | None = None  # the first epoch that was named
-    here: int = 0  # epochs before the named one
+    first: int | None = None  # the first epoch that a report named
+    here: int = 0  # epochs completed before the named one
     names_steps: bool = False
 
     def take(self, report: Logged, validation: bool) -> Place:

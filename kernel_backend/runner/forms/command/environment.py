@@ -65,5 +65,5 @@ def argv(command: Command, job: LaunchSpec, checkpoints: Path, python: str) -> l
         words[command.at] = str(Path(job.code) / PROJECT / command.program)
     if words[0] != PYTHON:
         return words
-    # Else modules of the working folder would come before those of the snapshot.
+    # Otherwise modules of the working folder would take precedence over those of the snapshot.
     return [python, *(["-P"] if command.module else []), *words[1:]]

@@ -21,8 +21,8 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.checkpoint.contents import NOBODYS, PerRankState, Read
 from kernel_backend.runner.checkpoint.saving import Copying, HostCopy, Parts
 
-PART = "files"  # of a checkpoint
-MARKER = "COMMIT"  # a file whose creation in the folder commits it
+PART = "files"  # name of the checkpoint part
+MARKER = "COMMIT"  # file that the program creates in the folder to commit it
 _STATE = "state.json"
 Fingerprint = Mapping[str, tuple[int, int, int]]  # inode, size and time of each file
 
@@ -39,9 +39,9 @@ class CheckpointFiles:
         self._root, self._staged, self._uid = root, root / "staged", uid
         self._copied: Fingerprint = {}
         self._tensors: dict[str, Tensor] = {}
-        self.state: dict[str, Any] = {}  # of the program's position, as of the folder
-        self.left: dict[str, Any] = {}  # of its position where the last attempt ended
-        self.commits = False  # the program has committed the folder by itself
+        self.state: dict[str, Any] = {}  # the program's position when the folder was written
+        self.left: dict[str, Any] = {}  # the program's position when the last attempt ended
+        self.commits = False  # the program commits the folder itself
 
     def begin(self, resume_from: str | None) -> None:
         """Reuse the folder of an earlier attempt; empty it if it belongs to another trial or checkpoint lineage.
@@ -108,7 +108,7 @@ class CheckpointFiles:
         marker.unlink(missing_ok=True)
         return True
 
-    # Contents
+    # Called by a Checkpointer
 
     def gather(self) -> PerRankState:
         """Return an empty state, as the files are those of rank 0 only."""

@@ -31,11 +31,11 @@ from kernel_backend.runner.loop.target import Target
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import SingleRank
 
-LEAST_S = 1.0  # between two checkpoints that the program did not ask for
-COST = 50  # as many times as long as the last one took lie between them
-LOOK_S = 0.5  # between two looks for changed files
-SETTLED_S = 1.0  # without a change of the folder, before it is copied
-RESTLESS = 3  # after as many pauses it is copied though it changes again and again
+LEAST_S = 1.0  # minimum interval between checkpoints that the program did not request
+COST = 50  # minimum interval between checkpoints, in durations of the last one
+LOOK_S = 0.5  # interval between checks for changed files
+SETTLED_S = 1.0  # seconds without a change of the folder before it is copied
+RESTLESS = 3  # after this number of intervals the folder is copied even if it keeps changing
 MOST_NOTES = 100
 _GUARANTEE = "none: the program goes on from what it saved"
 
@@ -58,11 +58,11 @@ class Lead:
         self._checkpoints = Checkpointer(
             job, SingleRank(), spool, storage, self.files, {}, NoCopy(torch.device("cpu")), eager=True
         )
-        self.asks = False  # the program looks at run.should_stop
-        self._queue: deque[Logged] = deque()  # reported and not yet counted
-        self._metrics: dict[str, float] = {}  # of the newest validation since the last checkpoint
+        self.asks = False  # the program reads run.should_stop
+        self._queue: deque[Logged] = deque()  # reported, but not counted yet
+        self._metrics: dict[str, float] = {}  # metrics of the newest validation since the last checkpoint
         self._notes = 0
-        self._due: list[str | None] = []  # answers to be given once the folder is committed
+        self._due: list[str | None] = []  # pending answers to commit requests of the program
         self._saved = self._looked = time.monotonic()
         self.files.begin(job.resume_from)
         manifest = self._checkpoints.restore()
@@ -71,7 +71,7 @@ class Lead:
         self._resumed = manifest
         state, left = self.files.state, self.files.left
         self.counts = Counts.of(state["counts"]) if state else Counts()
-        if left:  # the numbers of reports are not used again
+        if left:  # step numbers of earlier reports are not used again
             self.counts.skip(Counts.of(left["counts"]))
         self._queue.extend(Logged(*each) for each in state.get("held", ()))
         if state:
@@ -209,7 +209,7 @@ class Lead:
             waited = self._looked - self._saved
             if waited < self._pause or self._checkpoints.busy or not self.files.changed:
                 return
-            # A program may save so often that its folder never settles.
+            # A program may save so often that its folder is never unchanged for long.
             if (self.files.quiet(SETTLED_S) or waited >= RESTLESS * self._pause) and self.files.stage():
                 self._saved = self._looked
                 self._checkpoints.save(self._moment())

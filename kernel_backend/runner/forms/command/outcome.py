@@ -11,8 +11,8 @@ from kernel_backend.model.frames import Call, Sources, users_frame
 from kernel_backend.model.trial import Failure
 from kernel_backend.runner.failure import LONGEST_MESSAGE, is_lost_peer
 
-_END = 64 * 1024  # bytes of the log that are read
-_SHOWN = 300  # characters of its last line
+_END = 64 * 1024  # bytes read from the end of the log
+_SHOWN = 300  # characters shown of its last line
 _BEGIN = "Traceback (most recent call last):"
 _CALL = re.compile(r'^\s+File "(.*)", line (\d+), in (.*)$')
 _ERROR = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$", re.DOTALL)

@@ -72,7 +72,7 @@ class ProgramProcess:
             for each in left:
                 with contextlib.suppress(*_GONE):
                     if each.pid != self._child.pid and each.status() == psutil.STATUS_ZOMBIE:
-                        with contextlib.suppress(ChildProcessError):  # the child of another of them
+                        with contextlib.suppress(ChildProcessError):  # the child of another of these processes
                             os.waitpid(each.pid, os.WNOHANG)
                     else:
                         each.kill()

@@ -25,11 +25,11 @@ from kernel_backend.runner.progress import Progress
 from kernel_backend.snapshots.shipped import editable_folders, shipped_folders
 
 LOOK_S = 0.05
-CPU_S = 1.0  # between two looks at whether it computes
-SETTLED_S = 1.0  # without a change of its checkpoints, before a program is asked to end
-SAVED_S = 0.3  # the same, once it has changed some
-SAVING_S = 30.0  # what it gets for that
-GRACE_S = 30.0  # and then, before it is killed
+CPU_S = 1.0  # interval between checks of CPU time
+SETTLED_S = 1.0  # seconds without a change of its checkpoints before a program is asked to end
+SAVED_S = 0.3  # the same, after it has changed some
+SAVING_S = 30.0  # limit of that waiting
+GRACE_S = 30.0  # seconds between SIGTERM and SIGKILL
 FAILED = 1
 
 
@@ -57,8 +57,8 @@ class CommandTraining:
         if spool.speaks:
             self._lead = Lead(job, self._board.folder, self._log, instructions, spool, progress)
         self._process: ProgramProcess | None = None
-        self._seen = (0, 0.0)  # bytes of its log and seconds of computing, when it last did anything
-        self._computed = 0.0  # when the seconds were last counted
+        self._seen = (0, 0.0)  # bytes of its log and CPU seconds at the last sign of progress
+        self._computed = 0.0  # time at which the CPU seconds were last read
 
     @property
     def step(self) -> int:
@@ -95,10 +95,10 @@ class CommandTraining:
         checkpoints = self._checkpoints.folder
         words = argv(self._command, job, checkpoints, sys.executable)
         if self._command.program is not None and self._command.at == 0:
-            Path(words[0]).chmod(0o755)  # an archive holds no modes
+            Path(words[0]).chmod(0o755)  # archives do not store file modes
         project = self._snapshot.project if self._snapshot is not None else None
         paths = shipped_folders(code, project)
-        if project is not None:  # what is found at run time alone is read from where it was
+        if project is not None:  # files that only the running program finds are read from their original folder
             paths += [Path(project.root, path) for path in project.paths]
             paths += [Path(project.root, self._command.program).parent] if self._command.program else []
         paths += [Path(job.cwd)] if self._command.module else []
@@ -159,7 +159,7 @@ class CommandTraining:
         while process.code() is None and time.monotonic() < deadline:
             self._progress.tick("waiting", self.step)
             if self._lead is not None:
-                self._lead.look()  # it may wait for a commit
+                self._lead.look()  # the program may wait for a commit
             time.sleep(LOOK_S)
 
     def _left(self) -> int:
@@ -191,7 +191,7 @@ class CommandTraining:
             )
             return FAILED
         self._board.ended()
-        while not self._board.all_ended:  # a program may evaluate on one rank, long after the others have ended
+        while not self._board.all_ended:  # one rank may evaluate long after the others have ended
             self._progress.tick("waiting", self.step)
             if self._instructions.release:
                 self._board.leave()

@@ -16,7 +16,7 @@ class JobCallbacks(keras.callbacks.CallbackList):  # type: ignore[misc]
 
     def __init__(self, loop: KerasLoop, callbacks: Sequence[Any], **options: Any) -> None:
         super().__init__(list(callbacks), add_history=True, **options)
-        # All in this thread: what they do is part of the training.
+        # All callbacks run in this thread, as they are part of the training.
         self._async_train = self._async_test = self._async_predict = False
         self._loop = loop
 

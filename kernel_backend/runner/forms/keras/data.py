@@ -19,14 +19,14 @@ from kernel_backend.runner.data import Batch, Batches, Source, source
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.loop.forward import to_device
 
-SKIPPED = object()  # stands for a batch that the training has behind it
+SKIPPED = object()  # marker for a batch that an earlier attempt has trained
 
 
 class Data(NamedTuple):
     """Samples of a data set, and the structure in which Keras expects a batch."""
 
     source: Source
-    like: Any = None  # of arrays: their structure, with None for each; else a batch is as it is read
+    like: Any = None  # for arrays: their structure, with None for each; otherwise batches are passed as read
 
     def batch(self, data: Any) -> Any:
         """Return a batch as Keras expects it: (x,), (x, y) or (x, y, sample_weight)."""
@@ -98,8 +98,8 @@ class Shares(DataAdapter):  # type: ignore[misc]
             filled=True,
         )
         self._training = training
-        self.epoch, self.taken = 0, 0  # where the next pass begins
-        self.batch: Batch | None = None  # that Keras has now
+        self.epoch, self.taken = 0, 0  # the start of the next pass
+        self.batch: Batch | None = None  # the batch that Keras currently has
 
     def get_torch_dataloader(self) -> Iterator[Any]:
         """Return an iterator over one pass; batches of an earlier attempt are replaced by a marker, and skipped."""

@@ -35,9 +35,9 @@ class KerasLoop:
         self._rank, self._model = rank, model
         self._train, self._validation = train, validation
         self._sums: MetricSums | None = None  # from the first epoch on
-        self._stopped: list[int | None] | None = self._saved.get("stopped")  # the length that a callback cut short
-        self._before: list[list[torch.Tensor]] = []  # states that a batch without own samples must not change
-        self._skipped = 0  # batches of this epoch that were taken before this attempt
+        self._stopped: list[int | None] | None = self._saved.get("stopped")  # the length at which a callback stopped it
+        self._before: list[list[torch.Tensor]] = []  # states to restore after a batch without samples of this rank
+        self._skipped = 0  # batches of this epoch that an earlier attempt trained
         self._last = False  # the current step is the last of its epoch, or of the training
         self._logs: dict[str, float] = {}
 
@@ -63,7 +63,7 @@ class KerasLoop:
     def _state(self) -> dict[str, Any]:
         return {"batch": self._train.taken, "stopped": self._stopped, "build": build_config(self._model)}
 
-    # What JobCallbacks calls
+    # Called by JobCallbacks
 
     def skips(self, batch: int) -> bool:
         """Return True if a batch of this epoch was trained by an earlier attempt."""
@@ -101,14 +101,14 @@ class KerasLoop:
         if self._stopped is not None and self._stopped != self._length:
             for each in callbacks:
                 if isinstance(each, keras.callbacks.EarlyStopping):
-                    each.wait = 0  # the training was made longer
+                    each.wait = 0  # the training was extended
         if not restored and rank.ranks.rank:
             differ(model, config.seed, rank.ranks.rank)
         self._watches = rank.ranks.size > 1 and watches_batches(callbacks)
-        # Only now: Keras reads a batch before, from which it builds the model.
+        # Only now, as Keras first reads a batch to build the model.
         self._train.epoch, self._train.taken = training.position.epoch, int(self._saved.get("batch", 0))
         if not self._train.taken:
-            model.reset_metrics()  # as at the beginning of each epoch
+            model.reset_metrics()  # as at the start of each epoch
         training.begin()
 
     def begin_step(self) -> None:
@@ -135,7 +135,7 @@ class KerasLoop:
             logs = self._model.get_metrics_result()
             self._sums.put(own)
         self._logs = numbers(logs)
-        # Where all ranks know the value of all samples, it is reported as it is.
+        # If all ranks know the value over all samples, only rank 0's counts.
         weight = float(self._rank.ranks.rank == 0) if self._last or self._watches else None
         self.training.report("training", self._logs, weight=weight)
         return logs
@@ -146,7 +146,7 @@ class KerasLoop:
         model = self._model
         if self._last:
             return
-        if model.stop_training:  # by a callback, alike on all ranks
+        if model.stop_training:  # set by a callback, equally on all ranks
             self._sums.add_up()
             return
         self.training.end_step()
@@ -185,7 +185,7 @@ class KerasLoop:
             training.abandon_step()
         if stops and not training.position.over:
             self._stopped = self._length
-        if train.taken < train.count:  # within an epoch, where it goes on if the training gets longer
+        if train.taken < train.count:  # within an epoch, to continue there if the training is extended
             return
         train.epoch, train.taken = train.epoch + 1, 0
         over = training.position.over or stops or train.epoch == self.epochs(self._rank.config.epochs)

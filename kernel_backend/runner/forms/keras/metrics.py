@@ -41,7 +41,7 @@ class MetricSums:
         if self._ranks.size == 1 or not states:
             return
         with torch.no_grad():
-            # In 64 bits: counts of samples are whole numbers, which float32 holds only up to 16 million.
+            # In float64, as float32 holds whole numbers, such as sample counts, only up to 16 million.
             flat = torch.cat([each.detach().reshape(-1).to("cpu", torch.float64) for each in states])
             total = self._ranks.allreduce_sum(flat.to(self._device), "metrics").to("cpu")
             for each, part in zip(states, torch.split(total, [each.numel() for each in states]), strict=True):

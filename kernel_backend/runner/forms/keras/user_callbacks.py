@@ -9,7 +9,7 @@ import keras
 
 from kernel_backend.errors import InvalidDefinition
 
-# What writes files, which one rank does for all.
+# Callbacks that write files, which only rank 0 runs.
 _WRITERS = (
     keras.callbacks.ModelCheckpoint,
     keras.callbacks.TensorBoard,
@@ -32,7 +32,7 @@ def callbacks_of(made: Any, rank: int, resumes: bool) -> list[Any]:
             )
         if isinstance(each, keras.callbacks.CSVLogger) and resumes:
             each.append = True
-    own = [each for each in found if not isinstance(each, keras.callbacks.BackupAndRestore)]  # the job does that
+    own = [each for each in found if not isinstance(each, keras.callbacks.BackupAndRestore)]  # Daylight does that
     return [each if rank == 0 or not isinstance(each, _WRITERS) else keras.callbacks.Callback() for each in own]
 
 

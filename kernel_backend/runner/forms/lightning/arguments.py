@@ -9,7 +9,7 @@ from kernel_backend.definition.lightning.trainer import KEPT
 from kernel_backend.model.experiment import Config
 
 _PRECISION = {"bf16": "bf16-mixed", "fp16": "16-mixed"}
-NEVER = 2**62  # steps between the logs of Lightning's own choice
+NEVER = 2**62  # steps between Lightning's own logs
 
 
 def trainer_arguments(given: Mapping[str, Any], config: Config, automatic: bool) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class RankGradients:
         scaler: Any = self._backward
         name = f"gradients{next(self._numbers)}"
         parameters = dict(self._module.named_parameters())
-        # At the first step those of a checkpoint, which wait for an update.
+        # At the first step, these are a checkpoint's accumulated gradients.
         kept = {key: each.grad for key, each in parameters.items() if self._sums is None}
         self._sums = SummedGradients(parameters, scaler, self._ranks, name)
         for key, each in parameters.items():

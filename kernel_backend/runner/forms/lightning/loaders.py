@@ -17,9 +17,9 @@ from kernel_backend.runner.data.source import Source
 from kernel_backend.runner.determinism import seeds
 from kernel_backend.runner.determinism.random_states import RandomStates
 
-Place = Callable[[], tuple[int, int]]  # the epoch, and the batches of it that were trained on
+Place = Callable[[], tuple[int, int]]  # returns the epoch, and the number of batches trained in it
 Taken = Callable[[Batch], None]
-Padding = Callable[[], Any]  # the data of a rank whose share of a batch is empty
+Padding = Callable[[], Any]  # returns data for a rank whose share of a batch is empty
 
 
 class Loader:
@@ -37,7 +37,7 @@ class Loader:
 
     def _given(self, shares: Iterator[list[Batch]]) -> Iterator[Any]:
         for (share,) in shares:
-            # Every rank computes something in every step; what an empty share computes counts nowhere.
+            # Every rank computes in every step; results of an empty share are discarded.
             data = share.data if share.samples else self._padding()
             self._taken(share)
             yield data

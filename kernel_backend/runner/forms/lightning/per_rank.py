@@ -16,7 +16,7 @@ class PerRank:
     def __init__(self, trainer: Any, results: Results, attributes: Attributes) -> None:
         """Set up the state: a Trainer, values logged in training (`results`), and attributes of the user's objects."""
         self._trainer, self._values, self._attributes = trainer, results, attributes
-        self.within_epoch = False  # the loaded state is of the middle of an epoch
+        self.within_epoch = False  # the loaded state was saved in the middle of an epoch
         self._results: list[dict[str, Any]] | None = None
         self._current_fx: str | None = None
 

@@ -98,25 +98,25 @@ class LightningTraining:
         self.generators = OwnGenerators(module=self.module)
         self.results = Results(True, lambda: self._weightless, lambda: size > 1)
         self._wire()
-        self.step = 0  # batches that the training has taken
+        self.step = 0  # number of batches trained
         self._judgement = Judgement(rank.config, rank.note)
         self.over = False
         self._loaders: dict[int, Loader] = {}
-        self._batch: Batch | None = None  # that Lightning works on
-        self._trained: Batch | None = None  # the newest of the training
+        self._batch: Batch | None = None  # the batch that Lightning is processing
+        self._trained: Batch | None = None  # the newest training batch
         self._validating_whole = size > 1 and self._collects()
         self._flags: ControlFlags | None = None
         self._agreed = ControlFlags()
         self._curves = Curves(rank)
         self._loss: Tensor | float | None = None
         self._validation_metrics: dict[str, float] = {}
-        self._seen: dict[str, float] = {}  # of the newest validation
+        self._seen: dict[str, float] = {}  # metrics of the newest validation
         self._resumed: str | None = None
         self.checkpoints: Checkpointer | None = None
         self.first_epoch = FirstEpoch(rank.job, rank.ranks, rank.spool, rank.code_id, self.validates)
         self.target = Target(rank.job.until, rank.ranks, rank.instructions, rank.progress)
 
-    # What Lightning is given
+    # Passed to Lightning
 
     def _made(self, given: Mapping[str, Any]) -> Trainer:
         config = self.rank.config
@@ -206,7 +206,7 @@ class LightningTraining:
             self.trainer.fit(self.module, **data)
         except Released:
             return RELEASED
-        except AlreadyOver:  # it was killed between its last checkpoint and its exit
+        except AlreadyOver:  # killed between its last checkpoint and its exit
             return FINISHED
         return FINISHED
 
@@ -281,7 +281,7 @@ class LightningTraining:
         self.step = manifest.step
         self._judgement.restore(facts, of_another=manifest.attempt == BEFORE)
         total = self.total_steps
-        goes_on = facts["length"] != [rank.config.epochs, rank.config.steps]  # to another length than it was meant for
+        goes_on = facts["length"] != [rank.config.epochs, rank.config.steps]  # trains for another length than before
         self.over = facts["over"] and (not goes_on or (total is not None and self.step >= total))
         if goes_on:
             self.state.go_on()
@@ -427,7 +427,7 @@ class LightningTraining:
         self.first_epoch.take([self._trained])
         self._validation_metrics, self._seen = self._seen, {}
 
-    # What is logged
+    # Logged values
 
     def _take_logged(self, metrics: Mapping[str, float]) -> None:
         trainer = self.trainer
@@ -507,7 +507,7 @@ class LightningTraining:
         who = f"EarlyStopping({stoppers[0].monitor})" if stoppers else "a callback"
         return f"{who} ended the training after epoch {self.epochs} of {self.rank.config.epochs}"
 
-    # What else belongs to it
+    # Helpers
 
     def _owners(self) -> dict[str, Any]:
         found: dict[str, Any] = {"module": self.module}

@@ -10,7 +10,7 @@ import torch
 import xxhash
 from torch import Tensor
 
-Blobs = dict[str, Tensor]  # one-dimensional, of bytes, by digest
+Blobs = dict[str, Tensor]  # one-dimensional uint8 tensors, by digest
 
 
 def bytes_of(tensor: Tensor) -> Tensor:

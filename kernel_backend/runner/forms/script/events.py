@@ -17,8 +17,8 @@ class Events:
 
     def __init__(self) -> None:
         """Patch `torch.autograd.backward`, and register a hook for optimizer steps."""
-        self.on_backward: list[Callable[[Any], None]] = []  # given the tensor, before its backward pass
-        self.on_step: list[Callable[[int], None]] = []  # given the number of steps taken, at the head that ends one
+        self.on_backward: list[Callable[[Any], None]] = []  # called with the tensor, before its backward pass
+        self.on_step: list[Callable[[int], None]] = []  # called with the number of steps taken, when one ends
         self.on_iteration: list[Callable[[TrainingLoop, FrameType], None]] = []  # at the end of an iteration
         self.on_output: list[Callable[[str], None]] = []
         self.backwards = 0  # since the last step

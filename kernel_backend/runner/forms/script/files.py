@@ -52,14 +52,14 @@ class ProgramFiles:
         """
         self._cwd, self.record, self._writes = cwd, record, writes
         self._caches = (*caches_of(os.environ), *but)
-        self._before: dict[str, int | None] = {}  # size before the program wrote it; None: there was no such file
+        self._before: dict[str, int | None] = {}  # size before the program wrote it; None if it did not exist
         if record is not None and record.exists():
             self._before = json.loads(record.read_text())
-        self._grows: set[str] = set()  # appended to
+        self._grows: set[str] = set()  # files that are appended to
         self._open: list[_Opened] = []
         self._hidden: set[str] = set()
         self._replays = False
-        self._thread = threading.get_ident()  # that of the program; the job writes checkpoints in others
+        self._thread = threading.get_ident()  # thread of the program; other threads write checkpoints
         self._restored: list[tuple[Any, str, Any]] = []
 
     def replay(self) -> None:
@@ -75,7 +75,7 @@ class ProgramFiles:
             file = each.file()
             if file is not None:
                 file.flush()
-                with contextlib.suppress(OSError):  # of one that cannot tell, such as one that is read by lines
+                with contextlib.suppress(OSError):  # it cannot tell its position, for example while it is iterated over
                     positions[each.path] = file.tell()
         sizes = {path: _size(self._absolute(path)) for path in self._before}
         return {"sizes": sizes, "positions": positions, "grows": sorted(self._grows | set(positions))}
@@ -123,7 +123,7 @@ class ProgramFiles:
             while self._restored:
                 setattr(*self._restored.pop())
 
-    # What is patched
+    # Patched functions
 
     def _opening(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def opens(file: Any, mode: str = "r", *args: Any, **named: Any) -> Any:

@@ -48,7 +48,7 @@ def set_globals(namespace: dict[str, Any], values: Mapping[str, Any]) -> None:
 def set_locals(frame: FrameType, values: Mapping[str, Any]) -> None:
     """Set the local variables of a running function to exactly these values."""
     held = frame.f_locals
-    if sys.version_info >= (3, 13):  # which writes through (PEP 667), and cannot unbind
+    if sys.version_info >= (3, 13):  # writes through to the frame (PEP 667), but cannot unbind
         held.update(values)
         return
     held.clear()

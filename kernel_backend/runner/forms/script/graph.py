@@ -36,15 +36,15 @@ except ImportError:  # torch runs without it
 ATOMS = frozenset({int, float, str, bytes, bool, complex, type(None), type(...), type(NotImplemented), range, slice})
 _MAPPINGS = frozenset({dict, OrderedDict, defaultdict, Counter})
 _CONTAINERS = _MAPPINGS | {list, tuple, set, frozenset, deque}
-_MANY = 256  # items of a plain list that are written at once
-_LARGE = 1024  # bytes of a tensor that may be described by its digest alone
-# Classes of libraries whose instances are filled in place, as those of the user are.
+_MANY = 256  # longer lists of plain values are pickled as one object
+_LARGE = 1024  # bytes; smaller tensors are always stored
+# Library classes whose instances are restored in place, like those of the user's classes.
 _FILLED = (nn.Module, torch.optim.Optimizer, LRScheduler, GradScaler, Dataset, Sampler, DataLoader)
 _BUILT_IN = (list, tuple, dict, set, frozenset, str, int, float, bytes, BaseException, type, deque)
 
-Reduced = Any  # what `reducer_override` returns
+Reduced = Any  # the result of `reducer_override`
 Reducer = Callable[["GraphWriter", Any, "Path | None"], Reduced]
-REDUCERS: dict[type, Reducer] = {}  # of further classes, by exact class
+REDUCERS: dict[type, Reducer] = {}  # reducers of other exact classes, registered by other modules
 
 
 class GraphWriter(pickle.Pickler):
@@ -66,8 +66,8 @@ class GraphWriter(pickle.Pickler):
         self._namespaces, self._unchanged, self._trial = namespaces, unchanged, trial
         self._globals = {id(each): name for name, each in namespaces.items()}
         self._paths: dict[int, Path] = {}
-        self._held: list[Any] = []  # so that identities stay their own
-        self._numbers: dict[int, int] = {}  # of containers
+        self._held: list[Any] = []  # keeps objects alive, so that ids stay unique
+        self._numbers: dict[int, int] = {}  # numbers of containers, by `id()`
         self._storages: dict[tuple[str, int], int] = {}
         self._contents: list[tuple[CellType | int, Any]] = []
 
@@ -78,13 +78,13 @@ class GraphWriter(pickle.Pickler):
                 self._at(value, (key, "root", name))
         self.dump({"roots": roots, **more})
         done = 0
-        while True:  # contents of containers and closures, which may hold others
+        while True:  # contents of containers and closures, which may contain others
             batch, done = self._contents[done:], len(self._contents)
             self.dump(batch)
             if not batch:
                 return self._buffer.getvalue()
 
-    # What pickle calls
+    # Called by pickle
 
     def persistent_id(self, obj: Any) -> Any:
         """Return an identifier for a container, so that an existing one is filled; its contents are written later."""
@@ -139,7 +139,7 @@ class GraphWriter(pickle.Pickler):
             return reading.bare, (kind,), items, None, iter(obj.items()), reading.fill_bare
         return self._of_library(obj, path)
 
-    # How kinds of objects are written
+    # Reductions by kind of object
 
     def live(self, obj: Any, path: Path | None) -> Reduced:
         """Return a reduction that stores only the object's path, and finds the object there on restart."""
@@ -176,7 +176,7 @@ class GraphWriter(pickle.Pickler):
     def _cell(self, obj: CellType, path: Path | None) -> Reduced:
         try:
             contents = obj.cell_contents
-        except ValueError:  # it is empty
+        except ValueError:  # an empty closure cell
             return reading.cell, (path,)
         if path is not None:
             self._at(contents, (path, "content", None))
@@ -265,7 +265,7 @@ class GraphWriter(pickle.Pickler):
         if isinstance(obj, GeneratorType):
             return self.live(obj, path) if self._trial else (reading.tombstone, (told(path), "generator"))
         kind = type(obj)
-        if self._trial or kind in _SAVED or isinstance(obj, _BUILT_IN):  # a container is never left as it was
+        if self._trial or kind in _SAVED or isinstance(obj, _BUILT_IN):  # a container must always be saved
             return NotImplemented
         if not self._can_write(obj):
             return self.live(obj, path)
@@ -276,12 +276,12 @@ class GraphWriter(pickle.Pickler):
     def _can_write(self, obj: Any) -> bool:
         try:
             GraphWriter(self._namespaces, {}, trial=True).dump(obj)
-        except Exception:  # whatever a class raises
+        except Exception:  # any error of a user's class
             return False
         return True
 
 
-_SAVED: set[type] = {functools.partial, random.Random}  # whole instances can always be written
+_SAVED: set[type] = {functools.partial, random.Random}  # instances can always be pickled as a whole
 
 
 def _contents(obj: Any) -> Any:
@@ -296,7 +296,7 @@ def _contents(obj: Any) -> Any:
 def _list_items(writer: GraphWriter, items: Any, path: Path | None) -> Reduced:
     """Return the reduction of a list iterator, whose position is set after the list is filled."""
     made, arguments, *position = items.__reduce__()
-    if not position:  # at its end
+    if not position:  # the iterator is exhausted
         return made, arguments
     return reading.list_items, (made, *arguments), position[0], None, None, reading.fill_list_items
 

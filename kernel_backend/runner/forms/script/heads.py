@@ -23,7 +23,7 @@ from kernel_backend.runner.forms.script.iterators import generator_function, tra
 from kernel_backend.runner.forms.script.snapshots import Snapshot, Snapshots
 from kernel_backend.runner.forms.script.tombstones import NotSaved
 
-_SHORT_S = 1.0  # iterations of outer loops that take less are not begun anew: a checkpoint waits for the next
+_SHORT_S = 1.0  # outer iterations shorter than this are not restarted: a checkpoint waits for the next one
 
 
 @dataclass
@@ -42,12 +42,12 @@ class Active:
 
     site: Site
     frame: FrameType
-    items: Any = None  # iterator of a `for`
-    inside: bool = False  # an iteration has begun, and not ended
-    start: Snapshot | None = None  # state where the current iteration began, if recorded
+    items: Any = None  # iterator of a `for` loop
+    inside: bool = False  # an iteration has begun and has not ended
+    start: Snapshot | None = None  # state at the start of the current iteration, if recorded
     finished: list[Station | str] = field(default_factory=list)  # loops in the iteration; keys: without their states
     began: float = 0.0
-    took: float | None = None  # seconds of the iteration before
+    took: float | None = None  # seconds of the previous iteration
 
 
 class HeadListener(Protocol):
@@ -90,9 +90,9 @@ class Heads:
         self.snapshots: Snapshots | None = None
         self.active: list[Active] = []
         self._finished: list[Station | str] = []
-        self._followed: set[str] = set()  # loops behind which there may be others, in the same iteration
+        self._followed: set[str] = set()  # keys of loops that another loop may follow in the same iteration
         self._replay: list[Station] = []
-        self._head_of: Active | None = None  # where the program is
+        self._head_of: Active | None = None  # the loop at whose head the program is
 
     def frames(self) -> list[FrameType]:
         """Return the stack frames of the running loops."""
@@ -142,7 +142,7 @@ class Heads:
             return None
         return [*ready, Station(here.site.key, False, self._taken(here.frame))]
 
-    # What the program calls
+    # Called by the program
 
     def begin(self, key: str) -> bool:
         """Begin a loop; return True if it must be skipped, as it was finished before the checkpoint."""

@@ -26,7 +26,7 @@ try:
 except ImportError:  # torch runs without it
     np = None  # type: ignore[assignment]
 
-MOST_DRAWS = 5000  # random states that a generator's position may need
+MOST_DRAWS = 5000  # limit of random states in a generator's position
 _iter_of_loader: Callable[[Any], Any] = DataLoader.__iter__
 
 
@@ -150,12 +150,12 @@ class ForwardItems:
     """
 
     def __init__(self, source: Any, items: Any) -> None:
-        self.source = None if items is source else source  # None: only the program itself can make it anew
+        self.source = None if items is source else source  # None: only the program itself can recreate it
         self.count, self.sent = 0, False
         self.at_iter: Any = RandomStates().state_dict()
-        self.draws: dict[int, dict[str, Any]] = {}  # states to set before an item, by its number
+        self.draws: dict[int, dict[str, Any]] = {}  # random states to set before an item, by its index
         self.items = items
-        self._after: dict[str, Any] = {}  # states where its newest item was made
+        self._after: dict[str, Any] = {}  # random states after the newest item
 
     def __iter__(self) -> ForwardItems:
         return self

@@ -52,11 +52,11 @@ def _file(writer: GraphWriter, file: Any, path: Path | None) -> Any:
     if file.closed:
         return closed_file, (getattr(file, "mode", _MODES[type(file)]).replace("x", "w"),)
     made = writer.live(file, path)
-    if file.writable() or not file.seekable():  # the files that are written have their positions elsewhere
+    if file.writable() or not file.seekable():  # positions of written files are saved elsewhere
         return made
     try:
         return *made, file.tell(), None, None, at_position
-    except OSError:  # it is read by `next`
+    except OSError:  # the file is being iterated over
         return made
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-MOST = 2**20  # characters of the log that a checkpoint holds: its end
+MOST = 2**20  # characters at the end of the log that a checkpoint stores
 
 
 class Output:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import CellType, FunctionType
 from typing import Any
 
-# The path of an object: that of the object that holds it, how it is held, and the name or key.
+# Path of an object: that of its holder, the kind of reference, and the name or key.
 Path = tuple[Any, str, Any]
 NOTHING = object()
 

@@ -28,7 +28,7 @@ def project_modules(tree: ast.Module, folders: Sequence[Path]) -> dict[str, ast.
         try:
             found[name] = module_tree(path.read_bytes())
         except (SyntaxError, ValueError):
-            continue  # importing it says so
+            continue  # importing it raises the error
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         waiting += _imported(found[name], package)
     return found

@@ -20,7 +20,7 @@ from kernel_backend.runner.forms.script.blobs import bytes_of, digest
 from kernel_backend.runner.forms.script.paths import NOTHING, Live, Path, told
 from kernel_backend.runner.forms.script.tombstones import NotSaved, Tombstone
 
-# Whose instances are written as the user's own.
+# Classes whose instances are pickled like those of the user's classes.
 ITERATORS = frozenset(f"kernel_backend.runner.forms.script.{name}" for name in ("iterators", "open_files"))
 CONTAINERS: dict[str, type] = {
     each.__name__: each for each in (list, dict, set, deque, OrderedDict, defaultdict, Counter)
@@ -44,11 +44,11 @@ class GraphReader(pickle.Unpickler):
         self.blobs, self._live, self._namespaces, self._codes = blobs, live, namespaces, codes
         self._adopted: set[int] = set()
         self._containers: dict[int, Any] = {}
-        self._made: set[int] = set()  # those that are new
+        self._made: set[int] = set()  # `id()` of new containers
         self._storages: dict[int, torch.UntypedStorage] = {}
-        self._contents: dict[int, str] = {}  # of storages
+        self._contents: dict[int, str] = {}  # digests of storages by number
         self._fills: list[Callable[[], None]] = []
-        self.late: list[Callable[[], None]] = []  # done once all objects have their state
+        self.late: list[Callable[[], None]] = []  # called once all objects have their state
         self.tombstones: list[str] = []
 
     def read(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class GraphReader(pickle.Unpickler):
     def copied(self, number: int, storage: torch.UntypedStorage) -> torch.UntypedStorage:
         """Return a copy of a storage's saved content, as the storage itself may be filled later."""
         saved = self.blobs.get(self._contents[number])
-        if saved is None:  # the setup makes it
+        if saved is None:  # the program's setup creates it
             saved = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
         return saved.to(storage.device).clone().untyped_storage()
 
@@ -197,7 +197,7 @@ def _setter(owner: Any, name: str, value: Any) -> Callable[[], None]:
     return lambda: setattr(owner, name, value)
 
 
-# What pickles call
+# Called from pickles
 
 
 def live(path: Path | None, kind: str) -> Any:
@@ -256,7 +256,7 @@ def fill(owner: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
         for name, value in slots.items():
             setattr(owner, name, value)
 
-    if not owner.__dict__:  # a new one, whose hash may follow from its attributes
+    if not owner.__dict__:  # a new object, whose hash may depend on its attributes
         now()
     _reader[-1].later(now)
 

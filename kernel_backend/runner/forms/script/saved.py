@@ -15,8 +15,8 @@ class ProgramPart:
     def __init__(self) -> None:
         """Set up without stations, so that the program runs from its top without a restore."""
         self.stations: list[Station] = []
-        self.first: dict[str, Any] = {}  # random states where the program began
-        self.text = ""  # what it printed
+        self.first: dict[str, Any] = {}  # random states at the program's start
+        self.text = ""  # the program's output
 
     def state_dict(self) -> dict[str, Any]:
         """Return the stations, and the contents that they refer to by digest."""

@@ -23,7 +23,7 @@ def skeleton(module: nn.Module) -> Tensor | None:
     buffer = io.BytesIO()
     try:
         _Writer(buffer).dump(module)
-    except Exception:  # whatever an attribute of the user's raises, a lambda and a cycle among them
+    except Exception:  # any error of pickling, such as for a lambda or a cycle
         return None
     return torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
 

@@ -34,7 +34,7 @@ class Snapshots:
     ) -> None:
         """Set up; `codes` returns all code objects of a module."""
         self._builtins, self._main, self._codes = builtins, main, codes
-        self._unchanged: dict[Path, str] | None = None  # digests after the setup
+        self._unchanged: dict[Path, str] | None = None  # digests of tensors and arrays after the program's setup
 
     def survey(self, frame: FrameType) -> None:
         """Record the tensors and arrays that the program's setup has created, on the first call only."""

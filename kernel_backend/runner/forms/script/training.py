@@ -43,7 +43,7 @@ from kernel_backend.runner.forms.script.split.calls import SplitCalls
 from kernel_backend.runner.forms.script.tombstones import NotSaved
 from kernel_backend.snapshots.shipped import shipped_folders
 
-_TORCHS_SEED = 67280421310721  # of a process that sets none
+_TORCHS_SEED = 67280421310721  # torch's default seed
 
 
 class ScriptTraining:
@@ -88,7 +88,7 @@ class ScriptTraining:
         folder = program_folder(Path(rank.job.home), rank.job.experiment, rank.job.trial)
         own = (rank.job.home, rank.job.checkpoints, rank.job.code)
         self.files = ProgramFiles(os.getcwd(), folder / "files.json", own, rank.ranks.rank == 0)
-        # Ranks that a program wires itself differ, and rank 0's state is not theirs.
+        # Ranks that a program connects itself have different states, of which rank 0's is only one.
         self._resumes = self._split is not None or rank.ranks.size == 1
         if not self._resumes:
             self._training.guarantee = guarantee("anew", "the program wires its ranks itself")
@@ -129,7 +129,7 @@ class ScriptTraining:
         except Leave as leave:
             return leave.code
         except NotSaved:
-            # The next attempt begins anew, where this one would only fail again.
+            # The next attempt starts from the top, as resuming would only fail again.
             if self._training.resumed_from is not None and self._rank.ranks.rank == 0:
                 self._training.set_aside_checkpoints()
             raise
@@ -168,7 +168,7 @@ class ScriptTraining:
         torch.manual_seed(_TORCHS_SEED)
         self._part.first = RandomStates().state_dict()
 
-    # What the heads tell
+    # Called by Heads
 
     def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
         """End an iteration: count a step, and for the outermost loop an epoch."""
@@ -178,7 +178,7 @@ class ScriptTraining:
             training.begin_step()
             training.abandon_step() if outermost else training.end_step()
             events.step(training.position.step)
-        if outermost:  # nothing but the end of the program is expected after the last one
+        if outermost:  # after the last iteration only the end of the program is expected
             training.end_epoch(last=training.position.epoch + 1 >= training.rank.config.epochs)
 
     def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:

@@ -31,7 +31,7 @@ class Loader:
         if not training or type(loader.sampler) is SequentialSampler:
             found = found._replace(sampler=loader.sampler)
         elif type(loader.sampler) is RandomSampler:
-            # The order that the Trainer would take by itself.
+            # The order that the Trainer would use by itself.
             found = found._replace(sampler=SeedableRandomSampler(loader.dataset, data_seed=seed))
         assert found.batch_size is not None
         ranks, config = rank.ranks, rank.config
@@ -50,8 +50,8 @@ class Loader:
             digested=training,
             filled=True,
         )
-        self.epoch, self.taken = 0, 0  # where the next pass begins
-        self.read: deque[Batch] = deque()  # batches that were handed out and not trained on
+        self.epoch, self.taken = 0, 0  # the start of the next pass
+        self.read: deque[Batch] = deque()  # batches that were yielded but not trained yet
 
     def __len__(self) -> int:
         assert self._batches.per_epoch is not None
@@ -62,7 +62,7 @@ class Loader:
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[Any]:
-        # Each pass of torch's DataLoader draws a seed: with it, dropout is that of the Trainer by itself.
+        # Draw a seed as each pass of torch's DataLoader does, so that dropout equals that without Daylight.
         torch.empty((), dtype=torch.int64).random_()
         self.read.clear()
         batches = self._batches

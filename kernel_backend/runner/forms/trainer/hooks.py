@@ -129,7 +129,7 @@ def in_job(trainer: Any, job: TrainerLoop) -> None:
         backward(loss if job.scale == 1 else loss * job.scale, **arguments)
 
     accelerator.backward = scaled
-    # Loaders stay as the Trainer makes them, and are shared out here.
+    # Loaders are not prepared by Accelerate, but shared out here.
     accelerator.prepare_data_loader = lambda loader, *_, **__: loader
     accelerator.gather_for_metrics = trainer.gather_function = job.gathered
     trainer.add_callback(JobCallback(job))

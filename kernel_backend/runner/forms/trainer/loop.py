@@ -30,15 +30,15 @@ class TrainerLoop:
         self.training.form_state = self._state
         self._rank, self._trainer = rank, trainer
         form = self.training.position.form
-        self._taken = int(form.get("batch", 0))  # batches of this epoch
-        self._stopped: list[int | None] | None = form.get("stopped")  # the length that a callback cut short
+        self._taken = int(form.get("batch", 0))  # batches of this epoch so far
+        self._stopped: list[int | None] | None = form.get("stopped")  # the length at which a callback stopped it
         self._resumes_within = self._taken > 0
         self._train: Loader | None = None
         self._validation: Loader | None = None
         self._callbacks: Callbacks | None = None
-        self._loss = 0.0  # of the batches of this step
+        self._loss = 0.0  # sum over the batches of this step
         self._running = False  # from the first step to the end of the last epoch
-        self.scale = 1.0  # of this rank's loss in the current batch, before gradients are averaged
+        self.scale = 1.0  # weight of this rank's loss in the current batch, before gradients are averaged
 
     @property
     def _length(self) -> list[int | None]:
@@ -103,7 +103,7 @@ class TrainerLoop:
             found = nested_concat(found, each, padding_index=_PADDING)  # type: ignore[no-untyped-call]
         return recursively_apply(lambda tensor: tensor.to(device), found)
 
-    # What the Trainer's loop does
+    # Called by the Trainer's loop
 
     def begins_at(self, epochs: int) -> tuple[int, int]:
         """Return the epoch and the batch within it at which this attempt starts."""

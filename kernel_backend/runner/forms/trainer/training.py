@@ -44,7 +44,7 @@ class TrainerTraining:
 
     def train(self) -> int:
         """Call `train`, commit a final checkpoint, and return the exit code."""
-        # Only now a restart knows its place in the data: batches are not read again.
+        # Set only now: the loaders skip trained batches themselves, so that these are not read again.
         transformers.trainer.skip_first_batches = lambda loader, count: loader  # type: ignore[attr-defined]
         set_seed(self._rank.config.seed)
         try:

@@ -15,8 +15,8 @@ _NOTHING = object()
 class Bound:
     """Variable that an iteration assigns, or list that it appends to."""
 
-    name: str  # of the curve
-    path: tuple[str, ...]  # of the value: a variable, then attributes and keys
+    name: str  # name of the curve
+    path: tuple[str, ...]  # path of the value: a variable, then attributes and keys
     appended: bool = False
 
     def value(self, names: Mapping[str, Any]) -> float | None:

@@ -24,7 +24,7 @@ from kernel_backend.runner.forms.script.events import Events
 
 _VALIDATION = re.compile(r"(?:^|[^a-z])(?:val|valid|validation|test|eval|evaluation|dev)(?:[^a-z]|$)", re.IGNORECASE)
 _LOSS = re.compile(r"(?:^|[^a-z])loss(?:[^a-z]|$)", re.IGNORECASE)
-_LONGEST = 10_000  # characters of a printed line
+_LONGEST = 10_000  # limit for a printed line
 
 
 class Curves:
@@ -48,23 +48,23 @@ class Curves:
         events.on_iteration.append(self.iteration)
         events.on_output.append(self.output)
         self._losses = loss_names(trees)
-        self._outer: set[TrainingLoop] = set()  # loops in which others train
+        self._outer: set[TrainingLoop] = set()  # loops that contain other training loops
         self._heard = {"loss"} if isinstance(self._losses, str) else set(self._losses.values())
         self._bound: dict[TrainingLoop, tuple[Bound, ...]] = {}
         self._counts: dict[Bound, int] = {}
-        self._own: set[str] = set()  # bound names that have a curve of their own
-        self._taken = self._length = 0  # iterations of inner loops, in this epoch and in the last one
+        self._own: set[str] = set()  # variables that are reported as curves
+        self._taken = self._length = 0  # iterations of inner loops in this epoch, and in the last one
         self._line = ""
         self._step: dict[str, float] = {}
         self._epoch: dict[str, float] = {}
-        self._last: dict[str, float] = {}  # of the newest validation
+        self._last: dict[str, float] = {}  # values of the newest validation
         self._trackers = Trackers(self.named)
 
     def close(self) -> None:
         """Stop listening to experiment trackers."""
         self._trackers.close()
 
-    # What the program does
+    # Events of the program
 
     def backward(self, loss: Any) -> None:
         """Report a loss, before its backward pass."""
@@ -98,7 +98,7 @@ class Curves:
     def iteration(self, loop: TrainingLoop, frame: FrameType) -> None:
         """Report the values of an iteration at its end."""
         self._look()
-        # A loss is reported at `backward`, exactly: what is printed of it is rounded.
+        # A loss is reported exactly at `backward`; printed values of it are rounded.
         values, self._step = {name: each for name, each in self._step.items() if name not in self._heard}, {}
         if values:
             self._training.report("training", values)

@@ -43,7 +43,7 @@ _RATE = re.compile(
     r"(?:^|[^a-z])(?:ms|s|secs?|tok|tokens|samples|img|images|it|step|batch)/|/(?:s|secs?|second|batch|step|it)\b"
 )
 _SHORTEST, _LONGEST = 2, 40  # characters of a name
-_WORDS = 4  # of a label that is taken as it is
+_WORDS = 4  # longest label that is used unchanged, in words
 
 
 class _Found(NamedTuple):
@@ -119,7 +119,7 @@ def _name(text: str, heading: str) -> str:
     label = re.sub(r"\.(?:item|mean|detach|cpu|numpy)\(\)?", "", label)
     if _RATE.search(label.lower()):
         return ""
-    if label.count("[") > label.count("]"):  # within a list of numbers
+    if label.count("[") > label.count("]"):  # inside a list of numbers
         return ""
     head = _PHRASE.sub("", label)
     words = head.replace("_", " ").split()

@@ -32,6 +32,6 @@ def _named(value: ast.expr) -> str:
     if isinstance(value, ast.Attribute):
         return value.attr
     inner = [each.id for each in ast.walk(value) if isinstance(each, ast.Name)]
-    if isinstance(value, ast.Call):  # scaler.scale(loss), accelerator's and the like: what is given
+    if isinstance(value, ast.Call):  # for scaler.scale(loss) and similar calls: their arguments
         inner = [each.id for argument in value.args for each in ast.walk(argument) if isinstance(each, ast.Name)]
     return inner[0] if inner else "loss"

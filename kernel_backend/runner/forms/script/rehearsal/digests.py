@@ -22,7 +22,7 @@ except ImportError:  # torch runs without it
     np = None  # type: ignore[assignment]
 
 _DEEPEST = 40
-# Without a state of their own, or with one that is nobody's result.
+# Types without state of their own, or whose state is no result.
 _SKIPPED = (ModuleType, type, BuiltinFunctionType, CodeType, FrameType, GeneratorType)
 _BY_CLOCK = ("tqdm",)  # packages whose objects hold times
 
@@ -72,7 +72,7 @@ class _Digester:
     def __init__(self, update: Callable[[bytes], None], ignored: frozenset[str]) -> None:
         self._update, self._ignored = update, ignored
         self._met: dict[int, int] = {}
-        self._held: list[Any] = []  # so that no identity is used twice
+        self._held: list[Any] = []  # keeps objects alive, so that ids stay unique
 
     def take(self, value: Any, depth: int) -> None:
         if isinstance(value, str | bytes | int | float | complex | bool | type(None)):
@@ -128,7 +128,7 @@ class _Digester:
         for cell in value.__closure__ or ():
             try:
                 self.take(cell.cell_contents, depth)
-            except ValueError:  # not bound yet
+            except ValueError:  # an empty closure cell
                 self._say("unbound")
         self.take(value.__defaults__, depth)
         self.take(vars(value), depth)
@@ -147,7 +147,7 @@ class _Digester:
             return
         try:
             reduced = value.__reduce_ex__(2)
-        except Exception:  # such an object has no state that could be compared
+        except Exception:  # the object has no state that could be compared
             return
         self.take(reduced[1:] if isinstance(reduced, tuple) else reduced, depth)
 

@@ -24,11 +24,11 @@ from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.forms.script.rehearsal.recorder import Recorder
 from kernel_backend.runner.forms.script.rehearsal.verdict import Rehearsed, difference, guarantee, next_rung
 
-STEPS = 3  # that are compared after a checkpoint
-SETTLED_S = 3.0  # a training that is over before then is not rehearsed
-REQUEST_S = 5.0  # a checkpoint is requested then, if none was due
-LIMIT_S = 600.0  # that a rehearsal may take
-PRIORITY = 10  # as `nice`; lower, and it would never run on a machine that is full
+STEPS = 3  # number of steps compared after a checkpoint
+SETTLED_S = 3.0  # shorter trainings are not rehearsed
+REQUEST_S = 5.0  # a checkpoint is requested after this time if none was due
+LIMIT_S = 600.0  # limit for a rehearsal
+PRIORITY = 10  # `nice` value; at a lower priority it would never run on a busy machine
 
 
 class Rehearsal:
@@ -44,11 +44,11 @@ class Rehearsal:
         self._epoch = 0  # checkpoints of earlier epochs are not rehearsed
         self._began = time.monotonic()
         self._requested = False
-        self._steps = range(0)  # that are compared
-        self._checkpoint: int | None = None  # step of the checkpoint to rehearse; 0: from the top
+        self._steps = range(0)  # the steps to compare
+        self._checkpoint: int | None = None  # step of the checkpoint to rehearse; 0: a run from the top
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = Path()
-        self._env = dict(os.environ)  # before the program changes it
+        self._env = dict(os.environ)  # recorded before the program changes it
         if known.get("settled"):
             training.guarantee = guarantee(self._rung, self._why)
         elif self._active and not training.position.step:
@@ -78,7 +78,7 @@ class Rehearsal:
             if self._checkpoint == 0 or (newest is not None and newest.startswith(f"{self._checkpoint}-")):
                 self._start(newest if self._checkpoint else None)
             elif not self._training.saving:
-                self._checkpoint = None  # it was not written: the next one is rehearsed
+                self._checkpoint = None  # the checkpoint was not written: rehearse the next one
         elif self._active and not self._requested and self._age > REQUEST_S:
             self._requested = True
             self._training.request_checkpoint()

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-_LARGEST = 8 * 2**20  # bytes of a file that is copied; a larger one is linked, and so must not be written
+_LARGEST = 8 * 2**20  # bytes; larger files are linked, and so must not be written
 _TOTAL = 64 * 2**20
 _DEPTH = 3
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -67,7 +67,7 @@ def confine(folder: Path, refuse: Callable[[str], None]) -> None:
     save = torch.save
 
     def audited(value: Any, target: Any, *args: Any, **options: Any) -> None:
-        if isinstance(target, str | os.PathLike):  # torch opens it in native code, which no hook hears
+        if isinstance(target, str | os.PathLike):  # torch opens it in native code, which raises no audit event
             sys.audit("open", os.fspath(target), "w", os.O_WRONLY | os.O_CREAT)
         save(value, target, *args, **options)
 

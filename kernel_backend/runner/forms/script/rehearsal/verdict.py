@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernel_backend.definition.script.signs import PROMISES, RUNGS, Rung
 
-Digests = Mapping[int, Mapping[str, str]]  # of each name, by step
+Digests = Mapping[int, Mapping[str, str]]  # by step, then by variable
 _SHOWN = 3
 
 
@@ -16,8 +16,8 @@ class Rehearsed:
     """Result of the second process: its digests, or why it ended early."""
 
     digests: Digests
-    error: str = ""  # the program, or restoring it, failed
-    refused: str = ""  # it would have disturbed something outside its own folder
+    error: str = ""  # why the program failed or could not be restored
+    refused: str = ""  # the action outside its own folder at which it was stopped
 
 
 def difference(training: Digests, rehearsed: Rehearsed) -> str | None:

@@ -14,7 +14,7 @@ class FixedStatistics:
 
     def __init__(self) -> None:
         self._known: list[tuple[Tensor, Tensor]] = []
-        self._place: int | None = None  # in the statistics; None while they are recorded
+        self._place: int | None = None  # index of the next statistics; None while they are recorded
 
     def begin(self) -> None:
         """Begin a trial of the call."""

@@ -12,16 +12,16 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from kernel_backend.runner.ranks.backends import Ranks
 
-_SKIPPED, _MEASURED = 3, 12  # steps
-_GOOD = 0.75  # of as many times as there are slots: nothing is said
+_SKIPPED, _MEASURED = 3, 12  # numbers of steps
+_GOOD = 0.75  # fraction of an ideal speedup from which nothing is noted
 
 
 class StepTime(NamedTuple):
     """Duration of a step on one rank, in seconds."""
 
     total: float
-    calls: float  # its rows of split calls, forward and backward
-    exchange: float  # waiting for the other ranks
+    calls: float  # this rank's rows of split calls, forward and backward
+    exchange: float  # waiting for other ranks
     loading: float
 
 
@@ -85,7 +85,7 @@ class Benefit:
         self._calls = self._loading = 0.0
         self._backward: float | None = None
         self._begun = (0.0, 0.0)
-        self._compared = (0.0, 0.0)  # seconds of calls as a whole, and of this rank's rows
+        self._compared = (0.0, 0.0)  # seconds of whole calls, and of this rank's rows of them
         self._next = _BaseDataLoaderIter.__next__
 
     @property

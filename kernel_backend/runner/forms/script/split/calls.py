@@ -45,12 +45,12 @@ class SplitCalls:
         self._plans = Plans(self._exchange, self._trials)
         self._benefit = Benefit(ranks.size, device, self._waited)
         self._exchange.on_backward = self._benefit.backward
-        self._whole: dict[str, str] = {}  # why modules run whole
-        self._evaluated: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # called with gradients on, in evaluation mode
-        self._count = 0  # of split calls
-        self._nested = False  # within a call of which no part is split any more
-        self._norm: Callable[..., Tensor] | None = None  # what batches are normalised by in training
-        self._split_modules: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # whose newest call was split
+        self._whole: dict[str, str] = {}  # reason why each module runs whole, by name
+        self._evaluated: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # called in evaluation mode with gradients on
+        self._count = 0  # number of split calls
+        self._nested = False  # True within a call in which nothing more is split
+        self._norm: Callable[..., Tensor] | None = None  # replacement for batch normalization in training mode
+        self._split_modules: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # modules whose newest call was split
         self._summed = partial(batch_norm, cast("Ranks", timed))
         self._thread = threading.get_ident()
 

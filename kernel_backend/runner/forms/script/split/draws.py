@@ -14,7 +14,7 @@ from kernel_backend.runner.determinism import seeds
 
 _FILLED: Mapping[
     str, Callable[[Mapping[str, Any]], float]
-] = {  # the value that stands for draws of an operation, by its arguments
+] = {  # returns a constant in place of an operation's random numbers
     "bernoulli": lambda arguments: 1.0,
     "exponential": lambda arguments: 1.0,
     "geometric": lambda arguments: 1.0,

@@ -24,7 +24,7 @@ from kernel_backend.runner.forms.script.split.rows import Kind, Part, shares
 from kernel_backend.runner.gradients.reducer import buckets
 from kernel_backend.runner.ranks.backends import Handle, Ranks
 
-_ALIGNED = 16  # bytes: a tensor of any dtype may begin there
+_ALIGNED = 16  # bytes: alignment that suits every dtype
 Gradients = Sequence[Tensor | None]
 
 
@@ -202,7 +202,7 @@ class _Total(Function):
         *sums, counts = exchange.summed(
             [like.zeros() if each is None else each for each, like in zip(tensors, likes, strict=True)] + [present]
         )
-        if all(each is not None for each in tensors):  # else a GPU would be waited for
+        if all(each is not None for each in tensors):  # otherwise checking would wait for a GPU
             return tuple(sums)
         return tuple(each if count else None for each, count in zip(sums, counts.tolist(), strict=True))
 

@@ -18,8 +18,8 @@ from kernel_backend.runner.forms.script.split.modules import is_small, problem_o
 from kernel_backend.runner.forms.script.split.rows import LEAST_ROWS, Kind, Plan, fits
 from kernel_backend.runner.forms.script.split.trial import Call, Undecided, Within, find_plan
 
-_ALIKE = 3  # shapes for which trials found the same plan: it is taken for others, too
-_MOST_TRIALS = 48  # of a module: one whose calls never repeat runs whole
+_ALIKE = 3  # number of shapes with equal plans after which other shapes need no trial
+_MOST_TRIALS = 48  # limit per module: one whose calls never repeat runs whole
 _MOST_UNDECIDED = 8
 
 

@@ -8,14 +8,14 @@ from enum import Enum
 from typing import NamedTuple
 
 _MOST_SIZES, _MOST_ATTEMPTS = 3, 12
-LEAST_ROWS = 2  # of each rank: modules may squeeze a dimension of one row
+LEAST_ROWS = 2  # per rank: modules may squeeze a dimension of length one
 
 
 class Kind(Enum):
     """Relation of a call's output to the rows of its inputs."""
 
-    ROWS = "rows"  # has a row of each row of the inputs
-    MEAN = "mean"  # is their mean, or does not depend on them
+    ROWS = "rows"  # has one row for each row of the inputs
+    MEAN = "mean"  # is the mean over rows, or independent of them
     SUM = "sum"
     SAME = "same"  # is equal for all parts of a batch
 
@@ -24,10 +24,10 @@ class Part(NamedTuple):
     """Rule by which an input is divided, or an output combined from the ranks' parts."""
 
     kind: Kind
-    dim: int | None = None  # that of the rows
+    dim: int | None = None  # dimension of the rows
 
 
-Dims = tuple[int | None, ...]  # of the rows in each tensor; None for a tensor that every rank uses whole
+Dims = tuple[int | None, ...]  # row dimension of each tensor; None for a tensor that every rank uses whole
 
 
 class Plan(NamedTuple):

@@ -20,7 +20,7 @@ from kernel_backend.runner.forms.script.split.exchange import is_boundary, narro
 from kernel_backend.runner.forms.script.split.rows import Dims, Kind, Part, Plan, candidates, rows_of, trial_parts
 
 _PRECISION = {torch.float64: 1e-7, torch.float32: 1e-4, torch.complex64: 1e-4}
-_COARSE = 2e-2  # of 16-bit types, within autocast, and of a GPU's matrix products in TF32
+_COARSE = 2e-2  # for 16-bit types, under autocast, and for TF32 products on a GPU
 
 
 class Undecided(Unsplittable):
@@ -38,8 +38,8 @@ class Call(NamedTuple):
 
 class _Result(NamedTuple):
     leaves: list[Any]
-    kept: list[tuple[str, Tensor]]  # buffers and other tensors of the modules afterwards
-    python: Any  # states of the generators of Python and numpy afterwards
+    kept: list[tuple[str, Tensor]]  # buffers and other tensors of the modules after the call
+    python: Any  # states of Python's and numpy's generators after the call
 
 
 Within = Callable[[], AbstractContextManager[Any]]
@@ -68,7 +68,7 @@ def find_plan(call: Call, ranks: int, within: Within) -> Plan:
             raise
         except Unsplittable as reason:
             problem = str(reason)
-        except Exception as error:  # it was written for whole batches; an error with another input is not the user's
+        except Exception as error:  # the code was written for whole batches: an error with parts is not the user's
             problem = f"a part of a batch fails ({type(error).__name__}: {str(error).partition(chr(10))[0][:120]})"
     raise Unsplittable(problem)
 
@@ -222,7 +222,7 @@ def _restored(module: nn.Module) -> Iterator[None]:
     finally:
         for part, named in buffers:
             part._buffers.update(named)
-        # By values and by .data: BatchNorm counts no version, and a version counted here would spoil a backward pass.
+        # By values and by .data: BatchNorm increments no version, and incrementing one here would break a backward.
         for each, value in before:
             if not torch.equal(each, value):
                 each.data.copy_(value)
