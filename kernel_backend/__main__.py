@@ -2,7 +2,7 @@
 
 import sys
 
-if "--hub" in sys.argv:  # a hub has passed it a token: protect that before anything that takes time
+if "--hub" in sys.argv:  # a hub has passed a token to this process: hide it before anything that takes time
     from kernel_backend.parent_death import keep_to_itself
 
     keep_to_itself()

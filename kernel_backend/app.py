@@ -56,12 +56,12 @@ from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
 if TYPE_CHECKING:
     from kernel_backend.hub_mode import UnderHub
 
-THREADS = 128  # for work that waits for files or databases
+THREADS = 128  # threads that wait for files or databases
 OWNERS = 100_000  # experiments whose owner, which never changes, is cached
-TRIALS = 100_000  # and trials whose identity is
-FOUND_S = 1.0  # between checks that clients can still find it
-IDLE_LOOK_S = 1.0  # between checks whether it is idle
-GOING_AWAY = 1001  # close code for watchers, which will connect again
+TRIALS = 100_000  # trials whose unique id is cached
+FOUND_S = 1.0  # between checks that clients can find this process
+IDLE_LOOK_S = 1.0  # between checks whether the service is idle
+GOING_AWAY = 1001  # websocket close code, after which clients reconnect
 
 
 _log = logging.getLogger(__name__)
@@ -160,7 +160,7 @@ class Daylight(Program):
         return str(proposal["value"])
 
     def initialize(self, argv: Sequence[str] | None = None) -> None:
-        """Read options from the command line and from its `config_file`; the command line takes precedence."""
+        """Read options from the command line and from `config_file`; the command line takes precedence."""
         self.parse_command_line(argv)  # type: ignore[arg-type]
         if self.config_file:
             if not Path(self.config_file).is_file():
@@ -181,7 +181,7 @@ class Daylight(Program):
         home = Path(self.home).expanduser().absolute()
         with writing(home):
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.environ["DAYLIGHT_HOME"] = str(home)  # for the launchers
+        os.environ["DAYLIGHT_HOME"] = str(home)  # inherited by launchers
         if self.slots:
             os.environ["DAYLIGHT_SLOTS"] = str(self.slots)
         logging.basicConfig(
@@ -194,7 +194,7 @@ class Daylight(Program):
         if opened := make_private(home, group=self.hub):
             _log.warning("others could read %s: now they cannot", ", ".join(map(str, opened)))
         if self.hub:
-            discovery.end(home)  # a hub that was killed has left its service behind
+            discovery.end(home)  # left running when the hub was killed
         with discovery.lock(home) as ours:
             if not ours:
                 self._say_who_serves(home)
@@ -208,7 +208,7 @@ class Daylight(Program):
         if not self.hub:
             await self._serve_owner(home, stop)
             return
-        from kernel_backend.hub_mode import UnderHub  # an embedded service needs no hub's libraries
+        from kernel_backend.hub_mode import UnderHub  # imported here: embedded services do not need it
 
         await self._serve_hub(home, stop, UnderHub(self.identity_age, home))
 
@@ -260,7 +260,7 @@ class Daylight(Program):
         )
 
     def _of_one(self, home: Path, store: Store) -> tuple[Engine, CheckpointStorage, Workspaces]:
-        """Build engine, storage and workspaces for one user: everything runs, and is stored, as this process's user."""
+        """Create engine, storage and workspaces for a single user: trainings run as this process's user."""
         return (
             LocalEngine(home),
             CheckpointStorage(self.checkpoints, _identity(store)),
@@ -268,8 +268,8 @@ class Daylight(Program):
         )
 
     def _of_accounts(self, home: Path, store: Store) -> tuple[Engine, CheckpointStorage, Workspaces]:
-        """Build engine, storage and workspaces for Unix users: trainings run, and store files, as their owners."""
-        # A silent agent may keep some threads waiting; other users must not lack them.
+        """Create engine, storage and workspaces for Unix users: trainings run, and store files, as their owners."""
+        # Unresponsive agents may block some threads; enough must be left for other users.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "service"))
         agents = Agents(by_helper(Path(self.spawn_helper)))
         owner = lru_cache(OWNERS)(lambda number: store.experiment(number).owner)
@@ -298,7 +298,7 @@ def _identity(store: Store) -> Identity:
 async def _listening(
     home: Path, app: Application, service: Service, use: Activity, where: tuple[str, int], prefix: str = ""
 ) -> AsyncIterator[None]:
-    """Start the service, listen, and announce the address in the home; withdraw and close at the end of the block."""
+    """Start the service, listen, and announce the address in the home; undo all that at the end of the block."""
     host, port = where
     token = discovery.ensure_token(home)
     server = LimitedServer(app, use.strangers, max_body_size=SNAPSHOT_LIMIT)

@@ -1,6 +1,6 @@
-"""Copy a home's database to a file while it is in use, and restore such a copy.
+"""Copy the database of a home to a file while a service uses it, and restore such a copy.
 
-Standard library only. Snapshots, checkpoints, artifacts and logs are plain files, and not included.
+Standard library only. Snapshots, checkpoints, artifacts and logs are plain files, and are not included.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BUSY_S = 20.0
 
 
 class Contents(NamedTuple):
-    """Count of experiments in a database, and the number of the newest experiment; 0 if there is none."""
+    """Number of experiments in a database, and the number of the newest one (0 if there is none)."""
 
     experiments: int
     newest: int
@@ -40,9 +40,9 @@ class Restored(NamedTuple):
 
 
 def back_up(home: Path, to: Path, *, force: bool = False) -> Contents:
-    """Copy the database of `home` to the file `to`, verified, while a service may go on writing to it.
+    """Copy the database of `home` to the file `to` and verify the copy; a service may keep writing meanwhile.
 
-    Raises NotFound if there is no database, and InvalidRequest if `to` exists (unless `force`), is that database or
+    Raises NotFound if there is no database, and InvalidRequest if `to` exists (unless `force`), is that database, or
     cannot be written.
     """
     database = home / DATABASE
@@ -62,10 +62,10 @@ def back_up(home: Path, to: Path, *, force: bool = False) -> Contents:
 
 
 def restore(home: Path, file: Path) -> Restored:
-    """Replace the database of `home` by a copy that `back_up` made; the old one is kept next to it.
+    """Replace the database of `home` by a copy that `back_up` made; the old one stays next to it.
 
-    Raises NotFound if there is no such file, InvalidRequest if it is no database that this version can use, and
-    Conflict while a service runs.
+    Raises NotFound if the file does not exist, InvalidRequest if it is no database that this version can use, and
+    Conflict if a service is running.
     """
     if not file.is_file():
         raise NotFound(f"there is no file {file}")
@@ -87,14 +87,14 @@ def restore(home: Path, file: Path) -> Restored:
 
 @contextlib.contextmanager
 def _copied(database: Path, to: Path) -> Iterator[tuple[Path, Contents]]:
-    """Yield a verified, durable single-file copy next to `to`, deleted afterwards unless it was renamed."""
+    """Yield a verified, durable copy of a database next to `to`; it is deleted afterwards unless it was renamed."""
     descriptor, name = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name}-")  # readable by its owner alone
     os.close(descriptor)
     copy = Path(name)
     try:
         with _opened(database, "rw") as source, _opened(copy, "rw") as target:
             source.backup(target)
-            target.execute("PRAGMA journal_mode = DELETE")  # else it would consist of three files
+            target.execute("PRAGMA journal_mode = DELETE")  # otherwise it would consist of three files
             _verify(target, database)
             contents = _contents(target)
         with copy.open("rb") as file:
@@ -130,7 +130,7 @@ def _contents(database: sqlite3.Connection) -> Contents:
 
 
 def _put_away(database: Path) -> Path | None:
-    """Hard-link a database, damaged or not, to a dated name, so that it survives being replaced; return the link.
+    """Hard-link a database, damaged or not, under a dated name, so that a replacement leaves it; return the link.
 
     The database must not be in use.
     """
@@ -139,7 +139,7 @@ def _put_away(database: Path) -> Path | None:
     away = _free(database.with_name(f"{database.name}.before-{time.strftime('%Y%m%d-%H%M%S')}"))
     with contextlib.suppress(sqlite3.Error), _opened(database, "rw") as whole:
         whole.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    for suffix in ("-wal", "-shm"):  # a leftover log would be replayed into the next database
+    for suffix in ("-wal", "-shm"):  # a leftover log would be applied to the next database
         with contextlib.suppress(FileNotFoundError):
             database.with_name(database.name + suffix).rename(away.with_name(away.name + suffix))
     os.link(database, away)

@@ -1,4 +1,4 @@
-"""Detect compute devices of this machine; the only module that uses NVML and visible-device variables."""
+"""Detect the compute devices of this machine, by NVML and visible-devices variables."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.resources import Node
 
-# The variable that limits the devices visible to a process, by the kind of slot.
+# Environment variable that limits the devices visible to a process, by kind of slot.
 _VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "rocm": "HIP_VISIBLE_DEVICES"}
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use (its affinity, not the machine's count)."""
+    """Return the number of cores in this process's CPU affinity."""
     return len(os.sched_getaffinity(0))
 
 
 def _cuda_names() -> list[str]:
-    """Return the names of NVIDIA devices that this process may use; empty without a driver or NVML.
+    """Return the names of the NVIDIA devices that this process may use; empty without a driver or NVML.
 
-    NVML lists every device of the machine, so a CUDA_VISIBLE_DEVICES that we were started with is honoured here.
+    NVML lists all devices of the machine, so that this process's CUDA_VISIBLE_DEVICES is applied here.
     """
     try:
         import pynvml
@@ -60,10 +60,10 @@ def _override() -> int | None:
 
 
 def local_node() -> Node:
-    """Return this machine as a node: a slot per GPU if there are any, else a slot per core.
+    """Return this machine as a node with a slot per GPU, or per core if it has no GPU.
 
-    `DAYLIGHT_SLOTS` sets how many slots to offer: fewer GPUs than there are, or any number of CPU slots. Raises
-    InvalidRequest if it is no positive number.
+    `DAYLIGHT_SLOTS` sets another number of slots: fewer GPUs, or any number of CPU slots. Raises InvalidRequest if it
+    is no positive integer.
     """
     names, wanted = _cuda_names(), _override()
     kind = "cuda" if names else "cpu"
@@ -81,7 +81,7 @@ def local_node() -> Node:
 
 
 def visible(kind: str, slots: Sequence[int]) -> dict[str, str]:
-    """Return variables that show a process only these slots' devices; empty for CPU slots."""
+    """Return environment variables that limit a process to the devices of these slots; empty for CPU slots."""
     if kind not in _VISIBLE:
         return {}
     allowed = _allowed(kind)

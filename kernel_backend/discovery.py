@@ -1,8 +1,8 @@
-"""Find the user's service, and start one if there is none: `service.json`, `token` and the lock.
+"""Find the user's service, or start it: files `service.json`, `token` and `service.lock` in the home.
 
-There is one service per home (DAYLIGHT_HOME). The process that holds the lock on `service.lock` is the service;
-`service.json` says where it listens, and `token` (0600) authenticates its owner. Standard library and psutil only, as
-every kernel imports this.
+There is one service per home (DAYLIGHT_HOME), which holds the lock on `service.lock`. `service.json` has its address,
+and `token` (mode 0600) authenticates its owner. Uses only the standard library and psutil, as every kernel imports
+this.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from kernel_backend.errors import Conflict, ServiceUnreachable
 from kernel_backend.home import home as default_home
 from kernel_backend.home import writing
 
-START_LIMIT = 30.0  # seconds that a service may take until it listens
-END_LIMIT = 60.0  # and until it has ended
-LOG_LIMIT = 5_000_000  # bytes of service.log, beyond which it is begun anew
-# Modules of the [server] extra, and variables of a kernel that a service must not inherit.
-# With DAYLIGHT_ATTEMPT, the mark of an attempt's processes, it would be ended with the attempt that started it.
+START_LIMIT = 30.0  # for a service to listen
+END_LIMIT = 60.0  # for a service to end
+LOG_LIMIT = 5_000_000  # bytes of service.log, after which it is truncated
+# Modules of the [server] extra, and variables that a service must not inherit from a kernel: with
+# DAYLIGHT_ATTEMPT, which marks an attempt's processes, it would be killed with that attempt.
 _NEEDED = ("alembic", "sqlalchemy", "tornado", "traitlets")
 _KERNEL_ONLY = ("MPLBACKEND", "JPY_PARENT_PID", "JPY_SESSION_NAME", "DAYLIGHT_ATTEMPT")
 
 
 class CannotStart(ServiceUnreachable):
-    """Error: no service runs, and trying again would not help."""
+    """Error: no service runs, and a retry would not help."""
 
 
 class Address(NamedTuple):
-    """Address and token of a service; `pid` is 0 if it was configured by hand."""
+    """Address and token of a service; `pid` is 0 for an address that was configured."""
 
     url: str
     token: str
     pid: int = 0
-    user: int | None = None  # the Unix user that it runs as, if known
+    user: int | None = None  # uid of the service, if known
 
     @property
     def trusted(self) -> frozenset[int]:
@@ -56,16 +56,16 @@ class Address(NamedTuple):
 
     @property
     def encrypted(self) -> bool:
-        """Return True if a certificate authenticates the listener, so that its process does not matter."""
+        """Return True for https: a certificate authenticates the server, so that its process is not checked."""
         return self.url.startswith("https:")
 
 
 def find(home: Path | None = None) -> Address | None:
-    """Return the running service of this home; None if none runs on this machine.
+    """Return the address of this home's running service; None if none runs on this machine.
 
-    Without a home it is the one that a hub configures for this process (DAYLIGHT_URL), else that of the user's own
-    home. The process is checked, not only the file: a token must never go to a process that took a dead service's port.
-    The owner of the process that listens there is checked for each connection (`peers`).
+    Without `home`, a hub's configuration (DAYLIGHT_URL) takes precedence over the user's own home. The file must
+    match a running process, since another one may have taken the port of a dead service; the owner of the listening
+    process is checked for each connection (see `peers`).
     """
     if home is None and (given := _given()) is not None:
         return given
@@ -80,10 +80,10 @@ def find(home: Path | None = None) -> Address | None:
 
 
 def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
-    """Return the running service of this home, starting it if needed; it outlives this process.
+    """Return the address of this home's service, which is started if needed and outlives this process.
 
-    Of two that start at once one gets the lock and the other exits: both callers find the same one. Raises CannotStart,
-    with the end of its log, if it could not start.
+    If two services are started at once, one gets the lock and the other exits; both callers get the same address.
+    Raises CannotStart with the end of the log if it could not start.
     """
     if found := find(home):
         return found
@@ -96,7 +96,7 @@ def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
         code = process.poll()
         if code:
             raise CannotStart(f"Daylight's service could not start. {_last_words(home)}")
-        if code == 0:  # it found the lock held: by a service about to be announced, or one about to exit
+        if code == 0:  # the lock is held: by a service that will announce itself soon, or by one about to exit
             process = _spawn(home)
         time.sleep(0.05)
     raise CannotStart(f"Daylight's service did not start within {limit:g} s. {_last_words(home)}")
@@ -104,7 +104,7 @@ def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
 
 @contextmanager
 def lock(home: Path) -> Iterator[bool]:
-    """Yield True if this process may be the service of this home; the lock ends with the process.
+    """Yield True if this process holds the lock and may be the service of this home; the lock ends with it.
 
     Raises HomeUnusable.
     """
@@ -120,7 +120,7 @@ def lock(home: Path) -> Iterator[bool]:
 
 
 def end(home: Path, limit: float = END_LIMIT) -> None:
-    """End the service of this home, if one runs on this machine; raise CannotStart if it does not end."""
+    """End this home's service if one runs on this machine; raise CannotStart if it does not end."""
     deadline = time.monotonic() + limit
     told = 0
     while not _lock_is_free(home):
@@ -134,7 +134,7 @@ def end(home: Path, limit: float = END_LIMIT) -> None:
 
 
 def ensure_token(home: Path) -> str:
-    """Return the token of this home, created at first use; only for the holder of the lock."""
+    """Return the token of this home, which is created if missing; only for the holder of the lock."""
     token = _read(home / "token")
     if not token:
         token = secrets.token_urlsafe(32)
@@ -143,9 +143,9 @@ def ensure_token(home: Path) -> str:
 
 
 def announce(home: Path, host: str, port: int, prefix: str = "", token: str = "") -> Address:
-    """Write where this process listens, and its interpreter; return the address for clients.
+    """Write this process's address and interpreter to the home; return the address for clients.
 
-    `token` is the home's, in case its file has gone since it was read.
+    `token` is the home's token, which is written again if its file is missing.
     """
     if token and _read(home / "token") != token:
         write_private(home / "token", token)
@@ -158,7 +158,7 @@ def announce(home: Path, host: str, port: int, prefix: str = "", token: str = ""
 
 
 def announced(home: Path, token: str) -> bool:
-    """Return whether the home's files lead clients to this process; raise Conflict if they lead to another service."""
+    """Return whether the home's files announce this process; raise Conflict if they announce another service."""
     noted = _noted(home)
     if noted is None or noted.machine != socket.gethostname() or not process_identity.alive(noted.pid, noted.started):
         return False
@@ -175,7 +175,7 @@ def withdraw(home: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file atomically, readable by its owner alone."""
+    """Write a file atomically, readable only by its owner."""
     with replacing(path, mode=0o600, durable=False) as file:
         file.write(text.encode())
 
@@ -184,7 +184,7 @@ class _Noted(NamedTuple):
     """Content of `service.json`."""
 
     pid: int
-    started: float  # seconds after the machine's boot
+    started: float  # seconds after boot
     machine: str
     host: str
     port: int
@@ -192,7 +192,7 @@ class _Noted(NamedTuple):
 
 
 def _given() -> Address | None:
-    """Return the address of a hub's service from the environment, with this notebook server's own token."""
+    """Return the address of a hub's service from environment variables, with this server's token; None if not set."""
     url = os.environ.get("DAYLIGHT_URL", "").rstrip("/")
     token = os.environ.get("DAYLIGHT_TOKEN") or os.environ.get("JUPYTERHUB_API_TOKEN", "")
     user = os.environ.get("DAYLIGHT_SERVICE_UID", "")
@@ -202,8 +202,8 @@ def _given() -> Address | None:
 def _noted(home: Path) -> _Noted | None:
     try:
         found = json.loads(_read(home / "service.json") or "null")
-        return _Noted(**{name: found[name] for name in _Noted._fields})  # a later version may write more
-    except (KeyError, TypeError, ValueError):  # none, or not one of ours
+        return _Noted(**{name: found[name] for name in _Noted._fields})  # a later version may have added fields
+    except (KeyError, TypeError, ValueError):  # missing or invalid
         return None
 
 
@@ -243,7 +243,7 @@ def _lock_is_free(home: Path) -> bool:
 
 
 def _interpreter(home: Path) -> str:
-    """Return an interpreter that can run a service: this one, else the one that last served this home."""
+    """Return an interpreter that can run a service: this one, else the one that last ran this home's."""
     if all(importlib.util.find_spec(name) for name in _NEEDED):
         return sys.executable
     other = _read(home / "server-python")

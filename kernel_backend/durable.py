@@ -14,13 +14,13 @@ TEMPORARY = ".writing-"  # prefix of the names of unfinished files
 
 @contextlib.contextmanager
 def replacing(path: Path, *, mode: int | None = None, durable: bool = True) -> Iterator[IO[bytes]]:
-    """Open a temporary file that replaces `path` when the block has ended; an error leaves `path` as it was.
+    """Open a temporary file that replaces `path` at the end of the block; after an error `path` is unchanged.
 
-    `mode` sets the permissions, by default those that the umask allows. A durable file survives a crash of the machine.
+    `mode` sets the permissions, by default those of the umask. A durable file survives a crash of the machine.
     """
     temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
     try:
-        # No other user may open it before it has its final permissions.
+        # Other users must not open the file before it has its final permissions.
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
         with os.fdopen(descriptor, "wb") as file:
             if mode is not None:
@@ -39,7 +39,7 @@ def replacing(path: Path, *, mode: int | None = None, durable: bool = True) -> I
 
 
 def sync_folder(folder: Path) -> None:
-    """Make entries of a folder durable: files that were created, renamed or removed there."""
+    """Make changes of a folder's entries durable: files created, renamed or removed in it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Define the error classes: each has an HTTP status, and says what happened, where, and what to do."""
+"""Define the error classes; each has an HTTP status. Messages say what happened, where, and what to do."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ class DaylightError(Exception):
         return {"error": type(self).__name__, "message": self.message, "details": self.details}
 
     def _render_traceback_(self) -> list[str]:
-        """Return the message that IPython shows instead of a traceback through Daylight's own files."""
+        """Return the lines that IPython shows instead of a traceback through Daylight's own files."""
         return harmless(f"{type(self).__name__}: {self.message}").splitlines()
 
 
 class InvalidRequest(DaylightError):
-    """Error: a value is invalid; the message holds it, and the nearest valid one."""
+    """Error: a value is invalid; the message names it, and the most similar valid one."""
 
     http_status = 400
 
 
 class OtherVersion(InvalidRequest):
-    """Error: two versions of Daylight are incompatible; the message names both, and what to do."""
+    """Error: two versions of Daylight are incompatible; the message names both and a remedy."""
 
 
 class InvalidDefinition(InvalidRequest):
-    """Error: the cell is no definition: syntax, a missing role, a hyperparameter without a value."""
+    """Error: the cell is no valid definition, for instance because of its syntax or a missing role."""
 
 
 class CaptureError(InvalidRequest):
@@ -69,7 +69,7 @@ class CaptureError(InvalidRequest):
 
 
 class ImpossibleAsk(InvalidRequest):
-    """Error: more slots were requested than exist; the message names the largest gang."""
+    """Error: the requested slots can never be available; the message names the largest possible gang."""
 
 
 class Unauthenticated(DaylightError):
@@ -91,17 +91,17 @@ class NotFound(DaylightError):
 
 
 class Conflict(DaylightError):
-    """Error: the object's state does not allow this; the message names the state."""
+    """Error: the object's state does not allow the operation; the message names the state."""
 
     http_status = 409
 
 
 class NoEnvironment(Conflict):
-    """Error: an interpreter or environment is unavailable; the message names what is missing, and a remedy."""
+    """Error: an interpreter or environment is unavailable; the message says what is missing, and a remedy."""
 
 
 class Fenced(Conflict):
-    """Error: a newer attempt exists, so this older one must exit."""
+    """Error: a newer attempt exists, so that this one must exit."""
 
 
 class TooLarge(DaylightError):
@@ -117,7 +117,7 @@ class ServiceUnreachable(DaylightError):
 
 
 class HomeUnusable(DaylightError):
-    """Error: Daylight's home cannot be created or written; trying again would not help."""
+    """Error: Daylight's home cannot be created or written; a retry would not help."""
 
     http_status = 503
 
@@ -143,25 +143,25 @@ class ExperimentFailed(DaylightError):
 
 
 class SearchFailed(DaylightError):
-    """Error: a user's search class raised, did not answer in time, or gave an invalid answer."""
+    """Error: a custom search class raised, did not answer in time, or returned an invalid answer."""
 
     http_status = 500
 
 
 class NotFinite(DaylightError):
-    """Error: the loss of a training is nan or infinite, and stays so."""
+    """Error: the loss of a training is NaN or infinite, and stays so."""
 
     http_status = 500
 
 
 class CheckpointDamaged(DaylightError):
-    """Error: a digest, a shape or a part differs from the manifest."""
+    """Error: a digest, a shape or a part does not match the checkpoint's manifest."""
 
     http_status = 500
 
 
 class PlaceUnavailable(DaylightError):
-    """Error: the checkpoint storage cannot be read or written just now; retry later."""
+    """Error: the storage cannot be read or written at present; retry later."""
 
     http_status = 503
 
@@ -180,7 +180,7 @@ def _family(parent: type[DaylightError]) -> dict[str, type[DaylightError]]:
 
 
 def from_json(body: dict[str, Any], status: int) -> DaylightError:
-    """Return the error that `to_json` described, for the client to raise; unknown names become DaylightError."""
+    """Return the error that `to_json` described, to be raised by the client; an unknown name gives DaylightError."""
     kind = _family(DaylightError).get(str(body.get("error")), DaylightError)
     error = kind(str(body.get("message", f"HTTP {status}")), **body.get("details", {}))
     error.http_status = status

@@ -1,4 +1,4 @@
-"""Locate Daylight's files: `DAYLIGHT_HOME`, else a folder under the Jupyter data directory."""
+"""Locate Daylight's files: in `DAYLIGHT_HOME`, else in a folder of Jupyter's data directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from kernel_backend.errors import HomeUnusable
 
 DATABASE = "daylight.db"
-# Paths that only the owner of a home may read: submissions, records, logs and everything else.
+# Paths that only the owner of a home may read: submissions, records, logs and others.
 _PRIVATE = (
     f"{DATABASE}*",
     "fingerprints.db*",
@@ -30,22 +30,22 @@ _PRIVATE = (
     "forkservers",
     "gangs",
 )
-# All folders whose entries begin with the number of an experiment: `12`, `12.1` or `12.1-2`.
+# Folders whose entries begin with an experiment number: `12`, `12.1` or `12.1-2`.
 _NUMBERED = ("attempts", "standins", "prepared", "artifacts", "programs", "checkpoints", "searches", "gangs")
-LOGS = ("attempts", "searches")  # of these: logs, records and unpacked code, which no ended experiment needs
-# A longer number is no experiment's: a backup of `20261123`, or a user's attempt to use up all numbers.
+LOGS = ("attempts", "searches")  # folders with logs, records and unpacked code, which ended experiments do not need
+# Longer numbers are no experiments: a backup of `20261123`, or a user's attempt to use up all numbers.
 _NUMBER = re.compile(r"(\d{1,7})(?:\.\d{1,9}(?:-\d{1,9})?)?")
 
 
 def _jupyter_data() -> Path:
-    """Return Jupyter's data directory, as jupyter_core does on Linux, which the kernel's environment may lack."""
+    """Return Jupyter's data directory on Linux, without jupyter_core, which a kernel may lack."""
     if given := os.environ.get("JUPYTER_DATA_DIR"):
         return Path(given)
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "jupyter"
 
 
 def home() -> Path:
-    """Return the home, created on first use and readable by its owner alone (0700); raise HomeUnusable."""
+    """Return the home, created if missing and readable only by its owner (0700); raise HomeUnusable."""
     folder = Path(os.environ.get("DAYLIGHT_HOME") or _jupyter_data() / "daylight").expanduser().absolute()
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -54,7 +54,7 @@ def home() -> Path:
 
 @contextlib.contextmanager
 def writing(home: Path) -> Iterator[None]:
-    """Convert an OSError in the block into HomeUnusable with advice on making the home writable."""
+    """Convert an OSError in the block to HomeUnusable, with advice on making the home writable."""
     try:
         yield
     except OSError as error:
@@ -65,34 +65,34 @@ def writing(home: Path) -> Iterator[None]:
 
 
 def make_private(home: Path, *, group: bool) -> list[Path]:
-    """Deny others access to a home and Daylight's files there; return the paths that were accessible.
+    """Deny other users access to a home and Daylight's files in it; return the paths that were accessible.
 
-    With `group` the group keeps its access. Other users' files, and links, stay as they are.
+    With `group` the group keeps its access. Files of other users, and links, are not changed.
     """
     forbidden = 0o007 if group else 0o077
     found = []
     for path in [home, *(each for name in _PRIVATE for each in home.glob(name))]:
         try:
             status = path.lstat()
-        except FileNotFoundError:  # such as a file of SQLite's, of a service that has just ended
+        except FileNotFoundError:  # such as a file of SQLite that has just been deleted
             continue
         if stat.S_ISLNK(status.st_mode) or not status.st_mode & forbidden or status.st_uid != os.geteuid():
             continue
-        with contextlib.suppress(OSError):  # of a file system without modes
+        with contextlib.suppress(OSError):  # a file system without permissions
             path.chmod(stat.S_IMODE(status.st_mode) & ~forbidden)
             found.append(path)
-    return found if home in found else []  # in a private home nothing was accessible
+    return found if home in found else []  # if the home was private, no file was accessible
 
 
 def make_database(home: Path) -> Path:
-    """Return the database file, created empty if missing, as SQLite would create it by the umask."""
+    """Return the path of the database; create an empty private file if it is missing, as SQLite would use the umask."""
     with writing(home):
         os.close(os.open(home / DATABASE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     return home / DATABASE
 
 
 def attempt_folder(root: Path, key: object) -> Path:
-    """Return the folder of attempt `12.1-2`: launch spec, spool, logs and outcome."""
+    """Return the folder of an attempt, such as `12.1-2`: launch spec, spool, logs and outcome."""
     return root / "attempts" / str(key)
 
 
@@ -102,7 +102,7 @@ def stand_in_folder(root: Path, experiment: int, trial: int) -> Path:
 
 
 def prepared_folder(root: Path, experiment: int) -> Path:
-    """Return the folder that records on which nodes an experiment's `prepare` has run, for all trials."""
+    """Return the folder that records on which nodes the `prepare` function of an experiment has run."""
     return root / "prepared" / str(experiment)
 
 
@@ -117,11 +117,11 @@ def program_folder(root: Path, experiment: int, trial: int) -> Path:
 
 
 def folders_of(root: Path, experiment: int) -> list[tuple[str, Path]]:
-    """Return kind (such as `attempts`) and path of an experiment's folders in a home, except checkpoint folders."""
+    """Return kind (such as `attempts`) and path of an experiment's folders in a home, without checkpoints."""
     return [
         (kind, root / kind / name)
         for kind in _NUMBERED
-        if kind != "checkpoints"  # a store of their own
+        if kind != "checkpoints"  # accessed through checkpoint storage
         for name in _names(root / kind)
         if (found := _NUMBER.fullmatch(name)) and int(found[1]) == experiment
     ]
@@ -144,9 +144,9 @@ def numbered_folders(root: Path) -> dict[str, Path]:
 
 
 def tree_size(folder: Path) -> int:
-    """Return the bytes of all files below a folder, those with several names counted once.
+    """Return the total size in bytes of all files below a folder; hard-linked files are counted once.
 
-    Symbolic links are not followed, and files deleted meanwhile do not count.
+    Symbolic links are not followed; files deleted meanwhile are not counted.
     """
     sizes: dict[tuple[int, int], int] = {}
     if folder.is_symlink():
@@ -177,5 +177,5 @@ def largest_of(names: Iterable[str]) -> int:
 def _names(folder: Path) -> list[str]:
     try:
         return os.listdir(folder)
-    except OSError:  # missing or unreadable: its contents cannot be used either
+    except OSError:  # missing or unreadable, so that its content cannot be used either
         return []

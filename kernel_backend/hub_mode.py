@@ -1,4 +1,4 @@
-"""Run as a JupyterHub service: where it listens, how it authenticates users, and groups' quotas."""
+"""Run as a JupyterHub service: listen at the hub's address, authenticate its users, and read group quotas."""
 
 from __future__ import annotations
 
@@ -24,16 +24,19 @@ from kernel_backend.identity.servers import HubServers
 from kernel_backend.model.cluster.directory import Directory
 from kernel_backend.model.cluster.servers import Server
 
-READ_S = 30.0  # between reads of the hub's groups
-SERVERS_S = 10.0  # and at its notebook servers
+READ_S = 30.0  # between reads of the hub's users and groups
+SERVERS_S = 10.0  # between reads of its notebook servers
 SECRETS = ("JUPYTERHUB_API_TOKEN", "JPY_API_TOKEN")
-FILE = "hub.json"  # in the home: the directory as it was read last
+FILE = "hub.json"  # file in the home with the last read users and groups
 
 _log = logging.getLogger(__name__)
 
 
 class UnderHub:
-    """JupyterHub whose service this process is, as the environment says; raises InvalidRequest if it is none."""
+    """Connection to the JupyterHub that runs this process as a service, configured by environment variables.
+
+    Raises InvalidRequest if this process is no service of a hub.
+    """
 
     def __init__(self, age: int, home: Path) -> None:
         url = urlsplit(os.environ.get("JUPYTERHUB_SERVICE_URL", ""))
@@ -44,10 +47,10 @@ class UnderHub:
                 "its configuration says how, with jupyter_ext.hub.daylight(c)"
             )
         self.host, self.port, self.prefix = url.hostname, url.port, prefix.rstrip("/")
-        # No page of ours needs the stream, and pages of notebook servers on the same host shall not have it.
+        # Our pages do not use the stream, and notebook servers' pages on the same host must not.
         auth = HubOAuth(cache_max_age=age, allow_websocket_cookie_auth=False)
-        _ = auth.api_token, auth.oauth_client_id, auth.access_scopes  # read them before they are removed
-        for name in SECRETS:  # processes started from here on run other users' code
+        _ = auth.api_token, auth.oauth_client_id, auth.access_scopes  # read before the variables are removed
+        for name in SECRETS:  # processes started from now on run users' code
             os.environ.pop(name, None)
         self.identity = HubIdentity(auth)
         self.browsers = HubBrowsers(auth, self.identity)
@@ -57,7 +60,7 @@ class UnderHub:
 
     @property
     def url(self) -> str:
-        """Return the URL of the service for launchers, stable over restarts."""
+        """Return the service's URL for launchers, which does not change on a restart."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}{self.prefix}"
 
@@ -67,7 +70,7 @@ class UnderHub:
         return [("/oauth_callback", self.browsers.callback())]
 
     async def keep_telling(self, give: Callable[[Directory], None], every: float = READ_S) -> None:
-        """Poll the hub's users and groups forever, and call `give` with the directory after each change."""
+        """Poll the hub's users and groups for ever, and call `give` with the directory after each change."""
         before: Directory | None = None
 
         async def look() -> None:
@@ -82,7 +85,7 @@ class UnderHub:
         await _again_and_again(look, "groups and quotas", every)
 
     async def keep_counting(self, give: Callable[[tuple[Server, ...]], None], every: float = SERVERS_S) -> None:
-        """Poll the hub forever, and call `give` with the notebook servers that hold slots, unless the hub is down."""
+        """Poll the hub for ever, and call `give` with the notebook servers that hold slots, unless the hub is down."""
 
         async def look() -> None:
             give(await self.servers.read())
@@ -90,7 +93,7 @@ class UnderHub:
         await _again_and_again(look, "notebook servers", every)
 
     async def counted(self) -> tuple[Server, ...]:
-        """Return the notebook servers that hold slots; empty, with a log line, if the hub does not answer."""
+        """Return the notebook servers that hold slots; if the hub does not answer, log that and return none."""
         try:
             return await self.servers.read()
         except ServiceUnreachable as error:
@@ -100,13 +103,13 @@ class UnderHub:
     async def _keep(self, directory: Directory) -> None:
         try:
             await asyncio.to_thread(write_private, self._kept, json.dumps(directory.to_json()))
-        except OSError as error:  # a full disk; the hub's directory applies all the same
+        except OSError as error:  # such as a full disk; the hub's directory applies all the same
             _log.warning("%s cannot be written: %s", self._kept, error)
 
     async def first(self) -> Directory:
-        """Return the initial users and groups from the hub, else from the copy on disk; raise ServiceUnreachable.
+        """Return the users and groups of the hub, else of the copy on disk; raise ServiceUnreachable.
 
-        Without one of them the service must not start: it would grant slots without any quota.
+        Without them the service must not start: it would grant slots without any quota.
         """
         try:
             return await self._directory.read()
@@ -125,7 +128,7 @@ class UnderHub:
 
 
 async def _again_and_again(look: Callable[[], Awaitable[None]], what: str, every: float) -> None:
-    """Call `look` periodically; an error is logged and does not end the loop."""
+    """Call `look` periodically; errors are logged and do not end the loop."""
     failed = False
     while True:
         try:

@@ -1,6 +1,6 @@
-"""Create an overlay of a folder in which some files are replaced: links to all else leave it untouched.
+"""Create an overlay of a folder, in which some files are replaced; all others are links to the original.
 
-A training in the overlay reads the old files by the relative paths that its code has always used.
+A training in the overlay reads the replaced files by the same relative paths.
 """
 
 from __future__ import annotations
@@ -12,28 +12,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-ENTRIES = 20_000  # created one by one; folders beyond them become whole links
-_WHOLE = ("node_modules", "__pycache__")  # and those that begin with a dot
+ENTRIES = 20_000  # folders beyond this number of links are linked as a whole
+_WHOLE = ("node_modules", "__pycache__")  # folders linked as a whole, like those that begin with a dot
 
 
 class Overlay(NamedTuple):
-    """Folder that stands for `cwd`, and whether some folders in it are links, which `os.walk` does not enter."""
+    """Folder of the overlay that replaces `cwd`; `linked` if some of its folders are links, which `os.walk` skips."""
 
     cwd: Path
     linked: bool
 
 
 def overlay(cwd: Path, targets: Mapping[str, Path], copies: Mapping[str, Path], folder: Path) -> Overlay:
-    """Create an overlay of `cwd` below a new `folder`: relative paths in `targets` lead elsewhere, `copies` are copied.
+    """Create an overlay of `cwd` in the new folder `folder`: `targets` are redirected, files in `copies` are copied.
 
-    Folders in `cwd`, and in folders that the targets lead to, are real ones (`os.walk` enters no links), and their
-    files are links. So writes into an existing file go through, and files created, renamed or deleted stay below
-    `folder`. Above `cwd` everything is a link, up to the root of the file system, so that `../data` is found, too.
+    Both map relative paths to files or folders. Folders in `cwd`, and in redirected folders, are real folders, since
+    `os.walk` does not enter links; files are links. Writing to an existing file therefore changes the original, while
+    files created, renamed or deleted stay below `folder`. All parents of `cwd` are linked, up to the root of the file
+    system, so that paths such as `../data` are found, too.
     """
     cwd = cwd.resolve()
     made = _Tree(folder.resolve())
     made.mirror(cwd, cwd)
-    for path, target in sorted(targets.items(), key=lambda each: len(Path(each[0]).parts)):  # outer ones first
+    for path, target in sorted(targets.items(), key=lambda each: len(Path(each[0]).parts)):  # outer folders first
         made.lead(_absolute(cwd, path), target)
     for path, target in copies.items():
         shutil.copyfile(target, made.cleared(_absolute(cwd, path)))
@@ -41,7 +42,7 @@ def overlay(cwd: Path, targets: Mapping[str, Path], copies: Mapping[str, Path], 
 
 
 def overlay_of(cwd: Path, folder: Path) -> Path:
-    """Return the folder below `folder` that stands for `cwd` in the overlay."""
+    """Return the folder below `folder` that corresponds to `cwd` in the overlay."""
     cwd = cwd.resolve()
     return folder / cwd.relative_to(cwd.anchor)
 
@@ -58,18 +59,18 @@ def _absolute(cwd: Path, path: str) -> Path:
 
 
 class _Tree:
-    """Builder of the overlay's folders and links; it never writes through a link."""
+    """Create the overlay's folders and links, without writing through a link."""
 
     def __init__(self, root: Path) -> None:
         self._root, self._left, self.linked = root, ENTRIES, False
 
     def at(self, path: Path) -> Path:
-        """Return the path in the overlay that stands for an absolute path."""
+        """Return the path in the overlay that corresponds to an absolute path."""
         return self._root / path.relative_to(path.anchor)
 
     def mirror(self, path: Path, source: Path) -> None:
-        """Create real folders and links at the overlay of `path` that show the tree of `source`."""
-        self.cleared(path).mkdir()  # fails rather than follow a link
+        """Create real folders and links in the overlay, at `path`, for the tree of `source`."""
+        self.cleared(path).mkdir()  # fails instead of following a link
         queue = deque([(self.at(path), _entries(source))])
         while queue:
             place, entries = queue.popleft()
@@ -92,7 +93,7 @@ class _Tree:
             self.cleared(path).symlink_to(target.absolute())
 
     def cleared(self, path: Path) -> Path:
-        """Remove whatever stands at the overlay of `path`, with real parent folders, and return that location."""
+        """Remove any entry of the overlay at `path`, make its parents real folders, and return the location."""
         self._open(path.parent)
         place = self.at(path)
         if place.is_symlink():
@@ -102,7 +103,7 @@ class _Tree:
         return place
 
     def _open(self, path: Path) -> None:
-        """Make the overlay of `path`, and of all parents, a real folder with links to its entries."""
+        """Make the overlay's folder at `path`, and all of its parents, real folders with links to their entries."""
         if path != path.parent:
             self._open(path.parent)
         place = self.at(path)
@@ -121,10 +122,10 @@ def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as found:
             return sorted(found, key=lambda entry: entry.name)
-    except OSError:  # gone or unreadable: explicit targets below it still work
+    except OSError:  # missing or unreadable: targets below it still work
         return []
 
 
 def _is_link(entry: os.DirEntry[str]) -> bool:
-    """Return True if the entry becomes a link as a whole: files, links, and folders that no training reads."""
+    """Return True if an entry is linked as a whole: files, links, and folders that no training reads."""
     return not entry.is_dir(follow_symlinks=False) or entry.name.startswith(".") or entry.name in _WHOLE

@@ -12,18 +12,18 @@ _PR_SET_DUMPABLE = 4
 
 
 def die_with(parent: int) -> None:
-    """Make the kernel kill this process when `parent`, which started it, dies.
+    """Make the kernel kill this process when its parent process `parent` dies.
 
-    More exactly: when the thread that started it dies.
+    More exactly, when the thread that has started it dies.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the option was set
+    if os.getppid() != parent:  # the parent died before the option was set
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def keep_to_itself() -> None:
-    """Hide environment and memory of this process from all but root, also from the same user's processes.
+    """Hide environment and memory of this process from all but root, even from processes of the same user.
 
     Child processes are not affected.
     """

@@ -1,17 +1,17 @@
-"""Escape control characters in text from other sources, so that it cannot steer a terminal."""
+"""Escape control characters in text from other sources, so that it cannot control a terminal."""
 
 from __future__ import annotations
 
 import re
 
-# Control characters except tab and line break, and those that change the direction of text.
+# Control characters except tab and line break, and characters that change the direction of text.
 _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 # Colours and other styles, and the characters that redraw a progress bar.
 _LOG = re.compile(r"\x1b\[[0-9;:]*m|[\r\x08]|" + _STEERING.pattern)
 
 
 def harmless(text: str) -> str:
-    """Return the text with characters that steer a terminal escaped, such as `\\x1b`."""
+    """Return the text with characters that control a terminal escaped, such as `\\x1b`."""
     return _STEERING.sub(_spelled, text)
 
 

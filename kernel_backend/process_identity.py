@@ -1,4 +1,4 @@
-"""Identify a process by pid and start time, as pids are reused."""
+"""Identify a process by pid and start time, because pids are reused."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import psutil
 
 
 def started(pid: int) -> float:
-    """Return the process's start time in seconds after boot, which setting the clock does not change.
+    """Return a process's start time in seconds after boot, which changes of the clock do not affect.
 
     Raises psutil.NoSuchProcess.
     """
-    # The kernel reports the boot in whole seconds, computed from a clock under correction: between two reads it
-    # may move by one. It must be equal before and after reading the process's start, which counts from the epoch.
+    # The kernel reports the boot time in whole seconds, from a clock under correction, so that it may change by one
+    # between two reads. It must be equal before and after reading the process's start time, which depends on it.
     while True:
         boot = psutil.boot_time()
         since_boot = psutil.Process(pid).create_time() - boot

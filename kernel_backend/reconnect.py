@@ -1,4 +1,4 @@
-"""Reconnect a client to its service, with growing pauses and a message."""
+"""Retry a client's connection to its service, with growing pauses and a message to the user."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dataclasses import replace
 from kernel_backend.errors import ServiceUnreachable
 from kernel_backend.retry import RetryPolicy
 
-SILENCE_S = 3.0  # of trying again before a message is shown
+SILENCE_S = 3.0  # seconds of retries before a message is shown
 RETRY = RetryPolicy((0.05, 0.1, 0.2, 0.5, 1.0, 2.0))
 
 Say = Callable[[str], None]
 
 
 def remedy() -> str:
-    """Return advice on a missing service: start one's own, or contact a hub's admins."""
+    """Return advice for a missing service: start it, or tell the hub's admins."""
     url = os.environ.get("DAYLIGHT_URL")
     return f"the hub runs it, at {url}: try again later, or tell its admins" if url else "start it with: daylight serve"
 
@@ -29,7 +29,7 @@ def to_stderr(text: str) -> None:
 
 
 class Reconnection:
-    """Timer of growing pauses between tries; it prints a message only if the service is gone for some seconds."""
+    """Pause between retries, longer each time; print a message if the service has been gone for some seconds."""
 
     def __init__(self, seconds: float, say: Say) -> None:
         self._began = time.monotonic()
@@ -37,7 +37,7 @@ class Reconnection:
         self._waits, self._said = replace(RETRY, limit=seconds).waits(), False
 
     def wait(self, error: Exception) -> None:
-        """Sleep until the next try; raise ServiceUnreachable when the time is up."""
+        """Sleep until the next retry; raise ServiceUnreachable when the time is used up."""
         pause = next(self._waits, None)
         if pause is None:
             raise _unreachable(error) from error

@@ -1,4 +1,4 @@
-"""Define retry policies: how long to pause before each further try, and when to give up."""
+"""Define retry policies: the pause before each retry, and when to give up."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Retry policy: pauses between tries, number of tries and time limit.
+    """Retry policy: pauses, maximum number of tries, and time limit.
 
-    `pauses` are the seconds before the second try, the third and so on; the last one repeats. `tries` counts the first
-    one as well. Once `limit` seconds have passed, no further try begins.
+    `pauses` are the seconds before the second try, the third and so on; the last one repeats. `tries` includes the
+    first try. No further try starts after `limit` seconds.
     """
 
     pauses: tuple[float, ...]
@@ -25,11 +25,11 @@ class RetryPolicy:
     limit: float = math.inf
 
     def pause(self, failures: int) -> float:
-        """Return the seconds before the next try after this many consecutive failures; 0 before the first."""
+        """Return the seconds before the next try after this many consecutive failures; 0 without a failure."""
         return self.pauses[min(failures, len(self.pauses)) - 1] if failures else 0.0
 
     def waits(self) -> Iterator[float]:
-        """Return the pause before each further try, until tries or time have run out; time runs from now."""
+        """Yield the pause before each retry, until tries or time are used up; the time starts with this call."""
         return self._waits(time.monotonic() + self.limit)
 
     def _waits(self, deadline: float) -> Iterator[float]:
@@ -39,7 +39,7 @@ class RetryPolicy:
             failures += 1
 
     def call(self, act: Callable[[], _T], *, on: Errors = Exception, unless: Errors = ()) -> _T:
-        """Return the result of `act`, retried after errors `on` but not `unless`; raise the last error."""
+        """Return the result of `act`, retried after errors in `on` but not in `unless`; raise the last error."""
         waits = self.waits()
         while True:
             try:
@@ -54,6 +54,6 @@ class RetryPolicy:
 
 
 def exponential(first: float, longest: float, factor: float = 2.0) -> tuple[float, ...]:
-    """Return pauses that grow by `factor` from the first to the longest."""
+    """Return pauses in seconds that grow by `factor` from `first` to `longest`."""
     steps = math.ceil(math.log(longest / first, factor))
     return (*(first * factor**step for step in range(steps)), longest)

@@ -1,4 +1,4 @@
-"""List the service's routes, and those that the Jupyter server passes on for its pages."""
+"""List the service's routes, including those that the Jupyter server forwards for pages."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from kernel_backend.model.views.overview import CheckpointInfo, LogChunk, NodeUs
 from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, SearchStatus
 from kernel_backend.spec.resume import Resumption
 
-# Placeholders in paths, and the text that each matches.
+# Placeholders in paths, and regular expressions of their values.
 PARTS = {
     "number": r"[0-9]{1,9}",
     "trial": r"[0-9]{1,9}",
     "checkpoint": r"[0-9]{1,18}-[0-9]{1,9}",
-    "artifact": r"(?:[A-Za-z0-9._-]|%20){1,300}",  # as an address has it: a space is %20
+    "artifact": r"(?:[A-Za-z0-9._-]|%20){1,300}",  # URL-encoded: a space is %20
     "part": r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}",
     "id": r"[0-9a-f]{64}",
     "kind": r"(?:user|group)",
-    "name": r"[^/]{1,900}",  # of a user, a group or a node: whatever it is, as an address has it
+    "name": r"[^/]{1,900}",  # of a user, a group or a node, URL-encoded
     "key": r"[0-9]{1,9}\.[0-9]{1,9}-[0-9]{1,9}",
 }
 
@@ -45,41 +45,41 @@ class Operation:
 
     answer: type[Record] | Mapping[str, type[Record]] | str | None = None
     body: type[Record] | str | None = None
-    optional: bool = False  # the body may be left out
+    optional: bool = False  # the body may be omitted
     query: Mapping[str, str] = field(default_factory=dict)  # name -> JSON type
     status: int = 200
-    also: tuple[int, ...] = ()  # other statuses with the same answer
-    page: bool = False  # pages may call it, too: the Jupyter server and a widget's kernel pass it on
-    again: bool = False  # of a POST: sent twice it does what it does once, so that a lost answer may be asked for again
-    verb: str = ""  # method of the service that does it, such as `stop` or `search.prune`; empty: a handler of its own
-    does: str = ""  # what the verb does, for the OpenAPI document
+    also: tuple[int, ...] = ()  # other statuses with the same reply
+    page: bool = False  # pages may use it, too: Jupyter servers and kernels of widgets forward it
+    again: bool = False  # idempotent POST, so that a client may repeat it after a lost reply
+    verb: str = ""  # method of the service, such as `stop` or `search.prune`; "": it has a handler of its own
+    does: str = ""  # description of the verb in the OpenAPI document
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Path such as `/api/experiments/{number}`, with the operation of each HTTP method."""
+    """Path such as `/api/experiments/{number}`, with an operation per HTTP method."""
 
     path: str
     operations: Mapping[str, Operation]
 
     @property
     def pattern(self) -> str:
-        """Return the path as a regular expression with a group for each part in braces."""
+        """Return the path as a regular expression, with a group for each part in braces."""
         return re.sub(r"{(\w+)}", lambda part: f"({PARTS[part[1]]})", self.path.replace(".", r"\."))
 
     @property
     def parts(self) -> list[str]:
-        """Return the names of the parts within braces."""
+        """Return the names of the parts in braces."""
         return re.findall(r"{(\w+)}", self.path)
 
 
 def verb(name: str, does: str, **options: Any) -> Mapping[str, Operation]:
-    """Return the operation of a verb that changes an experiment and answers with its overview."""
+    """Return the operation of a verb that changes an experiment and replies with its overview."""
     return {"POST": Operation(Overview, verb=name, does=does, **{"again": True, **options})}
 
 
 def is_repeatable(method: str, path: str) -> bool:
-    """Return whether a client may send a request again after the answer was lost: all but some POSTs."""
+    """Return whether a client may repeat a request whose reply was lost: all but some POSTs."""
     if method != "POST":
         return True
     return any(

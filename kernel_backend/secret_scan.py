@@ -1,4 +1,4 @@
-"""Detect likely secrets in a text; the only module with the patterns. A finding never repeats the secret."""
+"""Detect likely secrets in a text; all patterns are in this module. Findings never repeat the secret."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from itertools import pairwise
 from kernel_backend.model.record import Value
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of `HF_TOKEN`, `hfToken`, `hf-token`
-# Words of names whose values are secrets, whatever they look like, and words that may also name a column.
+# Words in names whose values are secrets, whatever they look like, and words that may also name a column.
 _STRONG = re.compile(
     r".*passw(?:or)?ds?|passphrase|.*secrets?|.*credentials?|pwd|(?:api|access|private|secret|auth)keys?"
 )
 _WEAK = re.compile(r"key|.*token")
 _OF_KEYS = {"api", "access", "private", "secret", "auth", "account", "service", "encryption"}
 OVERRIDE = "daylight: not a secret"  # in a comment on the line
-_SHORTEST = 8  # characters of a variable's value that is looked for elsewhere
+_SHORTEST = 8  # characters of a variable's value to be searched for
 
-# Kinds recognisable by their prefix, which is searched first, as that is quick.
+# Kinds recognised by a prefix, which is searched for first, as that is fast.
 _TOKENS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
     (kind, begins, re.compile(pattern))
     for kind, begins, pattern in (
@@ -44,7 +44,7 @@ _PATTERN = re.IGNORECASE
 # scheme://user:password@host, and https://<token>@github.com
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@'\"]{0,100}:(?P<value>[^\s/@'\"]{1,200})@", _PATTERN)
 _URL_TOKEN = re.compile(r"://(?P<value>[\w-]{16,200})@", _PATTERN)
-_QUERY = re.compile(  # signed addresses, and keys that are a part of one
+_QUERY = re.compile(  # signed URLs, and keys that are part of a URL
     r"[?&;](?:X-(?:Amz|Goog)-(?:Signature|Security-Token)|sig(?:nature)?|(?:\w{0,20}[_-])?token|api_?key|key|passw(?:or)?d|secret)"
     r"=(?P<value>[^\s&;'\"#<>]{6,2000})",
     _PATTERN,
@@ -70,21 +70,21 @@ _PAIR = re.compile(  # auth=("ada", "...")
 _KEY = re.compile(  # login(key="...")
     r"(?:\blogin\(\s*(?:\w{1,20}\s*=\s*)?|\bkey['\"]?\s*[=:]\s*)['\"](?P<value>[A-Za-z0-9_-]{32,200})['\"]", _PATTERN
 )
-_OPEN = re.compile(  # goes on in the next line; `if has_secret:` does not
+_OPEN = re.compile(  # continues on the next line; `if has_secret:` does not
     rf"(?:{_NAME})(?:\\?['\"]?\]?\s*(?::[^=]{{0,30}}=|:?=(?!=))|\\?['\"]\s*:)\s*[(\\]*\s*$", _PATTERN
 )
-# API_KEY=..., as a shell, a file of variables, or %env has it
+# API_KEY=..., as in a shell, an .env file, or %env
 _SHELL = re.compile(
     rf"^[#\s]*(?:export\s+|%(?:set_)?env\s+|!\s*export\s+)?(?P<name>[A-Z0-9_]*(?:{_WORDS.upper()})\w*)"
     r"=(?P<value>[^\s'\"(),]+)\s*$",
 )
 _ENV = re.compile(rf"%(?:set_)?env\s+(?P<name>\w*(?:{_WORDS})\w*)[ =]+(?P<value>\S+)", _PATTERN)
-# password: ..., api_key = ..., as YAML, INI and the like have it
+# password: ..., api_key = ..., as in YAML, INI and similar files
 _BARE = re.compile(
     rf"^[\s#;-]*(?P<name>(?:[\w-]{{1,20}}\.){{0,3}}{_NAME})\s*[:=]\s*(?P<value>[^\s'\"(){{}}\[\]|>&*]{{6,500}})\s*(?:[#;].*)?$",
     _PATTERN,
 )
-_DRAWN = re.compile(r"[\d!@$%^+=~?]")  # `type: string` is none
+_DRAWN = re.compile(r"[\d!@$%^+=~?]")  # `type: string` is no secret
 _HINTS = (
     *("passw", "passphrase", "pw", "secret", "key", "credential", "auth", "token", "bearer", "basic"),
     *("://", "sig", "login"),
@@ -92,7 +92,7 @@ _HINTS = (
 _repr = reprlib.Repr()
 _repr.maxdict = _repr.maxlist = _repr.maxtuple = _repr.maxset = _repr.maxfrozenset = 1000
 _repr.maxstring = _repr.maxother = 20_000
-_LONGEST = 20_000  # characters of a line that is scanned as a whole; in longer ones only the text around hints is
+_LONGEST = 20_000  # characters: in longer lines only text around hints is scanned
 _AROUND = re.compile("(?:" + "|".join(map(re.escape, _HINTS)) + ")", _PATTERN)
 _BEFORE, _BEHIND = 100, 700
 _INNOCENT = re.compile(
@@ -103,7 +103,7 @@ _INNOCENT = re.compile(
     r"|none|null|true|false|todo|tbd|redacted|hidden|secret|password|token|(?:api)?_?key",
     _PATTERN | re.DOTALL,
 )
-_SENTENCE = re.compile(  # prose: it has two spaces, and a capital, a stop or a function word
+_SENTENCE = re.compile(  # prose: two spaces or more, and a capital, a full stop or a function word
     r"(?=.*\s\S+\s).*?(?:^[A-Z][\w']*\s[a-z]|[.:?!,]\s*$|\b(?:the|an?|of|your|to|is|are|or|and|for|in|on|not|with|password|token|key|secret)\b).*",
     re.DOTALL,
 )
@@ -113,15 +113,16 @@ _PATH = re.compile(
 
 
 def is_code(name: str) -> bool:
-    """Return True if a file of this name has a syntax that quotes strings, such as Python and JSON."""
+    """Return True if files of this name have a syntax with quoted strings, such as Python and JSON."""
     return name.endswith((".py", ".pyi", ".ipynb", ".json"))
 
 
 def find_secrets(text: str, known: Iterable[str] = (), code: bool = True) -> list[tuple[int, str]]:
-    """Return line (from 1) and kind of each likely secret: `[(3, "a GitHub token")]`, each line once.
+    """Return line (from 1) and kind of each likely secret, `[(3, "a GitHub token")]`; each line once.
 
-    `known` are secrets to find whatever they look like. Placeholders ("...", "<token>") do not count, nor do lines with
-    the comment `# daylight: not a secret`. If the text is not `code`, values need no quotes: `password: hunter2`.
+    `known` are secrets to be found whatever they look like. Placeholders ("...", "<token>") are no secrets, nor are
+    lines with the comment `# daylight: not a secret`. In text that is not `code`, values need no quotes: `password:
+    hunter2`.
     """
     telling = [(kind, pattern) for kind, begins, pattern in _TOKENS if begins in text]
     known = [secret for secret in known if secret in text]
@@ -143,14 +144,14 @@ def find_secrets(text: str, known: Iterable[str] = (), code: bool = True) -> lis
 
 
 def names_secret(name: str) -> bool:
-    """Return True if a whole word of the name means a secret: `HF_TOKEN` does, `tokens` does not."""
+    """Return True if a whole word of the name suggests a secret: `HF_TOKEN` does, `tokens` does not."""
     return _strong(name) or any(_WEAK.fullmatch(word) for word in _words(name))
 
 
 def is_secret(name: str, value: object) -> bool:
-    """Return True if name and value look like a secret; numbers, switches and paths never do.
+    """Return True if name and value look like a secret; numbers, booleans and paths never do.
 
-    Under a weak name such as `key`, a plain word or a short number as text is no secret either.
+    For a weak name such as `key`, a plain word or a short number as text is no secret, either.
     """
     if not names_secret(name):
         return False
@@ -179,7 +180,7 @@ def _may_be_one(value: str, strong: bool) -> bool:
 
 
 def known_secrets(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the values of this process's variables with secret names, except paths and single words."""
+    """Return the values of environment variables with secret names, except paths and single words."""
     named = (value for name, value in environment.items() if names_secret(name))
     return [
         value
@@ -189,13 +190,13 @@ def known_secrets(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def text_of(value: object) -> str:
-    """Return the abbreviated repr of strings, containers and dataclasses, to be searched for secrets; else empty."""
+    """Return an abbreviated repr of a string, container or dataclass, to be scanned; "" for other values."""
     plain = isinstance(value, str | bytes | list | tuple | dict | set | frozenset) or is_dataclass(value)
     return _repr.repr(value) if plain else ""
 
 
 def _telling_parts(line: str, behind: str) -> Iterator[str]:
-    """Yield the parts of a line that may hold a secret, with the next line, `behind`, if the value is there."""
+    """Yield the parts of a line that may contain a secret, joined with the next line `behind` if the value is there."""
     if len(line) <= _LONGEST:
         if _AROUND.search(line):
             yield f"{line} {behind.strip()[:_BEHIND]}" if _OPEN.search(line[-_BEHIND:]) else line
@@ -231,7 +232,7 @@ def _fixed(literal: re.Match[str]) -> str:
 
 
 def _is_one(name: str, value: str) -> bool:
-    """Return True if name and value look like a secret; values of vague names (`eos_token`) must look random."""
+    """Return True if name and value look like a secret; the values of vague names (`eos_token`) must look random."""
     if not _tells(value) or value.lower().strip("-_") == name.lower() or _PATH.fullmatch(value):
         return False
     vague = re.search(r"token|auth|credential|key_?id", name, re.IGNORECASE)
@@ -252,7 +253,7 @@ def _random(value: str) -> bool:
 _WAY_OUT = (
     "A snapshot is kept, and shown to others. Read it from os.environ, and set it where Daylight's service is started"
 )
-# What to do instead, by option.
+# Advice by option.
 _OPTIONS = {
     "--name": "Call it something else",
     "--commit": "Write the version alone, without what gives access to it",
@@ -261,7 +262,7 @@ _OPTIONS = {
 
 
 def leaks_on_the_line(given: Mapping[str, Value], known: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield kind and message for each hyperparameter, or option by its flag, that looks like a secret."""
+    """Yield kind and message for each hyperparameter, or option (by its flag), that looks like a secret."""
     for name, value in given.items():
         found = find_secrets(f"{name} = {value!r}", known) if isinstance(value, str) else []
         if found and name in _OPTIONS:
@@ -272,5 +273,5 @@ def leaks_on_the_line(given: Mapping[str, Value], known: Sequence[str]) -> Itera
 
 
 def leak_text(place: str, kind: str, otherwise: str) -> str:
-    """Format a message with a secret's location and advice; `otherwise` is the advice if it is no secret."""
+    """Format a message with a secret's location and advice; `otherwise` is the advice in case it is no secret."""
     return f"{place} holds what looks like {kind}. {_WAY_OUT}. If it is none, {otherwise}."

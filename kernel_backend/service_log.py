@@ -1,4 +1,4 @@
-"""Bound the service's log while it is written, so that no caller can fill a disk with it."""
+"""Limit the service's log, so that no client can fill a disk by causing messages."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from pathlib import Path
 from typing import TextIO
 
 LIMIT = 5_000_000  # bytes of service.log; older lines stay in service.log.1
-OFTEN = 20  # times that one kind of warning is logged
-PERIOD_S = 60.0  # within this period
-KINDS = 1000  # of warnings that are tracked
+OFTEN = 20  # warnings of one kind per period
+PERIOD_S = 60.0  # the period
+KINDS = 1000  # kinds of warnings that are tracked
 
 
 class Seldom(logging.Filter):
-    """Log filter that limits each kind of warning per period, and adds the suppressed count to the next one.
+    """Log filter that limits each kind of warning per period, and adds the number of suppressed ones to the next.
 
-    All of tornado's messages count, as they are caused by clients.
+    All messages of tornado count as warnings, since clients cause them.
     """
 
     def __init__(self, often: int = OFTEN, period_s: float = PERIOD_S) -> None:
         super().__init__()
         self._often, self._period_s = often, period_s
-        self._said: dict[tuple[str, str], tuple[float, int]] = {}  # since when, and how often
+        self._said: dict[tuple[str, str], tuple[float, int]] = {}  # start of the period and count, by kind
 
     def __len__(self) -> int:
         """Return the number of kinds of messages that are being counted."""
         return len(self._said)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True if the record is to be logged: its kind has not reached the limit in this period."""
+        """Return True to log a record: its kind has not reached the limit in this period."""
         if record.levelno < logging.WARNING and not record.name.startswith("tornado"):
             return True
         key, now = (record.name, str(record.msg)), time.monotonic()
@@ -62,7 +62,7 @@ class ServiceLog(logging.StreamHandler[TextIO]):
         super().emit(record)
         try:
             self._rotate()
-        except (OSError, ValueError):  # a full disk, or no file at all
+        except (OSError, ValueError):  # a full disk, or the log is no file
             return
 
     def _rotate(self) -> None:
@@ -70,8 +70,8 @@ class ServiceLog(logging.StreamHandler[TextIO]):
         ours = os.fstat(descriptor)
         if ours.st_size <= self._limit or not os.path.samestat(ours, os.stat(self._path)):
             return
-        # Others write to the same descriptor (a traceback at the end): the file stays, and what they write goes to its
-        # end. That is so of files opened for appending alone.
+        # Other code writes to the same descriptor (a traceback at the end): the file must stay, and their text is
+        # appended, as the file is opened for appending.
         if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND:
             before = self._path.with_name(f"{self._path.name}.1")
             shutil.copyfile(self._path, before)

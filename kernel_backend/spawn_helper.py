@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 NAME_LIMIT = 256  # bytes of a request
-REQUEST_S = 5.0  # to send a name, once connected: meanwhile no other request is served
+REQUEST_S = 5.0  # for a client to send its request; until then no other is served
 NOBODY = 65534
-KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "LD_LIBRARY_PATH")  # of this program's own environment
+KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "LD_LIBRARY_PATH")  # variables that agents inherit
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 _log = logging.getLogger("daylight.spawn_helper")
@@ -37,17 +37,17 @@ class Rules(NamedTuple):
 
     service_uid: int
     least_uid: int
-    groups: Mapping[str, int]  # name -> gid: a user must be in one of them; none: in any
+    groups: Mapping[str, int]  # name -> gid: users must be in one of these groups; empty: no restriction
     command: tuple[str, ...]
     environment: Mapping[str, str]
 
 
 class Refused(Exception):
-    """Error: no agent is started, with the reason."""
+    """Error: no agent may be started, with the reason."""
 
 
 def account(name: str, rules: Rules) -> pwd.struct_passwd:
-    """Return the account of this name; raise Refused if no agent may be started for it."""
+    """Return the account of a user; raise Refused if no agent may be started for it."""
     try:
         found = pwd.getpwnam(name)
     except (KeyError, ValueError):  # ValueError: a null character
@@ -63,8 +63,8 @@ def account(name: str, rules: Rules) -> pwd.struct_passwd:
 
 
 def serve(listening: socket.socket, rules: Rules) -> NoReturn:
-    """Answer one request after the other, forever."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # agents are never waited for: the kernel reaps them
+    """Answer requests one after the other, for ever."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps agents
     while True:
         connection, _ = listening.accept()
         with connection:
@@ -108,14 +108,14 @@ def _answer(connection: socket.socket, rules: Rules) -> str:
 
 
 def _become(user: pwd.struct_passwd, descriptor: int, rules: Rules) -> NoReturn:
-    """Give up all of root's privileges for good, and become the user's agent; any failure ends the process."""
+    """Drop all of root's privileges for good, and execute the user's agent; any failure ends the process."""
     try:
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.dup2(descriptor, 0)
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, 1)
-        os.dup2(nothing, 2)  # output of a user's process does not belong in root's log
+        os.dup2(nothing, 2)  # the output of a user's process must not be written to root's log
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         os.initgroups(user.pw_name, user.pw_gid)
         os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
@@ -123,7 +123,7 @@ def _become(user: pwd.struct_passwd, descriptor: int, rules: Rules) -> NoReturn:
         if set(os.getresuid()) != {user.pw_uid} or set(os.getresgid()) != {user.pw_gid}:
             os._exit(1)
         os.umask(0o077)
-        os.chdir(user.pw_dir)  # as the user: root follows no link of theirs
+        os.chdir(user.pw_dir)  # done as the user, so that root follows none of their links
         own = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "SHELL": user.pw_shell or "/bin/sh"}
         os.execve(rules.command[0], rules.command, {**rules.environment, **own})
     except BaseException:
@@ -131,10 +131,10 @@ def _become(user: pwd.struct_passwd, descriptor: int, rules: Rules) -> NoReturn:
 
 
 def listen(path: Path, service_uid: int) -> socket.socket:
-    """Return a socket that only the service's user can open; raise Refused if others could replace it."""
+    """Return a listening socket that only the service's user can open; raise Refused if others could replace it."""
     if not path.parent.exists():
         path.parent.mkdir(parents=True)
-        path.parent.chmod(0o755)  # whatever the umask: the service must access it
+        path.parent.chmod(0o755)  # the service must have access, whatever the umask
     folder = path.parent.lstat()
     if not stat.S_ISDIR(folder.st_mode) or folder.st_uid != os.geteuid() or folder.st_mode & 0o022:
         raise Refused(f"{path.parent} must be a folder that nobody but its owner, root, can write to")
@@ -149,7 +149,7 @@ def listen(path: Path, service_uid: int) -> socket.socket:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Serve until ended; exit with a message if it may not start."""
+    """Serve until terminated; exit with a message if it cannot start."""
     parser = argparse.ArgumentParser(prog="daylight-spawn-helper", description=__doc__.partition("\n")[0])
     parser.add_argument("--socket", type=Path, default=Path("/run/daylight/spawn.sock"), help="where it listens")
     parser.add_argument("--service-user", required=True, help="who alone may ask: the user that the service runs as")

@@ -1,32 +1,32 @@
-"""Read a file that grows by its new lines, a bounded piece at a time."""
+"""Read the new lines of a growing file, a limited piece at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-PIECE = 256 * 1024  # bytes that are read at once
-LONGEST = 2000  # bytes of a line that are returned
+PIECE = 256 * 1024  # bytes read at once
+LONGEST = 2000  # bytes to which a returned line is cut
 
 
 class Tail:
-    """Lines of a growing file; an incomplete line waits for its end."""
+    """Lines of a growing file; an incomplete last line is returned once it is complete."""
 
     def __init__(self, path: Path, behind: int | None = None, longest: int = LONGEST) -> None:
-        """Begin at the start of `path`; a file that grows more than `behind` bytes ahead is skipped up to there."""
+        """Start at the beginning of `path`; if the file is more than `behind` bytes ahead, skip to there."""
         self._path, self._behind, self._longest = path, behind, longest
         self._offset = 0
         self._begun = b""
 
     def new(self, most: int = PIECE) -> Iterator[str]:
-        """Return the lines within the next `most` bytes."""
-        # A progress bar ends its lines with a carriage return.
+        """Return the complete lines in the next `most` bytes."""
+        # Progress bars end lines with a carriage return.
         *lines, begun = (self._begun + self._read(most)).replace(b"\r", b"\n").split(b"\n")
         self._begun = begun[: self._longest]
         return map(self._text, lines)
 
     def rest(self) -> Iterator[str]:
-        """Return the last line, if it does not end in a line break."""
+        """Return the last line, if it does not end with a line break."""
         return iter([self._text(self._begun)])
 
     def _read(self, most: int) -> bytes:

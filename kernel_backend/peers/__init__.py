@@ -1,6 +1,6 @@
-"""Identify the user whose process is at the other end of a TCP connection within this machine.
+"""Identify the Unix user at the other end of a TCP connection within this machine.
 
-A logged-in user may take the port of a service that is down. Data that a client sends there must not reach them.
+Another user may listen on the port of a service that is down, and must not receive the data that a client sends.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from kernel_backend.peers.end import ConnectionEnd, FoundSocket
 
 
 def check_connection(connection: socket.socket, users: Collection[int]) -> None:
-    """Check that the other end is a process of one of these users, or on another machine.
+    """Check that the other end is a process of one of these users (uids), or on another machine.
 
     Raises ServiceUnreachable.
     """
     here, there = ConnectionEnd.of(connection.getsockname()), ConnectionEnd.of(connection.getpeername())
     if _is_local(there.address):
-        # The listener is looked up first. A connection not accepted after that belongs to it: had there been
-        # another one before, the kernel would have reset what that one had not accepted.
+        # The listener is looked up first. A connection that is accepted later belongs to it: had there been another
+        # listener before, the kernel would have reset the connections that it had not accepted.
         listener, accepted = _look(there, ConnectionEnd(here.address, 0)), _look(there, here)
         _check(accepted if accepted is not None and accepted.held else listener, there, users)
 
 
 def check_listener(where: ConnectionEnd, users: Collection[int]) -> None:
-    """Check that a process of one of these users listens at an address, or that it is on another machine.
+    """Check that a process of one of these users (uids) listens at an address, or that it is on another machine.
 
-    For a connection that cannot be checked before something is sent: the port may change hands after this check. Raises
-    ServiceUnreachable, and ConnectionRefusedError if no process listens.
+    Use it only if data must be sent before the connection can be checked: the port may change hands after this check.
+    Raises ServiceUnreachable, and ConnectionRefusedError if no process listens.
     """
     if _is_local(where.address):
         found = _look(where, ConnectionEnd(where.address, 0))
@@ -43,7 +43,7 @@ def check_listener(where: ConnectionEnd, users: Collection[int]) -> None:
 
 
 def user_of(connection: socket.socket) -> int | None:
-    """Return the Unix user at the other end of a connection; None if it is on another machine, or gone."""
+    """Return the uid at the other end of a connection; None if it is on another machine or closed."""
     here, there = ConnectionEnd.of(connection.getsockname()), ConnectionEnd.of(connection.getpeername())
     found = _look(there, here) if _is_local(there.address) else None
     return found.uid if found is not None and found.held else None
@@ -52,7 +52,7 @@ def user_of(connection: socket.socket) -> int | None:
 def _look(local: ConnectionEnd, remote: ConnectionEnd) -> FoundSocket | None:
     try:
         return netlink.look(local, remote)
-    except OSError:  # a kernel, or a sandbox, without this protocol
+    except OSError:  # a kernel or sandbox that does not support this protocol
         return proc.look(local, remote)
 
 

@@ -1,4 +1,4 @@
-"""Define the ends of a connection and the sockets found for them."""
+"""Define the end of a connection, and a socket found by it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ConnectionEnd(NamedTuple):
 
     @classmethod
     def of(cls, name: tuple[object, ...]) -> ConnectionEnd:
-        """Convert a socket address (`getsockname`); an IPv4 address within an IPv6 one becomes an IPv4 address."""
+        """Convert a socket address (`getsockname`); an IPv4 address mapped into IPv6 becomes an IPv4 address."""
         address = ip_address(str(name[0]).partition("%")[0])
         mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
         return cls(mapped or address, int(str(name[1])))
@@ -25,7 +25,7 @@ class ConnectionEnd(NamedTuple):
 
 
 class FoundSocket(NamedTuple):
-    """Socket found on this machine: its Unix user, and whether a process holds it."""
+    """Socket found on this machine: its uid, and whether a process holds it."""
 
     uid: int
-    held: bool  # by a process: a connection not accepted yet, or closed already, belongs to the kernel alone
+    held: bool  # False for a connection that is not accepted yet, or closed already

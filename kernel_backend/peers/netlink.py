@@ -1,4 +1,4 @@
-"""Look up the socket that receives from an address by sock_diag(7), which answers in microseconds."""
+"""Look up the socket that receives from an address by sock_diag(7), which takes microseconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Look up sockets in the tables of proc(5), which takes milliseconds: for kernels without netlink."""
+"""Look up sockets in the tables of proc(5), for kernels without netlink; it takes milliseconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def look(local: ConnectionEnd, remote: ConnectionEnd) -> FoundSocket | None:
     """Return the socket at `local` that receives from `remote`: the connection's own, else the listener."""
     tables = {table: list(_rows(table)) for table in (_V4, _V6)}
     order = [(_V6, local), (_V6, ConnectionEnd(IPv6Address(0), local.port))]
-    if isinstance(local.address, IPv4Address):  # a socket of IPv6 may serve both; the nearest address comes first
+    if isinstance(local.address, IPv4Address):  # an IPv6 socket may serve IPv4, too; the exact address comes first
         order = [(_V4, local), (_V6, local), (_V4, ConnectionEnd(IPv4Address(0), local.port)), order[1]]
     for table, end in order:
         here, there = _written(end, table), _written(remote, table)
@@ -49,7 +49,7 @@ def _rows(table: Path) -> Iterator[_Row]:
 
 
 def _written(end: ConnectionEnd, table: Path) -> str:
-    """Format an end of a connection as the table has it: words in the machine's byte order, in hexadecimal."""
+    """Format an end of a connection as in the table: hexadecimal words in the machine's byte order."""
     packed = end.address.packed
     if table is _V6 and len(packed) == 4:
         packed = bytes(10) + b"\xff\xff" + packed

@@ -29,7 +29,7 @@ _OR_QUOTED = "; text that looks so goes into quotes"
 
 
 class ParsedAssignments(NamedTuple):
-    """Given values and search space of `name=value` words."""
+    """Values and search space of `name=value` words."""
 
     given: dict[str, Value]
     space: Space
@@ -51,10 +51,10 @@ class _Word(NamedTuple):
 
 
 def parse_line(tokens: Iterable[str]) -> ParsedAssignments:
-    """Parse given values and search domains, by name.
+    """Parse `name=value` words into given values and a search space.
 
-    A given value that a condition or a list of blocks refers to is added to the space as a single choice.
-    Raises InvalidRequest with the invalid token and a correction.
+    A given value on which a condition or a list of blocks depends is added to the space as a single choice. Raises
+    InvalidRequest with the invalid token and a correction.
     """
     words: dict[str, _Word] = {}
     for word in map(_taken_apart, tokens):
@@ -79,9 +79,9 @@ def parse_line(tokens: Iterable[str]) -> ParsedAssignments:
 
 
 def parse_assignments(tokens: Iterable[str]) -> dict[str, Value]:
-    """Parse hyperparameters by name: numbers, true and false, none, lists, dictionaries, and anything else as text.
+    """Parse `name=value` words into hyperparameters: numbers, booleans, none, lists, dictionaries, else text.
 
-    Raises InvalidRequest with the invalid token: no `=`, no name, no value, a name twice, or a range.
+    Raises InvalidRequest with the invalid token: no `=`, no name, no value, a duplicate name, or a range.
     """
     tokens = list(tokens)
     line = parse_line(tokens)
@@ -171,7 +171,7 @@ def _range(word: _Word) -> Range:
 
 
 def _count(word: _Word, digits: str) -> int:
-    """Parse the number of values that a grid takes from a range; raises InvalidRequest."""
+    """Parse the number of values of a range in a grid; raises InvalidRequest."""
     count = int(digits[:20])
     if count < 2:
         raise InvalidRequest(f"{word.token!r}: a grid has two values of a range or more")
@@ -190,7 +190,7 @@ def _number(text: str) -> int | float | None:
 
 
 def _checked(token: str, kind: type[T], **fields: Any) -> T:
-    """Construct a Range or Choices from these fields; raises InvalidRequest that names the token."""
+    """Create a Range or Choices with these fields; raises InvalidRequest that names the token."""
     try:
         return kind(**fields)
     except ValidationError as error:
@@ -199,7 +199,7 @@ def _checked(token: str, kind: type[T], **fields: Any) -> T:
 
 
 def parse_value(text: str, token: str | None = None) -> Value:
-    """Parse one value as written on the line; raises InvalidRequest for a broken list."""
+    """Parse one value as written on a magic line; raises InvalidRequest for an invalid list."""
     if text.lower() in WORDS:
         return WORDS[text.lower()]
     if _NOT_FINITE.fullmatch(text):
@@ -222,13 +222,13 @@ def parse_value(text: str, token: str | None = None) -> Value:
 
 
 class _NotFinite(ast.NodeTransformer):
-    """Replace `inf`, `infinity` and `nan` in lists and dictionaries by these numbers, or by another one."""
+    """Replace `inf`, `infinity` and `nan` in lists and dictionaries by these floats, or by `number`."""
 
     def __init__(self, number: float | None = None) -> None:
         self._number = number
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Return the constant that is meant; other names stay, and are no plain values."""
+        """Return the constant for an infinity or NaN; other names stay, and are refused later."""
         if not _NOT_FINITE.fullmatch(node.id):
             return node
         return ast.Constant(float(node.id) if self._number is None else self._number)

@@ -30,15 +30,15 @@ from kernel_backend.spec.assignments import parse_value
 from kernel_backend.spec.options import OPTIONS
 
 _FLAGS = {option.config: option.flags[0] for option in OPTIONS if option.config}
-_FLAGS["search.max_time"] = _FLAGS["max_time"]  # one option: of a search it is the search's
+_FLAGS["search.max_time"] = _FLAGS["max_time"]  # one option for both: in a search it limits the whole search
 
-# The largest number of each setting, by its field of Config.
+# The largest value of each setting, by its field of Config.
 BOUNDS = {option.config: option.most for option in OPTIONS if option.config and option.most is not None}
 BOUNDS |= {"search.max_time": BOUNDS["max_time"], "until": BOUNDS["steps"]}
 
 
 def to_config(namespace: argparse.Namespace) -> Config:
-    """Return the requested configuration; raises InvalidRequest such as `--epochs -3: must be at least 1`."""
+    """Return the configuration for parsed options; raises InvalidRequest such as `--epochs -3: must be at least 1`."""
     given = specified_settings(namespace)
     search = given.get("search", {})
     if search and "method" not in search:
@@ -47,7 +47,7 @@ def to_config(namespace: argparse.Namespace) -> Config:
 
 
 def specified_settings(namespace: argparse.Namespace) -> dict[str, Any]:
-    """Return only the specified options, as fields of Config; raises InvalidRequest as `to_config` does."""
+    """Return only the specified options, as fields of Config; raises the same errors as `to_config`."""
     given: dict[str, Any] = {}
     for option in OPTIONS:
         value = getattr(namespace, option.dest, None) if option.config else None
@@ -73,7 +73,7 @@ def _nested(given: Mapping[str, Any]) -> dict[str, Any]:
         name, _, source = str(found["search"]["method"]).partition(":")
         if source and method_of(name).own_class:
             found["search"] |= {"method": name, "source": source}
-        method_of(found["search"]["method"])  # raises for an unknown one
+        method_of(found["search"]["method"])  # raises InvalidRequest for an unknown method
     return found
 
 
@@ -87,9 +87,9 @@ def _validated(given: dict[str, Any]) -> Config:
 
 
 def check_bounds(config: Config) -> None:
-    """Raise InvalidRequest for numbers larger than a new experiment may have, each with its bound.
+    """Raise InvalidRequest that names each number above the bound for new experiments.
 
-    `Config` itself does not check them, so that configurations stored by an older version can be read.
+    `Config` does not check these bounds, so that configurations stored by older versions can be read.
     """
     wrong = [
         f"{_FLAGS.get(path, path)} {_shown(path, value)}: must be at most {_shown_bound(path, most)}"
@@ -102,13 +102,13 @@ def check_bounds(config: Config) -> None:
 
 
 def _field(config: Config, path: str) -> Any:
-    """Return the value at a path of the configuration; None where there is no search."""
+    """Return the value at a path of the configuration; None if there is no search."""
     record, _, field = path.rpartition(".")
     return getattr(getattr(config, record) if record else config, field, None)
 
 
 def _numbers(value: Any) -> Iterator[float]:
-    """Yield all numbers in a setting's value, including the fields of a record."""
+    """Yield all numbers in a setting's value, including those in fields of a record."""
     if isinstance(value, Record):
         for name in type(value).model_fields:
             yield from _numbers(getattr(value, name))
@@ -150,7 +150,7 @@ def _metric_patterns(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _references(texts: Sequence[str]) -> tuple[str, ...]:
-    """Parse references to experiments and trials, such as `12,12.7`, into numbers as text."""
+    """Parse references to experiments and trials, such as `12,12.7`, and return them normalised."""
     found = [parse_reference(part) for text in texts for part in text.split(",")]
     return tuple(f"{each.experiment}.{each.trial}" if each.trial else str(each.experiment) for each in found)
 
@@ -167,15 +167,15 @@ def _own_options(texts: Sequence[str]) -> dict[str, Value]:
 
 
 def _validation_cadence(text: str) -> Cadence:
-    """Parse an interval of validations, which no clock may decide; raises InvalidRequest."""
+    """Parse an interval of validations in epochs or steps; raises InvalidRequest for one in seconds."""
     every = parse_cadence(text)
     if every.seconds is not None:
         raise InvalidRequest("validations are counted in epochs or steps: write 1epoch or 500steps")
     return every
 
 
-# How the text of an option becomes a field of Config; the others are read by pydantic.
-_ON_NAN = {"stop": "fail", "note": "go-on"}  # as it is written, and as it is stored; the stored words are read, too
+# Parsers of options' texts into fields of Config; pydantic parses the others.
+_ON_NAN = {"stop": "fail", "note": "go-on"}  # written form -> stored form; stored forms are accepted, too
 _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "checkpoint_every": parse_cadence,
     "validate_every": _validation_cadence,
@@ -195,7 +195,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def to_options(config: Config) -> list[str]:
-    """Return the options that yield this configuration, in full: `["--slots", "2", "--epochs", "10", ...]`."""
+    """Return the options that yield this configuration, with all values: `["--slots", "2", "--epochs", "10", ...]`."""
     found: list[str] = []
     for option in OPTIONS:
         value = _value(config, option.config) if option.config else None
@@ -207,7 +207,7 @@ def to_options(config: Config) -> list[str]:
 
 
 def _value(config: Config, path: str) -> Any:
-    """Return the configuration's value at an option's path; None without a search, and for a search's default."""
+    """Return the configuration's value at an option's path; None without a search, or for a default of the search."""
     record, _, field = path.rpartition(".")
     search = config.search
     if path == "max_time":
@@ -237,13 +237,13 @@ def specified_options(namespace: argparse.Namespace) -> list[str]:
 
 
 def duration_word(seconds: float) -> str:
-    """Return seconds in the form that `parse_duration` reads: `10m`."""
+    """Format seconds in the form that `parse_duration` reads: `10m`."""
     unit = next((unit for unit in ("h", "m") if seconds and not seconds % parse_duration(f"1{unit}")), "s")
     count = seconds / parse_duration(f"1{unit}")
     return f"{int(count) if count.is_integer() else count}{unit}"
 
 
-# The reverse of _PARSERS: the words behind an option, for each time that it is given.
+# The reverse of _PARSERS: the words after an option, for each of its occurrences.
 _WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
     "checkpoint_every": lambda every: [[_cadence_text(every)]],
     "validate_every": lambda every: [[_cadence_text(every)]],

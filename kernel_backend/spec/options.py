@@ -1,7 +1,7 @@
-"""List the options of a submission in one table, which the notebook's magic and the command line share.
+"""List the options of a submission in one table, which the magics and the command line share.
 
-Options and `name=value` words mix in any order. Every option is None (or False) until it is given, so that `Config`
-alone holds the defaults.
+Options and `name=value` words may be mixed in any order. An option that is not given is None (or False), since
+`Config` has the defaults.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.registry import names
 
 Host = Literal["both", "notebook", "terminal"]
-# Kind of value, for completion; empty where it cannot be completed.
+# Kind of value, for completion; "" if it cannot be completed.
 Candidates = Literal["", "experiment", "trial", "step", "state", "user", "group", "node", "column", "file", "folder"]
 VIEWS = ("auto", "card", "widget")
-# Similarity of an option that may have been meant (--lr is not --rng), and of one that certainly was.
+# Similarity from which an option is suggested (--lr is not --rng), and from which it is certainly meant.
 _NEAR, _SURELY = 0.7, 0.85
 
-# The largest numbers that make sense. Products of two of them (steps of all epochs) still fit into 64 bits, and each
-# of them into the 32 bits of a column.
+# The largest values that make sense. Products of two of them (steps of all epochs) still fit into 64 bits, and each
+# fits into a 32-bit column.
 COUNT = 1_000_000_000
-GANG = 65_536  # processes of one training
-TRIALS = 1_000_000  # of one search
+GANG = 65_536  # processes of a training
+TRIALS = 1_000_000  # of a search
 CENTURY = 876_000 * 3600.0  # seconds
-SLOT_TIME = 1_000_000_000 * 3600.0  # seconds of one slot
+SLOT_TIME = 1_000_000_000 * 3600.0  # slot-seconds
 
 
 @dataclass(frozen=True)
 class Option:
     """Command-line option: `kwargs` are those of `argparse.add_argument`, `config` is the field of Config that it sets.
 
-    `search.eta` is a field within a field. `most` is the largest number that a new experiment may have there (times in
-    seconds); the record itself defines the smallest.
+    `search.eta` is a nested field. `most` is the largest value for a new experiment (times in seconds); the smallest
+    is defined by the record.
     """
 
     flags: tuple[str, ...]
@@ -53,7 +53,7 @@ class Option:
 
     @property
     def dest(self) -> str:
-        """Return the attribute of the parsed namespace."""
+        """Return the option's attribute of the parsed namespace."""
         return str(self.kwargs.get("dest") or self.flags[0].removeprefix("--").replace("-", "_"))
 
 
@@ -96,7 +96,7 @@ def _by_method(field: str) -> str:
 
 
 def _methods() -> str:
-    """Return `random, grid, asha, or custom:NAME of a class in the cell`, with the methods of other packages."""
+    """List all search methods, packages' included: `random, grid, asha, or custom:NAME of a class in the cell`."""
     own = {method.name for method in BUILT_IN if method.own_class}
     others = [name for name in names() if name not in own and name != Search().method]
     return f"{', '.join(others)}, or {' or '.join(sorted(own))}:NAME of a class in the cell"
@@ -294,36 +294,36 @@ OPTIONS: tuple[Option, ...] = (
 
 
 class OptionParser(argparse.ArgumentParser):
-    """Argument parser that raises InvalidRequest for errors, and accepts no abbreviations."""
+    """Argument parser that raises InvalidRequest for errors, and accepts no abbreviated options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def format_help(self) -> str:
-        """Return the help, with the search methods of all packages."""
+        """Return the help text, with the search methods of all packages filled in."""
         for action in self._actions:
-            if action.help and "{methods}" in action.help:  # looked up only here, as it takes time
+            if action.help and "{methods}" in action.help:  # filled in only here, as listing the methods takes time
                 action.help = action.help.replace("{methods}", _methods())
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
-        """Raise InvalidRequest, where argparse would end the process."""
+        """Raise InvalidRequest instead of exiting the process."""
         raise InvalidRequest(f"{message.removeprefix('argument ')}; see {self.prog} --help")
 
     def parse_mixed(self, tokens: Sequence[str]) -> argparse.Namespace:
-        """Return the options, and every other word in written order as `words`; raises InvalidRequest."""
+        """Parse options, and every other word in written order as `words`; raises InvalidRequest."""
         namespace, unknown = self.parse_telling(tokens)
         if unknown:
             raise InvalidRequest("\n".join(unknown))
         return namespace
 
     def parse_telling(self, tokens: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-        """Parse as `parse_mixed` does, but return messages about unknown options instead of raising.
+        """Parse like `parse_mixed`, but return messages about unknown options instead of raising.
 
         Raises InvalidRequest for a known option without a value.
         """
         for token in tokens:
-            if _is_option(token) and token.endswith("=--"):  # argparse fails over it
+            if _is_option(token) and token.endswith("=--"):  # argparse raises an internal error for it
                 raise InvalidRequest(f"{token}: -- is no value; see {self.prog} --help")
         namespace, rest = self.parse_known_args(tokens)
         unknown = [
@@ -331,7 +331,7 @@ class OptionParser(argparse.ArgumentParser):
             for token, after in zip(rest, [*rest[1:], ""], strict=False)
             if _is_option(token)
         ]
-        # What follows an unknown option is taken for its value.
+        # The word after an unknown option is taken as its value.
         kept = [
             token
             for token, before in zip(rest, ["", *rest], strict=False)
@@ -346,7 +346,7 @@ def _is_option(token: str) -> bool:
 
 
 def _unknown(token: str, after: str, known: Mapping[str, Any]) -> str:
-    """Return a message about an unknown option; one with a value may be meant as a hyperparameter."""
+    """Return a message about an unknown option, which may be meant as a hyperparameter if it has a value."""
     name, _, value = token.partition("=")
     value = value or ("" if _is_option(after) or "=" in after else after)
     word = name.lstrip("-").replace("-", "_")
@@ -359,7 +359,7 @@ def _unknown(token: str, after: str, known: Mapping[str, Any]) -> str:
 
 
 def whole_number(text: str, label: str = "", least: int = 0, most: int = 2**63 - 1) -> int:
-    """Parse a whole number; raises InvalidRequest with the text, after `label`, and the bounds."""
+    """Parse an integer; raises InvalidRequest with the text, after `label`, and the bounds."""
     if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
         up_to = f"to {most:,}" if most < 2**63 - 1 else "up"
         raise InvalidRequest(f"{label}{text[:50]}: must be a whole number from {least} {up_to}")
@@ -372,7 +372,7 @@ def options_for(host: Host, options: Iterable[Option] = OPTIONS) -> tuple[Option
 
 
 def add_options(parser: argparse.ArgumentParser, host: Host, options: Iterable[Option] = OPTIONS) -> None:
-    """Add the options that `host` has to `parser`, in their groups."""
+    """Add the options of `host` to `parser`, in their groups."""
     groups: dict[str, Any] = {"": parser}
     for option in options_for(host, options):
         if option.group not in groups:

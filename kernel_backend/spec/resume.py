@@ -1,4 +1,4 @@
-"""Define how a paused experiment resumes, and the effect of another number of slots on its result."""
+"""Define how a paused experiment resumes, and how another number of slots affects its result."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kernel_backend.spec.options import GANG, whole_number
 
 
 class Resumption(Record):
-    """The body of `POST /api/experiments/{number}/resume`; an empty one changes nothing."""
+    """Body of `POST /api/experiments/{number}/resume`; an empty one changes nothing."""
 
     slots: int | None = Field(None, ge=1)  # None: as many as before
 
 
 def parse_slots(text: str) -> int:
-    """Return the number of slots that the option `--slots` requests; raises InvalidRequest."""
+    """Parse the value of the option `--slots`; raises InvalidRequest."""
     return whole_number(text, "--slots ", 1, GANG)
 
 

@@ -14,7 +14,7 @@ from kernel_backend.model.search.registry import method_of
 from kernel_backend.model.search.space import Space
 from kernel_backend.model.values import nearest, written
 
-MOST_ROUNDS = 10_000  # of population-based training: a ranking is kept for each
+MOST_ROUNDS = 10_000  # of population-based training, which keeps a ranking for each
 
 
 def check_search(config: Config, space: Space) -> None:
@@ -65,7 +65,7 @@ def _options(search: Search, method: SearchMethod) -> Iterator[str]:
 
 
 def _warm(search: Search, method: SearchMethod) -> Iterator[str]:
-    """Yield a problem if `--warm` names an experiment's results but the method's new trials do not use results."""
+    """Yield a problem if `--warm` names results but the method's proposals do not depend on results."""
     results = [each for each in search.warm if parse_reference(each).trial is None]
     if results and method.space != "none" and not search.learns:
         other = "add --sampler kde" if "sampler" in method.uses else "search with asha, or with tpe"
@@ -90,7 +90,7 @@ def _units(search: Search, method: SearchMethod, config: Config) -> Iterator[str
 
 
 def uncounted(space: Space) -> Iterator[str]:
-    """Yield a message for each range without the number of values that a grid needs."""
+    """Yield a message for each range that lacks the number of values for a grid."""
     for parameter in space.parameters:
         domain = parameter.domain
         if isinstance(domain, Range) and not (domain.whole or domain.scale == "log2" or domain.count is not None):

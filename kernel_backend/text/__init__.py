@@ -1,4 +1,4 @@
-"""Format records as text for the command line, and for notebooks that show no picture."""
+"""Format records as text, for the command line and for plain-text output of notebooks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernel_backend.model.views.overview import Overview, Wait
 
 
 def duration(seconds: float) -> str:
-    """Return `0.4 s`, `12 s`, `3 min 05 s`, `2 h 07 min` or `1 d 03 h`."""
+    """Format a duration: `0.4 s`, `12 s`, `3 min 05 s`, `2 h 07 min` or `1 d 03 h`."""
     if seconds < 10:
         return f"{max(seconds, 0.0):.1f} s"
     whole = round(seconds)
@@ -31,46 +31,46 @@ def duration(seconds: float) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number with four significant digits: `0.412`, `12.5`, `1.2e-05`, `nan`."""
+    """Format a number with four significant digits: `0.412`, `12.5`, `1.2e-05`, `nan`."""
     if not math.isfinite(value):
         return str(value)
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e6 else f"{value:.4g}"
 
 
 def counted(count: int, word: str) -> str:
-    """Return `1 slot`, `2 slots`."""
+    """Format a count: `1 slot`, `2 slots`."""
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def metrics_text(metrics: Mapping[str, float]) -> str:
-    """Return `loss 0.412  accuracy 0.912`, the loss first."""
+    """Format metrics, the loss first: `loss 0.412  accuracy 0.912`."""
     ordered = sorted(metrics.items(), key=lambda item: item[0] != "loss")
     return "  ".join(f"{name} {number(value)}" for name, value in ordered)
 
 
 def newest_text(trial: Trial) -> str:
-    """Return the newest validation values; `training loss 0.412` where there is no validation."""
+    """Format the newest validation values; `training loss 0.412` if there is no validation."""
     kind, metrics = trial.newest
     text = metrics_text(metrics)
     return f"training {text}" if text and kind == "training" else text
 
 
 def params_text(params: Mapping[str, Value]) -> str:
-    """Return `width=64 lr=0.01`, in the order of the definition."""
+    """Format hyperparameters in the order of the definition: `width=64 lr=0.01`."""
     return " ".join(
         f"{name}={value!r}" if isinstance(value, str) else f"{name}={value}" for name, value in params.items()
     )
 
 
 def value_text(value: Value) -> str:
-    """Return a hyperparameter's value in few characters: `0.003142`, `64`, `adam`."""
+    """Format a hyperparameter's value in few characters: `0.003142`, `64`, `adam`."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return number(value) if isinstance(value, float) else str(value)
 
 
 def search_text(overview: Overview) -> str:
-    """Return the progress of a search; empty for an experiment without a search.
+    """Format the progress of a search; "" for an experiment without a search.
 
     `12 of 64 trials: 3 running, 9 paused; best error 0.034 (12.7: lr=0.003 width=64)`. Only searched hyperparameters
     are shown, in short form.
@@ -89,7 +89,7 @@ def search_text(overview: Overview) -> str:
 
 
 def trials_text(overview: Overview) -> str:
-    """Return `12 of 64 trials`, `12 trials` without a limit; empty without a search."""
+    """Format the number of trials: `12 of 64 trials`, `12 trials` without a limit; "" without a search."""
     search, total = overview.experiment.config.search, sum(overview.counts.values())
     if search is None:
         return ""
@@ -98,7 +98,7 @@ def trials_text(overview: Overview) -> str:
 
 
 def _searched_text(params: Mapping[str, Value], space: Space) -> str:
-    """Return `lr=0.003142 blocks=3`: the searched hyperparameters, all of them without a space.
+    """Format the searched hyperparameters, or all if the space is empty: `lr=0.003142 blocks=3`.
 
     A list of blocks is shown by its length.
     """
@@ -108,20 +108,20 @@ def _searched_text(params: Mapping[str, Value], space: Space) -> str:
 
 
 def epoch_text(epoch: float, epochs: int) -> str:
-    """Return `epoch 3/10`: the current epoch, or the one that has just ended."""
-    # A whole epoch may be a hair more than a whole number: 3 steps of 1/3.
+    """Format the current epoch, or the one that has just ended: `epoch 3/10`."""
+    # Rounding errors may make a complete epoch slightly more than an integer: 3 steps of 1/3.
     return f"epoch {min(max(math.ceil(epoch - 1e-6), 0), epochs)}/{epochs}"
 
 
 def reference(trial: Trial) -> str:
-    """Return `#12`; `#12.3` for any but the first trial."""
+    """Format a reference to a trial: `#12.3`, but `#12` for the first trial."""
     return f"#{trial.experiment}" if trial.index == 1 else f"#{trial.id}"
 
 
 def progress_line(trial: Trial, config: Config, report: StoredReport | None = None) -> str:
-    """Return the progress of a trial, with the values of a report, else the trial's newest.
+    """Format the progress of a trial, with the values of `report`, else the trial's newest.
 
-    `#12  epoch 3/10  step 141  loss 0.412  accuracy 0.912`; code that runs as it is has no epochs.
+    `#12  epoch 3/10  step 141  loss 0.412  accuracy 0.912`; code that is run unchanged has no epochs.
     """
     epoch, step = (report.epoch, report.step) if report else (trial.epoch, trial.step)
     values = metrics_text(report.metrics) if report else newest_text(trial)
@@ -132,7 +132,7 @@ def progress_line(trial: Trial, config: Config, report: StoredReport | None = No
 
 
 def failure_text(failure: Failure) -> str:
-    """Return the error, its rank and step, and the user's frames by cell and line, outermost first."""
+    """Format a failure: the error, its rank and step, and the user's frames by cell and line, outermost first."""
     place = f"rank {failure.rank}" + (f", step {failure.step}" if failure.step is not None else "")
     message = f": {failure.message}" if failure.message else ""
     lines = [f"{failure.type}{message}  ({place})"]
@@ -144,7 +144,7 @@ def failure_text(failure: Failure) -> str:
 
 
 def approximately(seconds: float) -> str:
-    """Return `a minute`, `12 min`, `3 h` or `2 d`: rounded to the precision of an estimate."""
+    """Format an estimated duration, rounded: `a minute`, `12 min`, `3 h` or `2 d`."""
     minutes = round(seconds / 60)
     if minutes <= 1:
         return "a minute"
@@ -154,7 +154,7 @@ def approximately(seconds: float) -> str:
 
 
 def estimate_text(wait: Wait) -> str:
-    """Return `in about 20 min (10 min to 40 min)`; empty without an estimate."""
+    """Format the estimate of a wait: `in about 20 min (10 min to 40 min)`; "" without an estimate."""
     if wait.estimate is None:
         return ""
     bounds = [approximately(each) for each in (wait.earliest, wait.latest) if each is not None]
@@ -163,7 +163,7 @@ def estimate_text(wait: Wait) -> str:
 
 
 def state_text(overview: Overview) -> str:
-    """Return the state with its reason.
+    """Format the state with its reason.
 
     `queued: 2nd in queue; 2 of 2 slots in use; in about 12 min`, `failed: ValueError`.
     """
@@ -178,7 +178,7 @@ def state_text(overview: Overview) -> str:
 
 
 def gang_text(overview: Overview) -> str:
-    """Return `2 slots, horovod`: the slots held or requested, and the backend once it is known."""
+    """Format the slots held or requested, and the backend once it is known: `2 slots, horovod`."""
     slots = overview.experiment.config.slots
     own = overview.experiment.config.as_it_is
     backends = [attempt.backend for attempt in overview.attempts if attempt.backend and not own]
@@ -187,9 +187,9 @@ def gang_text(overview: Overview) -> str:
 
 
 def guarantee_text(overview: Overview) -> str:
-    """Return the reproducibility guarantee of the newest attempt that reported one; empty before the first.
+    """Return the reproducibility guarantee of the newest attempt that reported one; "" if none has.
 
-    A cell that runs as it is has none.
+    A cell that is run unchanged has none.
     """
     if overview.experiment.config.form == "plain":
         return ""
@@ -198,22 +198,22 @@ def guarantee_text(overview: Overview) -> str:
 
 
 def new_notes(before: Overview, after: Overview) -> list[str]:
-    """Return the warnings of `after` that `before` does not have."""
+    """Return the warnings of `after` that are not in `before`."""
     return [warning for warning in after.warnings if warning not in before.warnings]
 
 
 def already_text(before: Overview) -> list[str]:
-    """Return `it is running already` for `resume` of an experiment that was not paused; else nothing."""
+    """Return `it is running already` if an experiment to resume was not paused; else nothing."""
     return [f"it is {before.state} already"] if before.experiment.state == "active" else []
 
 
 def elapsed(overview: Overview, now: float) -> float:
-    """Return the seconds during which the experiment held slots.
+    """Return the seconds during which the experiment has held slots.
 
     Without attempts, or if the overview lacks the first ones, return the seconds since the submission.
     """
     experiment, attempts = overview.experiment, overview.attempts
-    whole = {attempt.trial for attempt in attempts if attempt.number == 1}  # an overview has the newest ones only
+    whole = {attempt.trial for attempt in attempts if attempt.number == 1}  # an overview has only the newest attempts
     if not attempts or any(attempt.trial not in whole for attempt in attempts):
         return (experiment.ended_at or now) - experiment.created_at
     seconds, until = 0.0, float("-inf")
@@ -224,16 +224,16 @@ def elapsed(overview: Overview, now: float) -> float:
 
 
 def head_text(overview: Overview, now: float) -> str:
-    """Return `#12 digits  running  2 slots, horovod  1 min 05 s`."""
+    """Format the main line of an experiment: `#12 digits  running  2 slots, horovod  1 min 05 s`."""
     experiment = overview.experiment
     name = f"#{experiment.number} {experiment.name}".strip()
     return "  ".join([name, state_text(overview), gang_text(overview), duration(elapsed(overview, now))])
 
 
 def table_row(overview: Overview, now: float, owner: bool = False) -> tuple[str, ...]:
-    """Return a row of a list: number, name, state, progress, metrics, slots, elapsed; TABLE_HEAD names the columns.
+    """Return a row of the list of experiments; TABLE_HEAD names the columns.
 
-    With `owner`, also owner and group: OWNED_HEAD names these columns.
+    With `owner`, it includes owner and group: OWNED_HEAD names these columns.
     """
     experiment, trial = overview.experiment, overview.front
     epoch = epoch_text(trial.epoch, experiment.config.epochs).removeprefix("epoch ") if trial else ""
@@ -255,9 +255,9 @@ OWNED_HEAD = ("id", "owner", "group", *TABLE_HEAD[1:])
 
 
 def message_line(message: Message, before: Overview, after: Overview) -> str | None:
-    """Return the line of a plain log for a message that changed `before` into `after`; often none.
+    """Return the line of a plain log for a message that changed `before` into `after`; None for most messages.
 
-    One line for each validation, change of state, end of an attempt, and note.
+    There is a line for each validation, change of state, end of an attempt, and note.
     """
     mark = f"#{message.experiment}"
     match message.type:
@@ -280,7 +280,7 @@ def _report_line(message: Message, overview: Overview) -> str | None:
 
 
 def attempt_lines(overview: Overview) -> list[str]:
-    """Return lines on how attempts that did not complete ended, and from which checkpoints the next attempts resumed.
+    """Return lines on how attempts ended that did not complete, and where the next ones resumed.
 
     The failure that ended the trial is left out, since it is shown in full elsewhere.
     """
@@ -294,7 +294,7 @@ def attempt_lines(overview: Overview) -> list[str]:
 
 
 def _attempt_news(attempt: Attempt, before: Overview) -> str | None:
-    """Return a line on the start and end of an attempt, as far as `before` did not show them."""
+    """Return a line on the start and end of an attempt, as far as `before` does not show them; None if it does."""
     known = next((each for each in before.attempts if each.id == attempt.id), None)
     parts = [_begins(attempt)] if known is None else []
     if known is None or known.outcome is None:
@@ -320,18 +320,18 @@ def _ends(attempt: Attempt) -> str | None:
 
 
 def hang_text(overview: Overview, trial: int, number: int) -> str:
-    """Return the stacks of the ranks of an attempt that hung, which no log has; empty for other attempts."""
+    """Return the stacks of the ranks of an attempt that hung, which are in no log; "" for other attempts."""
     failures = [each.failure for each in overview.attempts if (each.trial, each.number) == (trial, number)]
     final = [
         each for each in overview.trials if each.state == "failed" and (each.index, each.attempt) == (trial, number)
     ]
-    failures += [each.failure for each in final]  # a trial fails shortly before its attempt is closed
+    failures += [each.failure for each in final]  # the trial fails shortly before its attempt is closed
     hung = [failure for failure in failures if failure and failure.type == HANG]
     return f"{hung[0].message}\n{hung[0].traceback}".rstrip() if hung else ""
 
 
 def cause_text(failure: Failure) -> str:
-    """Return a failure in one line: `rank 1 was ended by SIGKILL`, `ValueError: no such file (cell [4] line 3)`."""
+    """Format a failure in one line: `rank 1 was ended by SIGKILL`, `ValueError: no such file (cell [4] line 3)`."""
     if not failure.frames and failure.message.startswith(f"rank {failure.rank} "):
         return failure.message
     where = f" ({failure.frames[-1].where})" if failure.frames else ""
@@ -343,6 +343,6 @@ def _first_line(text: str) -> str:
 
 
 def same_text(what: str, overview: Overview) -> str:
-    """Return the message for a submission (`this cell`, `train.py`) that duplicates an active experiment."""
+    """Return the message for a submission (`what`: `this cell`, `train.py`) that duplicates an active experiment."""
     number = overview.experiment.number
     return f"{what} is experiment #{number}, which is {overview.state}: shown here; --again makes another"

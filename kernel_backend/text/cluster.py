@@ -1,4 +1,4 @@
-"""Format a shared cluster as text: quotas with bars, the queue, nodes and the audit log."""
+"""Format a shared cluster as text: quotas, queue, nodes and audit log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def bar(part: float, whole: float) -> str:
 
 
 def quota_row(account: Account) -> tuple[str, ...]:
-    """Return a row under QUOTA_HEAD; numbers set here, not by the hub, have a star."""
+    """Return the row of an account, under QUOTA_HEAD; fields set in this service, not by the hub, have a star."""
     quota, use, here = account.quota, account.use, account.changed
 
     def starred(name: str, text: str) -> str:
@@ -85,7 +85,7 @@ def quota_notes(accounts: Sequence[Account]) -> list[str]:
 
 
 def account_lines(account: Account, use: UseOverTime) -> list[str]:
-    """Return further lines about one account: members, the hub's quota, and recent use."""
+    """Return lines about one account: members, the hub's quota, and recent use."""
     lines = []
     if account.members:
         lines.append(f"{'members' if account.kind == 'group' else 'groups'}: {', '.join(account.members)}")
@@ -100,14 +100,14 @@ def account_lines(account: Account, use: UseOverTime) -> list[str]:
 
 
 def sparkline(values: Sequence[float], top: float | None = None) -> str:
-    """Return `▁▃█`: values from 0 to `top`, or to the largest; any value above 0 shows."""
+    """Draw values from 0 to `top` (default: the largest) as `▁▃█`; every value above 0 is visible."""
     top = max([top or 0.0, *values]) or 1.0
     levels = (round((len(_LEVELS) - 1) * value / top) for value in values)
     return "".join(_LEVELS[max(level, 1 if value > 0 else 0)] for level, value in zip(levels, values, strict=True))
 
 
 def changed_lines(before: Account, after: Account, command: str) -> list[str]:
-    """Describe the change of a quota, with the command line that reverts it; `command` is its beginning."""
+    """Describe the change of a quota, with the command that reverts it; `command` is the beginning of that."""
     names = [name for name in Quota.model_fields if getattr(before.quota, name) != getattr(after.quota, name)]
     who = f"{after.kind} {after.name}"
     words = (f"{label(name)} {spelled(name, before.quota)} -> {spelled(name, after.quota)}" for name in names)
@@ -122,7 +122,7 @@ def changed_lines(before: Account, after: Account, command: str) -> list[str]:
 
 
 def undo_text(before: Account, after: Account, command: str) -> str:
-    """Return the command line that reverts `after` to `before`; empty where no setting differs."""
+    """Return the command line that reverts `after` to `before`; "" if no field differs."""
     differ = _differ(before, after)
     given = [name for name in differ if name in before.changed]
     cleared = [name for name in differ if name not in before.changed]
@@ -137,13 +137,13 @@ def undo_text(before: Account, after: Account, command: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a name as a word of a command line."""
+    """Quote a name for a command line, if needed."""
     plain = name and all(letter.isalnum() or letter in "@._-+/" for letter in name) and not name.startswith("-")
     return name if plain else "'" + name.replace("'", "'\\''") + "'"
 
 
 def _differ(before: Account, after: Account) -> list[str]:
-    """Return the quota fields whose admin-set number was added, removed or changed."""
+    """Return the quota fields whose admin-set value was added, removed or changed."""
 
     def setting(account: Account, name: str) -> tuple[bool, Any]:
         return name in account.changed, account.changed.get(name)
@@ -152,12 +152,12 @@ def _differ(before: Account, after: Account) -> list[str]:
 
 
 def queue_head(queue: Sequence[Waiting]) -> tuple[str, ...]:
-    """Return the columns of `queue_rows`; with several pools the pool is the first."""
+    """Return the column names of `queue_rows`; if there are several pools, the pool comes first."""
     return ("pool", *QUEUE_HEAD) if _pools(queue) > 1 else QUEUE_HEAD
 
 
 def queue_rows(queue: Sequence[Waiting], now: float) -> list[tuple[str, ...]]:
-    """Return the queue in order; of requests that the user may not see, only the group is shown."""
+    """Return the rows of the queue, in order; requests that the user may not see show only the group."""
     several = _pools(queue) > 1
     rows = [_queue_row(each, now) for each in queue]
     return [(each.pool, *row) for each, row in zip(queue, rows, strict=True)] if several else rows
@@ -186,19 +186,19 @@ def _pools(queue: Iterable[Waiting]) -> int:
 
 
 def priority_text(priority: int) -> str:
-    """Return `5`; `first` for a request that an admin put ahead of all others."""
+    """Format a priority: `5`, or `first` for a request that an admin put ahead of all others."""
     return "first" if priority >= FIRST else str(priority)
 
 
 def whose(owner: str, group: str) -> str:
-    """Return `dave (vision)`; `a user of vision` where the owner is hidden, `another user` without a group."""
+    """Format an owner: `dave (vision)`, `a user of vision` if hidden, `another user` without a group."""
     if not owner:
         return f"a user of {group}" if group else "another user"
     return owner if owner == group else f"{owner} ({group})"
 
 
 def node_row(node: NodeUse, now: float) -> tuple[str, ...]:
-    """Return a row under NODE_HEAD."""
+    """Return the row of a node, under NODE_HEAD."""
     state = "away" if not node.healthy else "drained" if node.drained else "ready"
     devices = _counted_names(node.devices)
     held = f"{bar(node.used, node.slots)} {node.used} of {node.slots}"
@@ -215,7 +215,7 @@ def _run(run: NodeRun, now: float) -> str:
 
 
 def _idle(run: NodeRun, now: float) -> str:
-    """Return `, idle for 40 min 00 s, may be stopped for its slots now` for an idle notebook server."""
+    """Format the idle time of a notebook server: `, idle for 40 min 00 s, may be stopped for its slots now`."""
     idle = now - run.last_activity if run.last_activity is not None else 0.0
     said = f", idle for {duration(idle)}" if idle >= 60 else ""
     if run.take_back_at is not None:
@@ -230,7 +230,7 @@ def _counted_names(names: Sequence[str]) -> str:
 
 
 def drained_lines(node: NodeUse, command: str, now: float) -> list[str]:
-    """Return the state of a node that was drained or undrained, and the command that reverts it."""
+    """Return lines about a node that was drained or undrained, with the command that reverts it."""
     if not node.drained:
         said = f"{node.name}: gangs are started there again"
         return [said, f"to take it back: {command} drain {quoted(node.name)}"]
@@ -243,13 +243,13 @@ def drained_lines(node: NodeUse, command: str, now: float) -> list[str]:
 
 
 def audit_row(entry: AuditEntry) -> tuple[str, ...]:
-    """Return a row under AUDIT_HEAD; the time is local to this machine."""
+    """Return the row of an audit entry, under AUDIT_HEAD; the time is local to this machine."""
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.at))
     return str(entry.seq), when, entry.who, entry.act, entry.on, entry.detail
 
 
 def set_numbers(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the words of a command line to fields of Quota: numbers are parsed, other words stay text."""
+    """Convert options of a command line to fields of Quota: numbers are parsed, other words stay text."""
     return {name: _number(str(options[name])) for name in Quota.model_fields if options.get(name) is not None}
 
 

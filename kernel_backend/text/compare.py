@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from kernel_backend.model.diff import Attribution, AttributionRow, Diff, HistoryEntry, Results
 from kernel_backend.text import counted, duration, metrics_text, number
 
-_KIND = 17  # characters of a kind's column
+_KIND = 17  # width of the column of kinds
 NONE = "none: code, data, environment, seed and configuration are the same"
 NO_BIT = " (changes no bit)"
 HISTORY_HEAD = ("number", "name", "state", "age", "changed since", "what", "results")
 
 
 def results_lines(results: Results) -> list[str]:
-    """Return the verdict, and each metric of both: `error  0.303 and 0.528`."""
+    """Return lines with the verdict and each metric of both experiments: `error  0.303 and 0.528`."""
     rows = [f"{name}  {_or_none(a)} and {_or_none(b)}" for name, (a, b) in results.metrics.items()]
     return [results.text, *rows]
 
@@ -24,7 +24,7 @@ def _or_none(value: float | None) -> str:
 
 
 def diff_lines(diff: Diff, detail: int = 40) -> list[str]:
-    """Return the comparison of two experiments: a line per difference with its kind and details, then the results.
+    """Return lines on a comparison: each difference with its kind and details, then the results.
 
     At most `detail` lines of each difference are shown.
     """
@@ -47,7 +47,7 @@ def shortened(lines: Sequence[str], most: int) -> list[str]:
 
 
 def history_row(entry: HistoryEntry, now: float) -> list[str]:
-    """Return a row of the history: the changes from one experiment to the next."""
+    """Return the row of an experiment in a history: its changes since the previous one."""
     told = [each.text for each in entry.differences if not each.harmless]
     what = clipped("; ".join(told), 160) if told else "nothing" if entry.before else ""
     since = f"#{entry.before}" if entry.before else "(none before)"
@@ -61,19 +61,19 @@ def clipped(text: str, most: int) -> str:
 
 
 def attribution_head(found: Attribution) -> tuple[str, ...]:
-    """Return the head of the table that `attribution_row` fills."""
+    """Return the column names of `attribution_row`."""
     return "what", found.metric, "off", "experiment"
 
 
 def attribution_row(row: AttributionRow) -> list[str]:
-    """Return a training of the attribution: its label, value, distance from the baseline, and number."""
+    """Return the row of a training in an attribution: label, value, distance from the baseline, and number."""
     off = "" if row.off is None else "0.0" if row.off == 0 else number(row.off)
     value = row.state if row.value is None else number(row.value)
     return [row.label, value, off, f"#{row.experiment}" if row.experiment else ""]
 
 
 def attribution_lines(found: Attribution) -> list[str]:
-    """Return the lines below the table: the last row's results, and the causes that cannot be restored."""
+    """Return the lines below an attribution's table: the last row's results, and causes that cannot be restored."""
     verdict = [f"the last row and #{found.a}: {found.results.text}"] if found.results else []
     notes = [f"{row.label}: {row.note}" for row in found.rows if row.note]
     return [*verdict, *notes, *(f"cannot be put back: {text}" for text in found.beyond)]

@@ -12,19 +12,19 @@ from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import TrialRow
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would compute a text that begins so
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # texts that a spreadsheet would evaluate begin so
 _LISTED = ("number", "name", "state", "owner", "group", "tags", "note", "slots", "epochs", "created_at", "ended_at")
 
 
 def metrics_csv(reports: Sequence[StoredReport]) -> str:
-    """Return CSV with a row for each report: kind, step, epoch, seconds since the epoch, and a column per metric."""
+    """Return CSV with a row per report: kind, step, epoch, seconds since the epoch, and a column per metric."""
     names = list(dict.fromkeys(name for report in reports for name in report.metrics))
     rows = ([each.kind, each.step, each.epoch, each.at, *map(each.metrics.get, names)] for each in reports)
     return _csv(["kind", "step", "epoch", "at", *names], rows)
 
 
 def trials_csv(trials: Sequence[TrialRow]) -> str:
-    """Return CSV with a row for each trial of a search: state, progress, values, and a column per hyperparameter."""
+    """Return CSV with a row per trial of a search: state, progress, values, and a column per hyperparameter."""
     params = list(dict.fromkeys(name for trial in trials for name in trial.params))
     fields = [name for name in TrialRow.model_fields if name != "params"]
     rows = ([*(getattr(each, name) for name in fields), *map(each.params.get, params)] for each in trials)
@@ -32,7 +32,7 @@ def trials_csv(trials: Sequence[TrialRow]) -> str:
 
 
 def experiments_csv(found: Sequence[Overview]) -> str:
-    """Return CSV with a row for each experiment: labels, state, and the newest metrics of its best trial."""
+    """Return CSV with a row per experiment: labels, state, and the newest metrics of its best trial."""
     newest = [each.front.newest[1] if each.front else {} for each in found]
     names = list(dict.fromkeys(name for metrics in newest for name in metrics))
     rows = (
@@ -58,7 +58,7 @@ def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Convert a value for a CSV cell; texts that a spreadsheet would compute as formulas are prefixed with `'`."""
+    """Convert a value for a CSV cell; a text that a spreadsheet would evaluate is prefixed with `'`."""
     if value is None or isinstance(value, bool):
         return "" if value is None else str(value).lower()
     if isinstance(value, tuple) and all(isinstance(each, str) for each in value):

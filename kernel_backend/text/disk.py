@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from kernel_backend.model.disk import DiskReport, DiskUsage
 from kernel_backend.model.sizes import size
 
-_COLUMNS = ("checkpoints", "artifacts", "attempts")  # the last are logs and code; the rest is `other`
+_COLUMNS = ("checkpoints", "artifacts", "attempts")  # `attempts` are logs and code; all else is `other`
 _HEAD = ["total", "checkpoints", "artifacts", "logs, code", "other"]
 EXPERIMENT_HEAD = ["no", "name", "owner", *_HEAD]
 USER_HEAD = ["user", *_HEAD]
 
 
 def usage_lines(usage: DiskUsage) -> list[str]:
-    """Return `#12 digits: 1.2 GB (checkpoints 1.1 GB, attempts 20 MB)`, then why a deletion would not free all."""
+    """Format disk usage: `#12 digits: 1.2 GB (checkpoints 1.1 GB, attempts 20 MB)`, and why a deletion frees less."""
     parts = _parts(usage.bytes)
     head = f"#{usage.experiment} {usage.name}".strip()
     return [f"{head}: {size(usage.total)}" + (f" ({parts})" if parts else ""), *(f"  {each}" for each in usage.needed)]

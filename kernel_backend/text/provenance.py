@@ -1,4 +1,4 @@
-"""Format the provenance of a training beyond its code: data, files, initial weights and runtime."""
+"""Format the provenance of a training besides its code: data, files, initial weights and runtime."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kernel_backend.model.sizes import size
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.versions import read
 
-MOST_FILES = 20  # of a list that a user reads
+MOST_FILES = 20  # of a list that is shown
 
 
 def provenance_line(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) -> str:
-    """Return `data: 1,797 samples delivered (digest 5f3a...), 2 files read`, or an empty text.
+    """Format data and files: `data: 1,797 samples delivered (digest 5f3a...), 2 files read`; "" if nothing is known.
 
-    `known` are the facts of a trial by name.
+    `known` has the provenance records of a trial by name.
     """
     said = []
     if "delivered" in known:
@@ -31,7 +31,7 @@ def provenance_line(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snaps
 
 
 def fact_lines(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) -> list[str]:
-    """Return all recorded facts that a result depends on beyond its code, one per line."""
+    """Return a line for each provenance record on which a result depends, besides its code."""
     lines = []
     if "delivered" in known:
         delivered = read(Delivered, known["delivered"])

@@ -12,7 +12,7 @@ ARTIFACT_HEAD = ("trial", "name", "size", "type", "step", "kept")
 
 
 def checkpoint_head(metric: str) -> tuple[str, ...]:
-    """Return the columns of `checkpoint_row`; `metric` defines the experiment's best."""
+    """Return the column names of `checkpoint_row`; `metric` is the one that defines the best checkpoint."""
     return ("trial", "checkpoint", "step", "epoch", metric, "size", "committed", "verified", "kept")
 
 
@@ -39,7 +39,7 @@ def artifact_row(artifact: Artifact, now: float) -> tuple[str, ...]:
 
 
 def collected_lines(found: GarbageReport, dry_run: bool, verbose: bool = False) -> list[str]:
-    """Return the deleted checkpoints with sizes and their sum, and with `verbose` the retained ones."""
+    """Return lines with the deleted checkpoints and their total size, and with `verbose` the retained ones."""
     lines = [f"{_decision(each)}  {', '.join(each.reasons)}" for each in found.goes]
     if verbose:
         lines += [f"{_decision(each)}  stays: {', '.join(each.reasons)}" for each in found.stays]

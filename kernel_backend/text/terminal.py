@@ -1,7 +1,7 @@
-"""Print text to a terminal with control sequences in names and output of other users escaped.
+"""Print text to a terminal with control sequences escaped, as names and output may be other users'.
 
-Names, notes, messages and metrics go through `harmless` wherever they are printed. A log is a file's own text: a pipe
-gets it unchanged. A terminal gets its colours and progress bars, and no other control sequences.
+Names, notes, messages and metrics are always passed through `harmless`. A log is written unchanged to a pipe; a
+terminal gets its colours and progress bars, but no other control sequences.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def tell(text: object, file: TextIO | None = None, log: bool = False) -> None:
 
 
 def hand_over(text: str, log: bool = False) -> None:
-    """Print the text of a file (source, a lock, a log) unchanged, unless it goes to a terminal."""
+    """Print the content of a file (source, a lock, a log) unchanged, but escaped on a terminal."""
     if sys.stdout.isatty():
         text = harmless_log(text) if log else harmless(text)
     print(text, end="", flush=log)

@@ -1,1 +1,1 @@
-"""Act for Unix users on the service's side: call agents, and validate everything that they answer."""
+"""Act for Unix users in the service: call their agents, and validate all answers."""

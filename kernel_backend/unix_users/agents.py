@@ -1,4 +1,4 @@
-"""Manage the agents of all users: start them when needed, drop silent ones, and bound every wait."""
+"""Manage the agents of all users: start them on demand, drop unresponsive ones, and limit every wait."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from kernel_backend.agent.records import Greeting
 from kernel_backend.errors import PlaceUnavailable
 from kernel_backend.retry import RetryPolicy
 
-ANSWER_S = 5.0  # for quick operations; a machine may be busy
-START_S = 30.0  # for an agent to say hello: it imports Pydantic and more, from a cold disk perhaps
-WAIT_S = 20.0  # a request waits this long for a start, which goes on without it; its client waits for 30
-PING_S = 2.0  # for a ping to a running agent that has not answered another request
-LONG_S = 3600.0  # to read checkpoints, and to build environments
-FORGIVEN_S = 60.0  # after the last failure the count starts anew
-RETRY = RetryPolicy((0.0, 1.0, 2.0, 5.0, 15.0, 60.0))  # of an agent that has failed recently
-AT_ONCE = 8  # requests of one user: at most this many threads of the service wait for a silent agent
+ANSWER_S = 5.0  # for quick operations on a busy machine
+START_S = 30.0  # for an agent to start and answer: imports may come from a cold disk
+WAIT_S = 20.0  # for a request to wait for a start, which continues without it; clients wait for 30 s
+PING_S = 2.0  # for a ping of a running agent that has not answered another request
+LONG_S = 3600.0  # for reading checkpoints and building environments
+FORGIVEN_S = 60.0  # since the last failure, after which failures are counted from 0
+RETRY = RetryPolicy((0.0, 1.0, 2.0, 5.0, 15.0, 60.0))  # pauses before an agent that has failed is started again
+AT_ONCE = 8  # requests per user, so that an unresponsive agent blocks at most this many threads
 
-Spawn = Callable[[str, socket.socket], None]  # starts the agent of a user, with this as its stdin; raises Forbidden
+Spawn = Callable[[str, socket.socket], None]  # starts a user's agent with this socket as stdin; raises Forbidden
 A = TypeVar("A")
 _log = logging.getLogger(__name__)
 
@@ -58,14 +58,14 @@ NOTHING = Body(0, ())
 
 
 class _Ended(PlaceUnavailable):
-    """Error: an agent has died during a request; a new agent may answer it."""
+    """Error: an agent has died during a request; another agent may answer it."""
 
 
 class Agents:
-    """Agents of all users; failures of one user's agent do not affect others.
+    """Agents of all users; failures of one user's agent do not affect other users.
 
-    Every method raises PlaceUnavailable if an agent is out of reach, and Forbidden if none may be started. May be
-    called from any thread.
+    Every method raises PlaceUnavailable if an agent does not respond, and Forbidden if none may be started. Methods
+    may be called from any thread.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Agents:
     ) -> A:
         """Return an agent's answer to an operation within `limit` seconds, validated as `kind`.
 
-        An error of the operation is raised here.
+        Errors of the operation are raised.
         """
         with self.open(user, op, kind, body, limit, **arguments) as (answer, _):
             return answer
@@ -105,7 +105,7 @@ class Agents:
         limit: float | None = None,
         **arguments: Any,
     ) -> Iterator[tuple[A, Link]]:
-        """Yield the answer, and the link over which its body comes; the link is closed after the block."""
+        """Yield the answer and the link from which its body can be read; the link is closed after the block."""
         with self._agent(user).permit(), ExitStack() as stack:
             answer, link = self.begin(user, op, kind, body, limit, **arguments)
             stack.enter_context(link)
@@ -120,17 +120,17 @@ class Agents:
         limit: float | None = None,
         **arguments: Any,
     ) -> tuple[A, Link]:
-        """Return the answer and a link that stays open for further requests; the caller closes it."""
+        """Return the answer, and a link that stays open for further requests and that the caller must close."""
         agent, seconds = self._agent(user), limit or self._answer_s
         try:
             return agent.asked(op, kind, body, seconds, arguments)
         except _Ended:
-            if body.size:  # its pieces may be gone
+            if body.size:  # its pieces may be used up
                 raise
             return agent.asked(op, kind, body, seconds, arguments)
 
     def close(self) -> None:
-        """Disconnect all agents; processes that they have started go on."""
+        """Disconnect all agents; processes that they have started continue."""
         with self._guard:
             for agent in self._known.values():
                 agent.close()
@@ -142,11 +142,11 @@ class Agents:
 
 
 class _Agent:
-    """Agent of one user, started when it is needed and again after it has ended."""
+    """Agent of one user, which is started on demand, and again after it has ended."""
 
     def __init__(self, user: str, spawn: Spawn, start_s: float, wait_s: float) -> None:
         self._user, self._spawn, self._start_s, self._wait_s = user, spawn, start_s, wait_s
-        self._guard = threading.Lock()  # never held during a wait
+        self._guard = threading.Lock()  # never held while waiting
         self._starting: Future[socket.socket] | None = None
         self._closed = False
         self._permits = threading.BoundedSemaphore(AT_ONCE)
@@ -155,7 +155,7 @@ class _Agent:
 
     @contextmanager
     def permit(self) -> Iterator[None]:
-        """Hold one of the user's few slots for concurrent requests."""
+        """Take part in the user's limited number of concurrent requests during the block."""
         if not self._permits.acquire(blocking=False):
             raise self._out_of_reach(f"{AT_ONCE} questions are being answered already")
         try:
@@ -166,7 +166,7 @@ class _Agent:
     def asked(
         self, op: str, kind: TypeAdapter[A], body: Body, seconds: float, arguments: dict[str, Any]
     ) -> tuple[A, Link]:
-        """Send a request; return the answer and the link over which it came."""
+        """Send a request; return the answer and the link on which it was received."""
         link = Link(self, self._running(), seconds)
         try:
             link.put(op, arguments, body)
@@ -176,14 +176,14 @@ class _Agent:
             raise
 
     def failed(self, control: socket.socket, why: str, *, ended: bool = False) -> PlaceUnavailable:
-        """Drop the agent at the other end of `control`, and return the error to raise."""
+        """Drop the agent connected by `control`, and return the error to raise."""
         with self._guard:
             if self._control is control:
                 self._give_up(why)
         return self._out_of_reach(why, ended=ended)
 
     def silent(self, control: socket.socket, op: str, seconds: float) -> PlaceUnavailable:
-        """Return the error for a request that timed out; drop the agent if it does not answer a ping either."""
+        """Return the error of a request that timed out; drop the agent if it does not answer a ping, either."""
         why = f"{op} was not answered within {seconds:g} s"
         try:
             with Link(self, control, PING_S, ping=True) as link:
@@ -236,7 +236,7 @@ class _Agent:
         starting.set_result(control)
 
     def _rest(self) -> None:
-        """Raise PlaceUnavailable during the pause after a failure, so that requests do not wait for it repeatedly."""
+        """Raise PlaceUnavailable during the pause after a failure, so that not every request waits for a timeout."""
         if time.monotonic() - self._failed_at < RETRY.pause(self._failures):
             raise self._out_of_reach(f"{self._why}; this is tried again")
 
@@ -272,7 +272,7 @@ class _Agent:
         _log.warning("the agent of %s is given up: %s", self._user, why)
         self._count(why)
         if self._control is not None:
-            self._control.close()  # the agent exits when it notices
+            self._control.close()  # the agent exits when it notices this
             self._control = None
 
     def _count(self, why: str) -> None:
@@ -285,12 +285,12 @@ class _Agent:
 
 
 class Link:
-    """Socket of one request to an agent; errors of a `ping` are left to its caller."""
+    """Connection for one request to an agent. With `ping`, errors are raised unchanged."""
 
     def __init__(self, agent: _Agent, control: socket.socket, seconds: float, *, ping: bool = False) -> None:
         self._agent, self._control, self._seconds, self._ping = agent, control, seconds, ping
         self._op = ""
-        self._size = 0  # of the body after the last value
+        self._size = 0  # of the last answer's body
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(seconds)
         with theirs, self._reaching():
@@ -307,7 +307,7 @@ class Link:
         self._op = op
         with self._reaching():
             question = {"op": op, "arguments": arguments, "bytes": body.size}
-            send_frame(self._socket, to_json(question, inf_nan_mode="constants"))  # a search may get NaN
+            send_frame(self._socket, to_json(question, inf_nan_mode="constants"))  # a search may report NaN
         for piece in body.pieces:
             with self._reaching():
                 self._socket.sendall(piece)
@@ -329,11 +329,11 @@ class Link:
 
     @property
     def size(self) -> int:
-        """Return the number of bytes in the body after the value."""
+        """Return the number of bytes in the answer's body."""
         return self._size
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the body piece by piece; each piece must come within the time for an answer."""
+        """Yield the answer's body in pieces, each of which must arrive within the time limit."""
         self._socket.settimeout(self._seconds)
         pieces = receive_bytes(self._socket, self._size)
         while True:
@@ -344,12 +344,12 @@ class Link:
             yield piece
 
     def close(self) -> None:
-        """End the request, answered or not."""
+        """Close the connection, whether or not the request was answered."""
         self._socket.close()
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
-        """Turn errors of the connection into those of an agent that ended, timed out or answered wrongly."""
+        """Convert errors of the connection: the agent has ended, timed out, or answered wrongly."""
         try:
             yield
         except (TimeoutError, Closed, ProtocolError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Access checkpoints in their owners' workspaces: the owner's agent does every file operation."""
+"""Access checkpoints in their owners' workspaces; the owner's agent performs all file operations."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kernel_backend.errors import CheckpointDamaged
 from kernel_backend.unix_users.agents import LONG_S, NOTHING, Agents, Body
 
 A = TypeVar("A")
-PIECE = 2**20  # of an upload
+PIECE = 2**20  # bytes sent at once
 
-Owner = Callable[[int], str]  # of an experiment
+Owner = Callable[[int], str]  # returns the owner of an experiment
 
 
 class AgentCheckpoints:
-    """Checkpoints of one trial as listed by its owner's agent, whose answers are validated."""
+    """Checkpoints of one trial, accessed through its owner's agent, whose answers are validated."""
 
     def __init__(self, agents: Agents, user: str, experiment: int, trial: int, uid: str) -> None:
         self._agents, self._user = agents, user
@@ -30,7 +30,7 @@ class AgentCheckpoints:
 
     @property
     def where(self) -> str:
-        """Return the owner and trial, for display: the folder itself is private."""
+        """Return owner and trial, for display; the folder itself is private."""
         return f"the checkpoints of {self._user}/{self._trial['experiment']}/{self._trial['trial']}"
 
     def free(self) -> int | None:
@@ -43,7 +43,7 @@ class AgentCheckpoints:
         return self._ask("write", _PART, body, LONG_S, checkpoint=checkpoint, name=name, size=body.size)
 
     def reuse(self, checkpoint: str, part: Part) -> bool:
-        """Store a part that another checkpoint of the experiment has."""
+        """Store a part that another checkpoint of the experiment already has; return False if that is impossible."""
         return self._ask("reuse", _TRUTH, Body.of(part.model_dump_json().encode()), checkpoint=checkpoint)
 
     def commit(self, manifest: Manifest) -> None:
@@ -51,7 +51,7 @@ class AgentCheckpoints:
         self._ask("commit", _NONE, Body.of(dump(manifest)))
 
     def committed(self) -> list[Manifest]:
-        """Return all checkpoints, oldest first; raise CheckpointDamaged if one is of another trial."""
+        """Return all checkpoints, oldest first; raise CheckpointDamaged if one belongs to another trial."""
         found = [self._manifest(each) for each in self._ask("committed", _LISTED)]
         return sorted(found, key=lambda manifest: manifest.order)
 
@@ -73,7 +73,7 @@ class AgentCheckpoints:
     def stream(self, manifest: Manifest, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
         """Return the bytes of a part from an offset on; the whole part is verified before the first byte."""
         stream = self._streamed(manifest, name, offset)
-        next(stream)  # raise errors at once
+        next(stream)  # raises errors now
         return stream
 
     def set_aside(self, checkpoint: str) -> None:
@@ -93,7 +93,7 @@ class AgentCheckpoints:
         self._ask("sweep", _NONE, attempt=attempt)
 
     def clear(self) -> None:
-        """Delete the fencing tokens and the empty folder of a trial without checkpoints."""
+        """Delete the fences and the empty folder of a trial without checkpoints."""
         self._ask("clear", _NONE)
 
     def pin(self, checkpoint: str, pinned: bool) -> None:
@@ -101,11 +101,11 @@ class AgentCheckpoints:
         self._ask("pin", _NONE, checkpoint=checkpoint, pinned=pinned)
 
     def fence(self, attempt: int) -> None:
-        """Write the fencing token of an attempt, which fences older attempts of the trial."""
+        """Write the fence of an attempt, which fences older attempts of the trial."""
         self._ask("claim", _NONE, attempt=attempt)
 
     def claimed(self) -> int:
-        """Return the highest attempt that has written a fencing token."""
+        """Return the highest attempt number that has written a fence."""
         return self._ask("claimed", _NUMBER)
 
     def names(self) -> Sequence[str]:
@@ -139,7 +139,7 @@ class AgentCheckpoints:
 
 
 class UnixUserStorage(CheckpointStorage):
-    """Checkpoints of all trials, each in the workspace of its owner."""
+    """Checkpoint storage of all trials, each in its owner's workspace."""
 
     def __init__(self, agents: Agents, owner: Owner, identity: Identity) -> None:
         self._agents, self._owner, self._identity = agents, owner, identity
@@ -149,7 +149,7 @@ class UnixUserStorage(CheckpointStorage):
         return ""
 
     def largest_number(self) -> int:
-        """Return 0: the owners' workspaces report their numbers."""
+        """Return 0: the largest number is taken from the owners' workspaces."""
         return 0
 
     def open(self, experiment: int, trial: int) -> Checkpoints:

@@ -1,4 +1,4 @@
-"""Run the local machine's gangs as the Unix users who own them, through their agents."""
+"""Run gangs on the local machine as the Unix users who own them, through their agents."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from kernel_backend.model.resources import Node
 from kernel_backend.model.views.overview import LogChunk
 from kernel_backend.unix_users.agents import Agents
 
-STATUS_WAIT_S = 1.0  # that a round waits for agents' statuses; after that the last known ones are used
-KILL_S = 15.0  # for an agent to kill a gang; its own limit is slightly shorter
+STATUS_WAIT_S = 1.0  # for a round to wait for agents' answers; then the last known statuses are used
+KILL_S = 15.0  # for an agent to kill a gang; the agent's own limit is slightly shorter
 
-Owner = Callable[[int], str]  # of an experiment
+Owner = Callable[[int], str]  # returns the owner of an experiment
 _log = logging.getLogger(__name__)
 
 
 class UnixUserEngine:
-    """Engine for gangs of this machine, each recorded by an empty note file in the service's folder.
+    """Engine for gangs of this machine. An empty note file in the service's folder records each gang.
 
-    So after a restart only the agents of users with gangs are called, and agents are never trusted to list the gangs.
+    After a restart only agents of users with gangs are therefore called, and no agent is trusted to list the gangs.
     """
 
     name = "local"
@@ -43,7 +43,7 @@ class UnixUserEngine:
         notes.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._node = local_node()
         self._looks: dict[str, asyncio.Task[dict[AttemptId, GangStatus]]] = {}
-        self._seen: dict[AttemptId, GangStatus] = {}  # the last known statuses
+        self._seen: dict[AttemptId, GangStatus] = {}  # last known statuses
 
     async def nodes(self) -> Sequence[Node]:
         """Return this machine as the only node."""
@@ -59,8 +59,8 @@ class UnixUserEngine:
     async def statuses(self) -> Sequence[GangStatus]:
         """Return the status of every recorded gang.
 
-        If an agent does not answer, its last answer is used, or `running`: slots are freed only of gangs known to have
-        ended.
+        If an agent does not answer, its last answer is used, or `running`: slots are freed only if a gang is known to
+        have ended.
         """
         noted = await asyncio.to_thread(self._noted)
         for user in noted.keys() - self._looks.keys():
@@ -73,21 +73,22 @@ class UnixUserEngine:
                 try:
                     self._seen |= look.result()
                 except (PlaceUnavailable, Forbidden, OSError):
-                    pass  # logged already
-                except Exception as error:  # an agent may answer with any error: only its own gangs are unknown
+                    pass  # already logged
+                except Exception as error:  # an agent may answer with any error, which concerns only its own gangs
                     _log.warning("how the gangs of %s are is not known: %s", user, error)
         keys = [key for mine in noted.values() for key in mine]
         self._seen = {key: self._seen[key] for key in keys if key in self._seen}
         return [self._seen.get(key, GangStatus(key=key, phase="running")) for key in sorted(keys)]
 
     async def release(self, key: AttemptId) -> None:
-        """Request a gang to commit a checkpoint and leave, through its owner's agent."""
+        """Ask a gang to commit a checkpoint and exit, through its owner's agent."""
         await self._ask(key, "release")
 
     async def kill(self, key: AttemptId) -> None:
-        """Kill every process of a gang; raise Unconfirmed also if its agent does not confirm in time.
+        """Kill all processes of a gang; raise Unconfirmed if its agent does not confirm that in time.
 
-        If the gang's account is gone, an administrator deletes its note file: then it counts as ended.
+        If the owner's account was deleted, an administrator deletes the gang's note file; then the gang counts as
+        ended.
         """
         user, note = await self._of(key), self._notes / str(key)
         try:
@@ -110,7 +111,7 @@ class UnixUserEngine:
         return await asyncio.to_thread(ask)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """Return a part of a rank's log, as `Engine.logs` does."""
+        """Return a part of a rank's log, like `Engine.logs`."""
         user = await self._of(key)
         ask = partial(self._agents.ask, user, "logs", _LOG, key=str(key), rank=rank, offset=offset, tail=tail)
         try:
@@ -129,7 +130,7 @@ class UnixUserEngine:
 
     async def forget(self, key: AttemptId) -> None:
         """Stop listing a gang: delete its note file."""
-        with contextlib.suppress(OperationFailed, Forbidden, OSError):  # that agent will not be asked about it again
+        with contextlib.suppress(OperationFailed, Forbidden, OSError):  # the agent is not asked about this gang again
             await self._ask(key, "forget")
         await asyncio.to_thread((self._notes / str(key)).unlink, missing_ok=True)
 
@@ -139,14 +140,14 @@ class UnixUserEngine:
         self._look_anew(user)
 
     async def _look(self, user: str, keys: Sequence[AttemptId]) -> dict[AttemptId, GangStatus]:
-        """Return the statuses of these gangs, ignoring others in the agent's answer."""
+        """Return the statuses of these gangs; others in the agent's answer are ignored."""
         of = [str(key) for key in keys]
         told = await asyncio.to_thread(self._agents.ask, user, "statuses", _STATUSES, of=of)
         found = {status.key: status for status in told}
         return {key: found.get(key, _gone(key)) for key in keys}
 
     def _look_anew(self, user: str) -> None:
-        """Drop a status request under way: its answer may be older than the change just made."""
+        """Drop a pending status request: its answer may be older than the change just made."""
         if (look := self._looks.pop(user, None)) is not None:
             look.add_done_callback(lambda done: done.cancelled() or done.exception())
 
@@ -163,7 +164,7 @@ class UnixUserEngine:
 
 
 def _gone(key: AttemptId) -> GangStatus:
-    """Return the status `ended` of a gang that its agent does not have: its folder is gone."""
+    """Return the status `ended` for a gang that its agent does not know: its folder does not exist."""
     return GangStatus(key=key, phase="ended")
 
 

@@ -1,4 +1,4 @@
-"""Start agents through the privileged spawn helper, which gets a name and a socket."""
+"""Start agents through the privileged spawn helper, to which a user name and a socket are sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from kernel_backend.errors import Forbidden
 from kernel_backend.unix_users.agents import Spawn
 
-ANSWER_S = 10.0  # for the helper to start one
+ANSWER_S = 10.0  # for the helper to start an agent
 _ANSWER_LIMIT = 4096  # bytes
 
 

@@ -21,9 +21,9 @@ from kernel_backend.unix_users.agents import LONG_S, Agents, Body, Link
 from kernel_backend.workspaces.base import LARGEST_NUMBER, Contents, SearchClass, SearchClassProcess, Workspace
 
 A = TypeVar("A")
-CLASS_S = START_S + ANSWER_S  # the agent has its own limits, and reports a class's position after a timeout
+CLASS_S = START_S + ANSWER_S  # more than the agent's own limits, as it reports a class's position after a timeout
 UNPACK_S = 60.0
-PRESENT_S = 70.0  # the agent allows an interpreter a minute
+PRESENT_S = 70.0  # more than the minute that the agent allows an interpreter
 
 
 class UnixUserWorkspaces:
@@ -57,7 +57,7 @@ class AgentWorkspace:
         return self._agents.ask(self._user, "largest_number", _NUMBER)
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Return the last attempt that follows `since` without a gap and has a folder; else `since`."""
+        """Return the last attempt number after `since` that has a folder, without a gap; else `since`."""
         return self._agents.ask(self._user, "last_attempt", _NUMBER, experiment=experiment, trial=trial, since=since)
 
     def usage(self, experiment: int) -> dict[str, int]:
@@ -69,11 +69,11 @@ class AgentWorkspace:
         return self._agents.ask(self._user, "disk", _DISK, limit=LONG_S)
 
     def remove(self, experiment: int) -> None:
-        """Have the agent delete the folders."""
+        """Let the agent delete an experiment's folders."""
         self._agents.ask(self._user, "remove", _NONE, limit=LONG_S, experiment=experiment)
 
     def remove_logs(self, experiment: int) -> None:
-        """Have the agent delete the logs."""
+        """Let the agent delete the logs."""
         self._agents.ask(self._user, "remove_logs", _NONE, limit=LONG_S, experiment=experiment)
 
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
@@ -84,27 +84,27 @@ class AgentWorkspace:
         return Contents(link.size, _closing(stack, link))
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """Return a search class that the agent runs in a process."""
+        """Return a search class, which the agent runs in a process."""
         return AgentSearchProcess(self._agents, self._user, asked, archive)
 
 
 class AgentSearchProcess:
-    """Client of a search class: a link to the agent that lives as long as the class does there."""
+    """Client of a search class that the agent runs; the class lives as long as the link to the agent."""
 
     def __init__(self, agents: Agents, user: str, asked: SearchClass, archive: bytes) -> None:
         self._agents, self._user, self._class, self._archive = agents, user, asked, archive
         self._link: Link | None = None
 
     def interval(self) -> Any:
-        """Return the class's `interval` attribute."""
+        """Return the `interval` attribute of the search class."""
         return self._call("interval")
 
     def ask(self, trial: int) -> Any:
-        """Return the result of the class's `ask`."""
+        """Call `ask` of the search class, and return the result."""
         return self._call("ask", trial=trial)
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Return the result of the class's `tell`."""
+        """Call `tell` of the search class, and return the result."""
         return self._call("tell", trial=trial, params=params, unit=unit, value=value)
 
     def close(self) -> None:
@@ -116,8 +116,8 @@ class AgentSearchProcess:
     def _call(self, op: str, **arguments: Any) -> Any:
         """Call the class through the agent.
 
-        Raises PlaceUnavailable if the class was not constructed yet, so that the call may be repeated; SearchFailed if
-        the connection is lost later, as the class's state is lost with it.
+        Raises PlaceUnavailable if the class was not created yet, so that the call may be repeated, and SearchFailed
+        if the connection is lost later, as the state of the class is lost with it.
         """
         if self._link is None:
             body, asked = Body.of(self._archive), self._class.model_dump_json()
@@ -141,7 +141,7 @@ class AgentEnvironments:
         return self._agents.ask(self._user, "lock", _LOCK_OR_NONE, environment=environment.model_dump_json())
 
     def make_lock(self, environment: Environment, python: Path) -> Lock:
-        """Return the lock of an environment, made if there is none."""
+        """Return the lock of an environment; make it if there is none."""
         return self._beside("make_lock", _LOCK, environment, python)
 
     def python(self, environment: Environment) -> Path | None:
@@ -161,7 +161,7 @@ class AgentEnvironments:
         return self._agents.ask(self._user, "present", _ENVIRONMENT, limit=PRESENT_S, python=str(python))
 
     def _beside(self, op: str, kind: TypeAdapter[A], environment: Environment, python: Path) -> A:
-        """Request an operation that takes minutes, without taking one of the user's slots for concurrent requests."""
+        """Call an operation that may take minutes, outside of the user's limited number of concurrent requests."""
         asked, at = environment.model_dump_json(), str(python)
         found, link = self._agents.begin(self._user, op, kind, limit=LONG_S, environment=asked, python=at)
         link.close()
@@ -174,7 +174,7 @@ def _closing(stack: ExitStack, link: Link) -> Iterator[bytes]:
 
 
 _NONE: TypeAdapter[None] = TypeAdapter(None)
-# All users' experiments are numbered by it.
+# Its value is used for the numbers of all users' experiments.
 _NUMBER: TypeAdapter[int] = TypeAdapter(Annotated[int, Field(ge=0, le=LARGEST_NUMBER)])
 _SIZES: TypeAdapter[dict[str, int]] = TypeAdapter(dict[str, Annotated[int, Field(ge=0)]])
 _DISK = TypeAdapter(WorkspaceUsage)

@@ -1,1 +1,1 @@
-"""Access an owner's files for the service: in its own process, or as that Unix user."""
+"""Access an owner's files for the service, in its own process or as that owner's Unix user."""

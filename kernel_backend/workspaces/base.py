@@ -1,4 +1,4 @@
-"""Define the workspace interface: the folder with all that an owner's trainings read and write."""
+"""Define the interface of a workspace, the folder with all files of an owner's trainings."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from kernel_backend.model.search.space import Space
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots.shipped import Working
 
-LARGEST_NUMBER = 9_999_999  # of an experiment by its folder; what has more digits is none (`home.largest_of`)
+LARGEST_NUMBER = 9_999_999  # longer names of folders are no experiment numbers (`home.largest_of`)
 
 
 class SearchClass(Record):
-    """Search class of a cell, with its settings and space."""
+    """Search class of a cell, with the settings and the space of its search."""
 
     experiment: int
     python: str
     cwd: str
-    locked: bool  # the interpreter is a locked environment's
+    locked: bool  # the interpreter is that of a locked environment
     settings: Settings
     space: Space
 
 
 class SearchClassProcess(Protocol):
-    """Interface to a search class in a process of its own; each call raises SearchFailed if the class fails."""
+    """Interface to a search class in a separate process; each call raises SearchFailed if the class fails."""
 
     def interval(self) -> Any:
-        """Return the class's `interval` attribute."""
+        """Return the `interval` attribute of the search class."""
 
     def ask(self, trial: int) -> Any:
-        """Return the result of the class's `ask`."""
+        """Call `ask` of the search class, and return the result."""
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Return the result of the class's `tell`."""
+        """Call `tell` of the search class, and return the result."""
 
     def close(self) -> None:
         """End the process."""
@@ -56,19 +56,19 @@ class EnvironmentStorage(Protocol):
     """Interface to an owner's environments (see `environments.storage`); all methods block, some for minutes."""
 
     def lock(self, environment: Environment) -> Lock | None:
-        """Return the stored lock of an environment; None before it was made."""
+        """Return the stored lock of an environment; None if it has not been made."""
 
     def make_lock(self, environment: Environment, python: Path) -> Lock:
-        """Return the lock of an environment, made and stored if there is none; raise NoEnvironment."""
+        """Return the lock of an environment; make and store it if there is none. Raise NoEnvironment."""
 
     def python(self, environment: Environment) -> Path | None:
         """Return the interpreter of an environment that is completely built, else None."""
 
     def version(self, environment: Environment) -> str | None:
-        """Return the version of the Python that an environment was built with; None if unknown."""
+        """Return the Python version with which an environment was built; None if unknown."""
 
     def build(self, environment: Environment, python: Path) -> Path:
-        """Return the interpreter of an environment, locking and building it if needed; raise NoEnvironment."""
+        """Return the interpreter of an environment, which is locked and built if needed; raise NoEnvironment."""
 
     def present(self, python: Path) -> Environment:
         """Return the current environment of an interpreter; raise NoEnvironment if it cannot be run."""
@@ -85,28 +85,28 @@ class Workspace(Protocol):
         """Unpack the code of an attempt; return its working folder, with a note for the user about it."""
 
     def largest_number(self) -> int:
-        """Return the largest experiment number that any folder here names; 0 for none."""
+        """Return the largest experiment number among the names of folders; 0 if there is none."""
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Return the last attempt that follows `since` without a gap and has a folder; else `since`."""
+        """Return the last attempt number after `since` that has a folder, without a gap; else `since`."""
 
     def usage(self, experiment: int) -> dict[str, int]:
-        """Return the bytes of an experiment's folders by kind (`attempts`), without its checkpoints."""
+        """Return the bytes of an experiment's folders by kind (such as `attempts`), without its checkpoints."""
 
     def disk(self) -> WorkspaceUsage:
         """Return the bytes of all experiments and environments, and the free space of the file system."""
 
     def remove(self, experiment: int) -> None:
-        """Delete an experiment's folders; raises OSError where one cannot be deleted."""
+        """Delete an experiment's folders; raises OSError if one cannot be deleted."""
 
     def remove_logs(self, experiment: int) -> None:
         """Delete logs, records and unpacked code of an ended experiment; its folders stay, empty."""
 
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
-        """Return the bytes of an artifact; raise NotFound if its file is gone."""
+        """Return the bytes of an artifact; raise NotFound if its file does not exist."""
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """Return a search class of a snapshot, whose process starts at the first call."""
+        """Return a search class of a snapshot, whose process is started by the first call."""
 
 
 class Workspaces(Protocol):

@@ -1,4 +1,4 @@
-"""Access the workspace of the user who runs this process: an embedded service's home, or an agent's."""
+"""Access the workspace of this process's user: in the home of an embedded service, or of an agent."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from kernel_backend.snapshots.archive import unpack
 from kernel_backend.snapshots.shipped import Working, working_folder
 from kernel_backend.workspaces.base import Contents, SearchClass, SearchClassProcess, Workspace
 
-WITHHELD = ("PYTHONPATH", "PYTHONHOME")  # from a locked environment, as from its ranks
+WITHHELD = ("PYTHONPATH", "PYTHONHOME")  # not passed to processes in a locked environment
 
 
 class OwnWorkspace:
     """Workspace below `home`."""
 
     def __init__(self, home: Path, checkpoints: Path | None = None) -> None:
-        """Use the workspace below `home`; its checkpoints may lie in another folder."""
+        """Use the workspace below `home`; `checkpoints` is the folder of checkpoints, if it is another one."""
         self._home = home
         self._checkpoints = checkpoints or home / "checkpoints"
         self.environments = Environments(home)
 
     def unpack(self, job: LaunchSpec, archive: bytes) -> Working:
-        """Write the code of an attempt into its folder."""
+        """Unpack the code of an attempt into its folder, and return its working folder."""
         unpack(archive, Path(job.code))
         return working_folder(job, stand_in_folder(self._home, job.experiment, job.trial))
 
@@ -52,19 +52,19 @@ class OwnWorkspace:
         return largest_number(self._home)
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Return the last attempt that follows `since` without a gap and has a folder; else `since`."""
+        """Return the last attempt number after `since` that has a folder, without a gap; else `since`."""
         following = (AttemptId(experiment, trial, number) for number in count(since + 1))
         return next(key.number for key in following if not attempt_folder(self._home, key).exists()) - 1
 
     def usage(self, experiment: int) -> dict[str, int]:
-        """Add up the sizes of all files; links are not followed."""
+        """Return the sizes of an experiment's folders by kind, in bytes; links are not followed."""
         found: Counter[str] = Counter()
         for kind, folder in folders_of(self._home, experiment):
             found[kind] += tree_size(folder)
         return dict(found)
 
     def disk(self) -> WorkspaceUsage:
-        """Add up the sizes of all files below the home; links are not followed."""
+        """Return the sizes of all files below the home, in bytes; links are not followed."""
         room = shutil.disk_usage(self._checkpoints if self._checkpoints.is_dir() else self._home)
         return WorkspaceUsage(
             experiments=sizes_of_experiments({**numbered_folders(self._home), "checkpoints": self._checkpoints}),
@@ -74,25 +74,25 @@ class OwnWorkspace:
         )
 
     def remove(self, experiment: int) -> None:
-        """Delete the folders, the attempts' last."""
+        """Delete an experiment's folders, those of its attempts last."""
         for _, folder in reversed(folders_of(self._home, experiment)):
             with suppress(FileNotFoundError):
                 folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
 
     def remove_logs(self, experiment: int) -> None:
-        """Empty the folders of its attempts and its search class. They stay: their names hold numbers in use."""
+        """Empty the folders of attempts and search class; the folders stay, as their names show the numbers in use."""
         for kind, folder in folders_of(self._home, experiment):
             if kind in LOGS and not folder.is_symlink():
                 for each in folder.iterdir():
                     shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
 
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
-        """Return the bytes of an artifact's file, which is not a link."""
+        """Return the bytes of an artifact's file, which must not be a link."""
         file = opened(artifact_folder(self._home, experiment, trial), name)
         return Contents(os.fstat(file.fileno()).st_size, pieces(file))
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """Return a search class in a child process, in the folder of its search."""
+        """Return a search class in a child process; its code is unpacked into the folder of its search."""
         folder, cwd = self._home / "searches" / str(asked.experiment), Path(asked.cwd)
         unpack(archive, folder / "code")
         withheld = WITHHELD if asked.locked else ()
@@ -108,7 +108,7 @@ class OwnWorkspace:
 
 
 class SingleWorkspace:
-    """One workspace shared by all owners, for a service of a single user, or of users who trust each other."""
+    """A single workspace for all owners: for a service of one user, or of users who trust each other."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace

@@ -4968,7 +4968,7 @@ export interface components {
         };
         /**
          * Resumption
-         * @description The body of `POST /api/experiments/{number}/resume`; an empty one changes nothing.
+         * @description Body of `POST /api/experiments/{number}/resume`; an empty one changes nothing.
          */
         ResumptionInput: {
             /** @default null */
