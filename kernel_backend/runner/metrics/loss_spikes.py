@@ -22,7 +22,7 @@ class LossSpikes:
         self._losses: dict[str, _Loss] = {}
 
     def take(self, step: int, metrics: Mapping[str, float]) -> str:
-        """Count the numbers of a training report; return what to tell the user, empty if there is nothing.
+        """Record the losses of a training report; return a note for the user if one jumped and stays up, else "".
 
         Examples
         --------

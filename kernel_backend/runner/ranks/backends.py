@@ -148,10 +148,10 @@ class SingleRank:
         return [value]
 
     def barrier(self) -> None:
-        """Do nothing."""
+        """Do nothing, as there is no other rank."""
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing, as there is no other rank."""
 
 
 class _Done:

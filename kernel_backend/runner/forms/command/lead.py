@@ -197,7 +197,7 @@ class Lead:
     # Checkpoints
 
     def _save(self) -> None:
-        """Commit the folder if the program requested it, or if its files have changed and are complete."""
+        """Commit the checkpoint folder if the program requested it, or if its files have changed and are complete."""
         if self._due:
             self.files.commits = True
             if self._commit():
@@ -223,7 +223,7 @@ class Lead:
         return max(LEAST_S, COST * self._checkpoints.cost.write)
 
     def _commit(self) -> bool:
-        """Commit the folder now; return False if files are changing."""
+        """Commit the checkpoint folder now; return False if files are changing."""
         self._progress.tick("checkpoint", self.step)
         if not self.files.stage():
             return False
@@ -274,12 +274,12 @@ class Lead:
         return self._target.moves_on(self._units, self.step)
 
     def leave(self) -> None:
-        """Commit the folder before the program has finished; skip changes that it has not committed itself."""
+        """Commit the checkpoint folder before the program has finished; skip its uncommitted changes."""
         if not (self.files.commits and self.files.changed):
             self._commit_at_last()
 
     def finish(self) -> None:
-        """Commit the folder at the end; raise InvalidDefinition if a search received no value of its metric."""
+        """Commit the checkpoint folder at the end; raise InvalidDefinition if a search got no value of its metric."""
         if self._job.config.search is not None and not self._judgement.validated:
             raise InvalidDefinition(_unseen(self._job.config.metric))
         self._commit_at_last()

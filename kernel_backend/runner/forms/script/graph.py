@@ -142,7 +142,7 @@ class GraphWriter(pickle.Pickler):
     # Reductions by kind of object
 
     def live(self, obj: Any, path: Path | None) -> Reduced:
-        """Return a reduction that stores only the object's path, and finds the object there on restart."""
+        """Return a pickle reduction that stores only the object's path, and finds the object there on restart."""
         if self._trial and path is None:
             raise pickle.PicklingError(f"a {type(obj).__name__} cannot be saved")
         return reading.live, (path, type(obj).__name__)
@@ -294,7 +294,7 @@ def _contents(obj: Any) -> Any:
 
 
 def _list_items(writer: GraphWriter, items: Any, path: Path | None) -> Reduced:
-    """Return the reduction of a list iterator, whose position is set after the list is filled."""
+    """Return the pickle reduction of a list iterator, whose position is set after the list is filled."""
     made, arguments, *position = items.__reduce__()
     if not position:  # the iterator is exhausted
         return made, arguments

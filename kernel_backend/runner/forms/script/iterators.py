@@ -269,7 +269,7 @@ def track_libraries() -> Callable[[], None]:
 
 
 def _loader_items(writer: GraphWriter, items: LoaderItems, path: Path | None) -> Any:
-    """Return the reduction of a DataLoader's iterator, without batches read ahead."""
+    """Return the pickle reduction of a DataLoader's iterator, without batches read ahead."""
     state = {name: value for name, value in items.__dict__.items() if name != "_batches"}
     writer.at(items.loader, path, "loader")
     return reading.new, (path, LoaderItems), (state, {}), None, None, fill_loader_items
@@ -281,7 +281,7 @@ def fill_loader_items(items: LoaderItems, state: tuple[dict[str, Any], dict[str,
 
 
 def _forward_items(writer: GraphWriter, items: ForwardItems, path: Path | None) -> Any:
-    """Return the reduction of a generator's position."""
+    """Return the pickle reduction of a generator's position."""
     if items.sent or len(items.draws) > MOST_DRAWS:
         return reading.tombstone, (told(path), "generator")
     writer.at(items.source, path, "source")
@@ -296,7 +296,7 @@ def fill_forward(items: Any, state: tuple[dict[str, Any], Any]) -> None:
 
 
 def _tqdm_items(writer: GraphWriter, items: TqdmItems, path: Path | None) -> Any:
-    """Return the reduction of a progress bar's iterator and count; the bar itself is not saved."""
+    """Return the pickle reduction of a progress bar's iterator and count; the bar itself is not saved."""
     for name, value in items.__dict__.items():
         writer.at(value, path, name)
     state: tuple[dict[str, Any], dict[str, Any]] = ({**items.__dict__, "bar": None}, {})

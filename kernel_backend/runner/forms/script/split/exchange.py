@@ -225,7 +225,7 @@ def enter(
 def leave(
     exchange: Exchange, parts: Sequence[Part], rows: int, tensors: Sequence[Tensor], anchors: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
-    """Return replicated tensors from the rows or terms of all ranks; all ranks call it."""
+    """Return replicated tensors, gathered from the rows or terms of all ranks; all ranks call it."""
     if not tensors:
         return ()
     found: tuple[Tensor, ...] = _Leave.apply(exchange, parts, rows, len(anchors), *anchors, *tensors)  # type: ignore[no-untyped-call]
