@@ -1,4 +1,4 @@
-"""Daylight's public face: `%load_ext daylight` in a notebook, and the same verbs as functions."""
+"""Public interface of Daylight: `%load_ext daylight` in a notebook, and its operations as functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_backend.errors import DaylightError, ExperimentFailed
 from kernel_backend.model.record import Value
 from kernel_backend.snapshots.captured import captured
 
-if TYPE_CHECKING:  # definitions import this module, and need none of the notebook's side
+if TYPE_CHECKING:  # definitions import this module, and do not need the notebook side
     from jupyter_ext.job.job import Job
     from kernel_backend.artifacts.run import Methods
 
@@ -191,7 +191,7 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Register `%%dlsubmit` and `%dl`: called by `%load_ext daylight`.
+    """Register the magics; called by `%load_ext daylight`.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Remove the magics: called by `%unload_ext daylight`.
+    """Remove the magics; called by `%unload_ext daylight`.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Write search methods, and simulate searches on recorded learning curves.
 
-A record of a method (`SearchMethod`, `MethodOption`) is imported without numpy: notebook kernels read records only.
-All else is imported at its first use.
+Records of methods (`SearchMethod`, `MethodOption`) are imported without numpy, since notebook kernels need only
+these. Everything else is imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Provide the notebook side of Daylight; kernels import this too, so it loads none of its parts."""
+"""Provide the notebook side of Daylight. Kernels import this package, so that it imports none of its modules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["__version__"]
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
-    """Return the module that a Jupyter server loads."""
+    """Return the module of the Jupyter server extension."""
     return [{"module": "jupyter_ext.server.extension"}]
 
 

@@ -14,7 +14,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.values import nearest
 from kernel_backend.spec.options import VIEWS
 
-FrontEnd = Literal["jupyter", "vscode", "colab"]  # `jupyter` is every one where JupyterLab's extensions can be
+FrontEnd = Literal["jupyter", "vscode", "colab"]  # `jupyter` is any frontend that can run JupyterLab's extensions
 STATIC = Path(__file__).parent / "views" / "static"
 
 
@@ -26,9 +26,9 @@ def this_shell() -> Any:
 
 
 def headless(shell: Any) -> bool:
-    """Return whether the notebook runs without a user (nbconvert, papermill, `jupyter execute`): cells then wait.
+    """Return whether the notebook runs without a user (nbconvert, papermill, `jupyter execute`), so that cells wait.
 
-    Such programs declare that they do not accept input requests; DAYLIGHT_HEADLESS=1 or 0 overrides that.
+    Such programs declare that they accept no input requests; DAYLIGHT_HEADLESS=1 or 0 overrides that.
     """
     if given := os.environ.get("DAYLIGHT_HEADLESS"):
         return given not in ("0", "false", "no")
@@ -42,7 +42,7 @@ def headless(shell: Any) -> bool:
 
 
 def notebook_path(shell: Any) -> str | None:
-    """Return the notebook's file, as far as the frontend reports it."""
+    """Return the path of the notebook file, if the frontend reports it, else None."""
     path = shell.user_ns.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME")
     return str(path) if path else None
 
@@ -53,14 +53,14 @@ def front_end(shell: Any, environment: Mapping[str, str] = os.environ) -> FrontE
         return "colab"
     if "__vsc_ipynb_file__" in getattr(shell, "user_ns", {}):
         return "vscode"
-    # A Jupyter server that was started in VS Code's terminal inherits its variables, and names each session.
+    # A Jupyter server started in VS Code's terminal inherits its variables, but names each session.
     return "vscode" if "VSCODE_PID" in environment and "JPY_SESSION_NAME" not in environment else "jupyter"
 
 
 def wants_widget(asked: str | None, shell: Any) -> bool:
-    """Return whether to show a widget: as `asked` says, else DAYLIGHT_VIEW, else whether the frontend needs one.
+    """Return whether to show a widget: by `asked`, else DAYLIGHT_VIEW, else if the frontend needs one.
 
-    A headless notebook always gets the card, since a widget would show nothing. Raises InvalidRequest.
+    A headless notebook always gets the card, as a widget would show nothing. Raises InvalidRequest.
     """
     name = "view" if asked else "DAYLIGHT_VIEW"
     view = asked or os.environ.get("DAYLIGHT_VIEW") or "auto"
@@ -72,7 +72,7 @@ def wants_widget(asked: str | None, shell: Any) -> bool:
 
 
 def lacks_for_widget() -> str | None:
-    """Return why this installation cannot show widgets, with a hint how to fix that; None where it can."""
+    """Return why this installation cannot show widgets, with a remedy; None if it can."""
     if importlib.util.find_spec("anywidget") is None:
         return "the live view here needs anywidget: pip install anywidget"
     if not all((STATIC / name).is_file() for name in ("widget.js", "widget.css")):
@@ -81,11 +81,11 @@ def lacks_for_widget() -> str | None:
 
 
 class Hearing:
-    """Timer of the seconds without a message from the page, not counted while a cell runs and delays messages."""
+    """Measure the seconds without a message from the page, except while a running cell delays messages."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._busy, self._last = True, time.monotonic()  # it is created while a cell runs
+        self._busy, self._last = True, time.monotonic()  # created while a cell runs
         shell.events.register("pre_run_cell", self._cell_begins)
         shell.events.register("post_run_cell", self._cell_ended)
 
@@ -98,7 +98,7 @@ class Hearing:
         return 0.0 if self._busy else time.monotonic() - self._last
 
     def close(self) -> None:
-        """Unregister the callbacks of the kernel."""
+        """Unregister the kernel's callbacks."""
         self._shell.events.unregister("pre_run_cell", self._cell_begins)
         self._shell.events.unregister("post_run_cell", self._cell_ended)
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def frame(client: Client, number: int) -> pandas.DataFrame:
-    """Return all trials of a search, one row each, in order, with the hyperparameters as columns.
+    """Return all trials of a search as rows, in order, with the hyperparameters as columns.
 
-    Raises InvalidRequest where pandas is not installed, and Conflict where it is no search.
+    Raises InvalidRequest if pandas is not installed, and Conflict if the experiment is no search.
     """
     if importlib.util.find_spec("pandas") is None:
         raise InvalidRequest("job.trials() makes a DataFrame: pip install pandas, or look with %dl trials")
@@ -29,7 +29,7 @@ def frame(client: Client, number: int) -> pandas.DataFrame:
 
 
 def _row(row: TrialRow) -> dict[str, Any]:
-    """Return the common columns, then the hyperparameters; one with the name of a column becomes `params_NAME`."""
+    """Return the common columns, then the hyperparameters; one that has the name of a column becomes `params_NAME`."""
     told = {name: getattr(row, name) for name in TrialRow.model_fields if name != "params"}
     told["state"] = str(row.state)
     params: dict[str, Value] = {f"params_{name}" if name in told else name: value for name, value in row.params.items()}

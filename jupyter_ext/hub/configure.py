@@ -1,6 +1,6 @@
-"""Configure a JupyterHub: the service, its role, the scopes for submitters and admins, and its URL for notebooks.
+"""Configure a JupyterHub: the service, its role, scopes for submitters and admins, and its URL for notebooks.
 
-Standard library only: it is imported by the hub.
+Imports only the standard library, as the hub imports it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ SCOPES = {
         "subscopes": [SUBMIT],
     },
 }
-STOPS = "delete:servers"  # only where a rule lets idle notebook servers be stopped
-SPAWN_HELPER = "/run/daylight/spawn.sock"  # where it listens by default
-LEAST_IDLE_S = 900.0  # the hub hears of activity every five minutes
-# Scopes of the service at the hub, and additional scopes of the servers' own tokens.
+STOPS = "delete:servers"  # needed only if idle notebook servers may be stopped
+SPAWN_HELPER = "/run/daylight/spawn.sock"  # default path of the spawn helper's socket
+LEAST_IDLE_S = 900.0  # the hub updates activity every five minutes
+# Scopes of the service's token, and additional scopes of notebook servers' tokens.
 READS = ["list:groups", "read:groups", "list:users", "read:users", "read:servers"]
 OF_SERVERS = ["users:activity!user", "access:servers!server", USES, SUBMIT, ADMIN]
 
@@ -39,7 +39,7 @@ def service(
     options: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the entry of `c.JupyterHub.services`; `options` are further options of `daylight serve`."""
+    """Return the service's entry of `c.JupyterHub.services`; `options` are further options of `daylight serve`."""
     counted = [f"--slots={slots}"] if slots else []
     if accounts:
         options = [*options, f"--spawn-helper={SPAWN_HELPER}"]
@@ -70,14 +70,13 @@ def daylight(
     options: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Make Daylight a service of the hub with the configuration `c`; call it once, after the settings that it extends.
+    """Add Daylight as a service to the hub's configuration `c`; call it once, after the settings that it extends.
 
-    Every user may submit, unless `users` or `groups` restrict that; `admins` are users who may also manage it. The
-    service listens at `url`; `address` is its URL for notebook servers, if that differs.
-    `accounts` is the Unix user that the service runs as, for sites where trainings run as the Unix users who submit
-    them. A notebook server that was idle for `idle_servers` seconds may be stopped where a request within a guarantee
-    lacks slots; by default none is stopped. Raises ValueError where the hub cannot detect idleness that soon, and for a
-    Unix user that does not exist.
+    All users may submit, unless `users` or `groups` restrict that; `admins` are users who may also manage the
+    cluster. The service listens at `url`; `address` is its URL for notebook servers, if that differs. `accounts` is
+    the Unix user of the service, for sites where trainings run as the Unix users who submit them. Notebook servers
+    that were idle for `idle_servers` seconds may be stopped if a request within a guarantee lacks slots; by default
+    none is stopped. Raises ValueError if that time is shorter than the hub can measure, and for an unknown Unix user.
     """
     hub = c.JupyterHub
     rights = list(READS)
@@ -110,9 +109,9 @@ def daylight(
 
 
 def _uid(accounts: str | None) -> int:
-    """Return the uid of the service's Unix user: notebook servers send tokens only to a port of that user."""
+    """Return the uid of the service, since notebook servers send tokens only to a port of that user."""
     if accounts is None:
-        return os.getuid()  # the hub's own
+        return os.getuid()  # the hub's own user
     try:
         return pwd.getpwnam(accounts).pw_uid
     except KeyError:
@@ -123,9 +122,9 @@ def _uid(accounts: str | None) -> int:
 
 
 def _merge(hub: Any, roles: list[dict[str, Any]]) -> None:
-    """Add our roles; an existing role of the same name gets our scopes next to its own."""
+    """Add Daylight's roles; if a role exists, its scopes are extended."""
     present = hub.get("load_roles", [])
-    if hasattr(present, "get_value"):  # of a configuration that was only added to
+    if hasattr(present, "get_value"):  # a configuration value to which items were only added
         present = present.get_value([])
     theirs = {role["name"]: role for role in present}
     for role in roles:
@@ -150,7 +149,7 @@ def _put(section: Any, name: str, more: Mapping[str, Any]) -> None:
 
 
 def _below(url: str, base: str) -> str:
-    """Return the URL of the service's routes: below the hub's base and the service's name."""
+    """Return the URL below which the service has its routes: the hub's base URL and the service's name."""
     where = urlsplit(url)
     path = "/".join(part for part in (base.strip("/"), "services", NAME) if part)
     return f"{where.scheme}://{where.netloc}/{path}"

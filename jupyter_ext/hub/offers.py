@@ -1,4 +1,4 @@
-"""Compute the GPU profiles that the hub's form offers for a notebook server, within the user's quotas."""
+"""Compute the GPU profiles that the hub offers for a notebook server, within the user's quotas."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from kernel_backend.model.cluster.servers import ServerRequest, profile
 from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.views.overview import NodeUse
 
-SLOTS, POOL, OWNER = "daylight/slots", "daylight/pool", "daylight/owner"  # labels of a pod
+SLOTS, POOL, OWNER = "daylight/slots", "daylight/pool", "daylight/owner"  # labels of pods
 
 
 class OfferContext(NamedTuple):
-    """Input of an offer: the accounts that a user charges and the nodes' use, as far as the service answered."""
+    """Accounts whose quotas limit a user, and the nodes' current use."""
 
-    accounts: Sequence[Account] = ()  # their own, and that of the group that they use
+    accounts: Sequence[Account] = ()  # the user's own, and that of their group
     nodes: Sequence[NodeUse] = ()
-    known: bool = True  # by the service; else by the hub alone, which does not know what is in use
+    known: bool = True  # False if the service did not answer: quotas are the hub's, and the use of nodes is unknown
 
 
 def most(context: OfferContext, pool: str | None, default: int) -> int:
-    """Return the largest number of slots for one notebook server; `default` where no quota and no node limits it."""
+    """Return the maximum number of slots of one notebook server; `default` if neither quotas nor nodes limit it."""
     quotas = [account.quota.most for account in context.accounts if account.quota.most is not None]
     return min([*quotas, *([_largest(context, pool)] if context.nodes else [])], default=default)
 
@@ -35,9 +35,9 @@ def offers(
     images: Mapping[str, str],
     default: int,
 ) -> list[dict[str, Any]]:
-    """Return a `profile_list`: no GPU, which is the default, and GPU counts of each pool that one server may have.
+    """Return a `profile_list`: no GPU (the default), then possible numbers of GPUs in each pool.
 
-    A spawner may be reused, so each profile also resets the settings that it does not use.
+    Spawners are reused, so that each profile also resets the settings that it does not use.
     """
     labels = {label: None for selector in pools.values() for label in selector}
 
@@ -64,7 +64,7 @@ def offers(
 
 
 def describe(context: OfferContext, slots: int, pool: str | None) -> str:
-    """Describe an offer of `slots`: how many the user's limits leave, how many are free, and whether it would wait."""
+    """Describe an offer of `slots`: how many the user's limits leave, how many are free, and whether it must wait."""
     if not context.known:
         return "Daylight does not answer just now: how many are free is not known."
     limits = [each for each in map(_left, context.accounts) if each is not None]
@@ -82,10 +82,10 @@ def describe(context: OfferContext, slots: int, pool: str | None) -> str:
 
 
 def refusal(asked: ServerRequest, context: OfferContext, beside: int = 0) -> str | None:
-    """Return why a server may not have the slots it requests, with the nearest allowed number; None where it may.
+    """Return why a server may not have the slots that it requests, with the nearest allowed number; None if it may.
 
-    `beside` is the number of slots of the user's other servers according to the hub. The service may not yet have a
-    record of all of these servers.
+    `beside` is the number of slots of the user's other servers according to the hub, which the service may not have
+    recorded yet.
     """
     if not asked.slots:
         return None
@@ -116,7 +116,7 @@ class _Left(NamedTuple):
 
 
 def _left(account: Account, held: int = 0) -> _Left | None:
-    """Return the free slots under an account's limit, which are at least 0; None where it has no limit."""
+    """Return how many slots an account's limit leaves, at least 0; None if it has no limit."""
     limit = account.quota.limit
     return None if limit is None else _Left(account, max(0, limit - max(held, account.use.held)))
 
@@ -152,7 +152,7 @@ def _nodes(context: OfferContext, pool: str | None) -> Iterable[NodeUse]:
 
 
 def _largest(context: OfferContext, pool: str | None) -> int:
-    """Return the slots of the largest node, since a server runs on one node."""
+    """Return the number of slots of the largest node, since a server runs on a single node."""
     return max((node.slots for node in context.nodes if pool is None or node.pool == pool), default=0)
 
 

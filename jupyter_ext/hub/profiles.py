@@ -1,4 +1,4 @@
-"""Define kubespawner profiles with GPUs within the quotas, and a hook that enforces them for every spawner."""
+"""Define kubespawner profiles with GPUs, and a hook that enforces quotas for any spawner."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kernel_backend.model.cluster.directory import read_quota
 from kernel_backend.model.cluster.quotas import Use
 from kernel_backend.model.cluster.servers import server_request
 
-ANSWER_S = 5.0  # that a form may wait for Daylight
-TOKEN_S = 60  # lifetime of the token for the request
+ANSWER_S = 5.0  # for Daylight to answer before a form is shown
+TOKEN_S = 60  # seconds that the token for the request is valid
 
 Hook = Callable[[Any], Awaitable[None]]
 
@@ -29,11 +29,11 @@ def profiles(
     most: int = 8,
     url: str | None = None,
 ) -> Callable[[Any], Awaitable[list[dict[str, Any]]]]:
-    """Return a callable for `c.KubeSpawner.profile_list` that lists the GPU counts that the spawner's user may request.
+    """Return a callable for `c.KubeSpawner.profile_list` that lists the numbers of GPUs a user may request.
 
-    `pools` maps each pool to the labels of its nodes, `images` maps display names to images. `most` is the number of
-    GPUs of one server where neither a quota nor a node limits it. `url` is Daylight's URL, unless `daylight(c)` has set
-    it.
+    `pools` maps each pool to the labels of its nodes, `images` maps display names to images. `most` is the maximum
+    number of GPUs of one server if neither a quota nor a node limits it. `url` is Daylight's URL, unless
+    `daylight(c)` has set it.
     """
 
     async def of(spawner: Any) -> list[dict[str, Any]]:
@@ -44,10 +44,10 @@ def profiles(
 
 
 def check_server(*, url: str | None = None, then: Callable[[Any], Any] | None = None) -> Hook:
-    """Return a `c.Spawner.pre_spawn_hook` that refuses servers with more GPUs than a user may have, else calls `then`.
+    """Return a `c.Spawner.pre_spawn_hook` that refuses servers with too many GPUs, and calls `then` for others.
 
-    A form can be bypassed through the hub's API; this hook cannot. It holds for every spawner: see `server_request` for
-    the options that count.
+    It also applies to requests that bypass the form through the hub's API, and to every spawner; `server_request`
+    says which options it reads.
     """
 
     async def hook(spawner: Any) -> None:
@@ -68,7 +68,7 @@ def check_server(*, url: str | None = None, then: Callable[[Any], Any] | None = 
 
 
 async def offer_context(spawner: Any, url: str | None = None) -> OfferContext:
-    """Return the accounts and nodes that limit the spawner's user, from the service, else quotas from hub groups."""
+    """Return the accounts and nodes that limit the spawner's user: from the service, else quotas of hub groups."""
     address = url or spawner.environment.get("DAYLIGHT_URL")
     if address:
         token = None
@@ -88,7 +88,7 @@ async def offer_context(spawner: Any, url: str | None = None) -> OfferContext:
 def _ask(url: str, token: str, own: str, uid: int | None) -> OfferContext:
     client = Client.at(url, token, patience=0.0, user=uid)
     me = client.me()
-    counted = sum(server.slots for server in me.servers if server.full_name == own)  # it is started again
+    counted = sum(server.slots for server in me.servers if server.full_name == own)  # a restart frees its slots
     theirs = [each for each in me.accounts if each.kind == "user" or each.name == me.person.group]
     return OfferContext([_without(each, counted) for each in theirs], client.nodes())
 
@@ -118,7 +118,7 @@ def _given(user: Any) -> list[Account]:
 
 
 def _beside(spawner: Any) -> int:
-    """Return how many slots the user's other notebook servers request, including servers that are starting."""
+    """Return how many slots the user's other notebook servers request, including those being started."""
     total = 0
     for other in spawner.user.spawners.values():
         if other.name != spawner.name and (other.active or other.pending):

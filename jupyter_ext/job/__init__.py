@@ -1,1 +1,1 @@
-"""Provide the job object of a notebook: an experiment's state, metrics and trained model."""
+"""Provide the job object: an experiment's state, metrics and trained model in a notebook."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from jupyter_ext.job.weights import Models, Weights
 
-MOST = 10_000  # curves, and values of each, in a study
+MOST = 10_000  # curves in a study, and values of each
 
 
 class Job:
@@ -82,7 +82,7 @@ class Job:
 
     @property
     def params(self) -> dict[str, Value]:
-        """Return all hyperparameters, defaults included; for a search those that are not searched."""
+        """Return all hyperparameters, including defaults; for a search, those that are not searched."""
         return self.overview.experiment.params
 
     def metrics(self, kind: Kind | None = None, trial: int | None = None) -> pandas.DataFrame | list[dict[str, Any]]:
@@ -130,21 +130,21 @@ class Job:
             text += chunk.text
             if chunk.offset >= chunk.size or chunk.offset == offset:
                 return text
-            # Continue with the same file, should another attempt begin meanwhile.
+            # Continue with the same file, even if another attempt begins meanwhile.
             offset, attempt, rank = chunk.offset, chunk.attempt, chunk.rank
 
     def export(self, trial: int | None = None) -> str:
-        """Return the reports as CSV; of a search its trials.
+        """Return the reports as CSV; for a search, its trials.
 
         Parameters
         ----------
         trial : int, optional
-            Trial whose reports are wanted; by default the only one, or all trials of a search as rows.
+            Trial whose reports to return; by default the only one, or all trials of a search as rows.
 
         Returns
         -------
         str
-            CSV with a head, for `pandas.read_csv` or a spreadsheet.
+            CSV with a header row, for `pandas.read_csv` or a spreadsheet.
         """
         return self._client.export(self.number, trial)
 
@@ -243,14 +243,14 @@ class Job:
     def continue_training(
         self, epochs: int | None = None, *, steps: int | None = None, checkpoint: str = "newest", **params: Value
     ) -> Job:
-        """Train the experiment longer, or on with other values, as another experiment.
+        """Continue the training of the experiment, longer or with other hyperparameters, as a new experiment.
 
         Parameters
         ----------
         epochs, steps : int, optional
-            Length of the whole training, with what is behind the checkpoint; one of them.
+            Length of the whole training, including the part before the checkpoint; set one of them.
         checkpoint : str, default "newest"
-            Where to go on: ``"newest"``, ``"best"``, or a step.
+            Checkpoint to start from: ``"newest"``, ``"best"``, or a step.
         **params : Any
             Hyperparameters to replace from there on.
 
@@ -272,7 +272,7 @@ class Job:
         return Job(self._client.rerun(self.number, planned.asked).experiment.number, self._client)
 
     def verify(self, *, trust: bool = False) -> Results:
-        """Rerun the steps between the experiment's first two checkpoints, wait, and compare the bits.
+        """Rerun the steps between the experiment's first two checkpoints, wait, and compare the results bit for bit.
 
         Parameters
         ----------
@@ -282,7 +282,7 @@ class Job:
         Returns
         -------
         Results
-            `identical` tells whether the bits agree; otherwise the first step that differs is named.
+            `identical` is True if the results are bit-identical; otherwise the first step that differs is named.
 
         Raises
         ------
@@ -294,9 +294,9 @@ class Job:
         return self.diff(again).results
 
     def best(self) -> dict[str, float]:
-        """Return the best validation metrics so far, for a search those of the best trial.
+        """Return the best validation metrics so far; for a search, those of the best trial.
 
-        The best is the one with the best value of the experiment's metric; the newest where none has a value.
+        The best validation has the best value of the experiment's metric; if none has a value, it is the newest.
 
         Returns
         -------
@@ -335,8 +335,8 @@ class Job:
     def to_optuna(self) -> optuna.Study:
         """Return a search as an Optuna study, for Optuna's plots, dashboard and importances.
 
-        Paused and pruned trials become pruned ones. A trial's value is its best, and its values at the ends of units
-        are its intermediate values.
+        Paused and pruned trials become pruned trials of the study. A trial's value is its best, and its values at the
+        ends of units are intermediate values.
 
         Returns
         -------
@@ -403,7 +403,7 @@ class Job:
     def extend(
         self, trials: int | None = None, budget: str | float | None = None, max_time: str | float | None = None
     ) -> Job:
-        """Set the totals of a search; a completed search continues.
+        """Set the limits of a search, in total since the submission; a completed search continues.
 
         Parameters
         ----------
@@ -422,7 +422,7 @@ class Job:
         Raises
         ------
         Conflict
-            A total is less than the search has used.
+            A limit is less than the search has used.
         """
         self._client.extend(self.number, extension(trials, budget, max_time))
         return self
@@ -560,7 +560,7 @@ class Job:
         return self
 
     def resume(self, slots: int | None = None) -> Job:
-        """Queue a paused experiment again, and print how that affects reproducibility.
+        """Resume a paused experiment, and print how another number of slots affects reproducibility.
 
         Parameters
         ----------
@@ -692,7 +692,7 @@ class Job:
             try:
                 return load(self._client, self.number, choices, weights)
             except NotFound:
-                # A training deletes its older ones, also while they are read: choose again.
+                # A training deletes old checkpoints, also while they are read: choose again.
                 if step is not None or choices[0].id in {each.id for each in self._committed(trial)}:
                     raise
 
@@ -726,7 +726,7 @@ class Job:
 
 
 def raise_if_failed(overview: Overview) -> None:
-    """Raise ExperimentFailed with the first failure's frames, if the experiment failed or is stuck."""
+    """Raise ExperimentFailed with the first failure's frames if the experiment failed or waits for the user."""
     number = overview.experiment.number
     if overview.stuck is not None:
         text = f"experiment #{number} is paused: {overview.stuck.message}; then: %dl resume {number}"
@@ -734,7 +734,7 @@ def raise_if_failed(overview: Overview) -> None:
     if overview.state != "failed":
         return
     failures = [failure_text(trial.failure) for trial in overview.trials if trial.failure]
-    failures += [*overview.warnings[-1:], "no rank said why"]  # the last is of a search that has failed itself
+    failures += [*overview.warnings[-1:], "no rank said why"]  # the last warning is that of a search that failed itself
     raise ExperimentFailed(
         f"experiment #{number} failed: {failures[0]}\nwhat its ranks printed: %dl logs {number}",
         number=number,
@@ -742,7 +742,7 @@ def raise_if_failed(overview: Overview) -> None:
 
 
 def final_lines(overview: Overview) -> list[str]:
-    """Return the final state and each validation metric (of a search the best trial's): `accuracy 0.953`."""
+    """Return lines with the final state and each validation metric (in a search the best trial's): `accuracy 0.953`."""
     lines = [line for line in (head_text(overview, time.time()), search_text(overview)) if line]
     for trial in [overview.front] if overview.front else []:
         lines += [metrics_text({name: value}) for name, value in trial.metrics.items()]

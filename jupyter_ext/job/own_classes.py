@@ -1,4 +1,4 @@
-"""Replace a definition's classes by the notebook's own, where they are equivalent."""
+"""Replace a loaded model's classes by the notebook's own if they are equivalent."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _ABOUT = {"__module__", "__dict__", "__weakref__", "__doc__", "__firstlineno__",
 
 
 def with_own_classes(model: torch.nn.Module, module: ModuleType, notebook: Mapping[str, Any]) -> torch.nn.Module:
-    """Give the model's modules the notebook's classes of the same names, where these are equivalent; return the model.
+    """Give the model's modules the notebook's classes of the same names if these are equivalent; return the model.
 
-    `isinstance(net, Net)` is then true in the notebook, and the model's pickles load wherever these cells have run.
+    Then `isinstance(net, Net)` is True in the notebook, and pickles of the model can be loaded wherever these cells
+    have run.
     """
     same = _Same(module.__dict__, notebook)
     for part in model.modules():
@@ -27,11 +28,11 @@ def with_own_classes(model: torch.nn.Module, module: ModuleType, notebook: Mappi
 
 
 class _Same:
-    """Comparer of classes and functions of two namespaces by their code, values and the objects that they refer to."""
+    """Compare classes and functions of two namespaces by code, values, and the objects to which they refer."""
 
     def __init__(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
         self._one, self._other = one, other
-        self._compared: set[tuple[int, int]] = set()  # those that are being compared count as equal
+        self._compared: set[tuple[int, int]] = set()  # pairs under comparison, which count as equal
 
     def classes(self, one: type, other: type) -> bool:
         """Return whether two classes have the same bases, methods and values."""

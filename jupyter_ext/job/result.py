@@ -1,4 +1,4 @@
-"""Read the values that a cell below `%%dlrun` brought back."""
+"""Read the values that a cell with `%%dlrun` has returned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernel_backend.errors import NotFound
 
 
 def result(data: bytes, name: str | None = None) -> Any:
-    """Return the value of the last expression, or of a variable, from the artifact's bytes; raises NotFound."""
+    """Return the value of the last expression, or of variable `name`, from the artifact's bytes; raises NotFound."""
     kept = pickle.loads(data)
     if name is not None and name not in kept["names"]:
         there = ", ".join(kept["names"]) or "none"
@@ -23,7 +23,7 @@ def result(data: bytes, name: str | None = None) -> Any:
 
 
 class _OfNotebook(pickle.Unpickler):
-    """Reader that finds classes of the submitted module in the notebook."""
+    """Unpickler that looks up classes of the submitted module in the notebook."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module != "definition":

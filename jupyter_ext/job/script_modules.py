@@ -1,4 +1,4 @@
-"""Load the modules of a program with a training loop of its own, by the names that its variables have."""
+"""Load the modules of a program that has its own training loop, by the names of its variables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _USUAL = ("model", "net", "network")
 
 
 def chosen(found: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the modules that a name means: with `auto` the only one, one that is named as a model is, else all.
+    """Return the selected modules by name; `auto` selects the only one, else one with a usual name, else all.
 
     Raises InvalidRequest for a name that the program does not have.
     """
@@ -34,7 +34,7 @@ def chosen(found: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def made(name: str, state: dict[str, Any], definitions: ModuleType) -> torch.nn.Module | dict[str, Any]:
-    """Return a module with its weights in evaluation mode; its state_dict, with a note, if it cannot be made here."""
+    """Return a module with its weights, in evaluation mode; with a note, its state_dict if it cannot be created."""
     from kernel_backend.runner.forms.script.skeleton import module_of
 
     if SKELETON not in state:
@@ -42,7 +42,7 @@ def made(name: str, state: dict[str, Any], definitions: ModuleType) -> torch.nn.
         return dict(state[STATE])
     try:
         module = module_of(state[SKELETON], vars(definitions))
-    except Exception as error:  # of the user's classes
+    except Exception as error:  # errors of the user's classes
         tell(f"{name} cannot be made here ({type(error).__name__}: {error}): this is its state_dict", file=sys.stderr)
         return dict(state[STATE])
     module.load_state_dict(state[STATE])

@@ -1,4 +1,4 @@
-"""Wait for a training that is not over before its weights are loaded, or report that they are partial."""
+"""Wait for an unfinished training before its weights are loaded, or print that they are partial."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kernel_backend.model.views.overview import Overview
 from kernel_backend.text import epoch_text
 from kernel_backend.text.terminal import tell
 
-_AGAIN_S = 30.0  # between two lines about the same waiting
+_AGAIN_S = 30.0  # between lines that are printed during the wait
 _GOES_ON = (ExperimentState.ACTIVE, ExperimentState.STOPPING)
 
 
 def until_trained(client: Client, overview: Overview, trial: int | None) -> None:
     """Wait until the experiment, or one `trial` of its search, has stopped training; an interrupt ends only the wait.
 
-    Prints the reason for waiting, and the progress reached where the training has not completed.
+    Prints why it waits, and how far training got if it has not completed.
     """
     if not _goes_on(overview, trial):
         _tell_unfinished(overview)
@@ -53,7 +53,7 @@ def _tell_unfinished(overview: Overview) -> None:
 
 
 def _how_far(overview: Overview, trial: int | None) -> str:
-    """Return `#127, epoch 3/8`."""
+    """Format how far a training is: `#127, epoch 3/8`."""
     name = f"#{overview.experiment.number}" + (f".{trial}" if trial is not None else "")
     front = _trial(overview, trial)
     if front is None or front.step == 0:

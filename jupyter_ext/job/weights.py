@@ -1,4 +1,4 @@
-"""Load a trained model from a checkpoint: run the definition here and download the weights."""
+"""Load a trained model from a checkpoint: execute its definition in this process, and download the weights."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from kernel_backend.artifacts.run import Run
     from kernel_backend.checkpoints.base import Manifest
 
-Weights = Literal["auto", "model", "ema"] | str  # or, of a loop, the name of a registered part
+Weights = Literal["auto", "model", "ema"] | str  # or the name of a part that a user's own training loop has registered
 
 
-# One module, or several by name; of a loop that has no function `model`, the state_dict of a registered part.
+# One module, or several by name; for a training loop without a function `model`, the state_dict of a part.
 Models: TypeAlias = "torch.nn.Module | dict[str, Any]"
 
 
 def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Models:
     """Call the definition's `model()`, load the weights of the first intact checkpoint in `choices`, and set `eval()`.
 
-    If `model()` makes several models, they are returned by name. Of `train(run, ...)` without a function `model`, the
-    state of the registered part `model` is returned, or of the one named in `weights`. Reports damaged checkpoints on
-    standard error. Raises CheckpointDamaged if all checkpoints in `choices` are damaged.
+    If `model()` returns several models, they are returned by name. For `train(run, ...)` without a function `model`,
+    the state of the registered part `model`, or of the one named by `weights`, is returned. Damaged checkpoints are
+    reported on standard error. Raises CheckpointDamaged if all checkpoints in `choices` are damaged.
     """
     import torch
 
@@ -78,7 +78,7 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
 
 
 def _of_program(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Models | None:
-    """Return the modules of a program that runs as it stands; None for another form of definition."""
+    """Return the modules of a program that is run unchanged; None for another form of definition."""
     for place, info in enumerate(choices, 1):
         try:
             manifest = _manifest(client, number, info)
@@ -118,7 +118,7 @@ def _state(client: Client, number: int, manifest: Manifest, weights: Weights) ->
 
     def read(name: str) -> bytes:
         part, buffer = manifest.part(name), io.BytesIO()
-        assert part is not None  # only parts that are there are read
+        assert part is not None  # only existing parts are read
         fetch_part(client, number, manifest, part, buffer)
         return buffer.getvalue()
 
@@ -139,10 +139,10 @@ def _model(client: Client, number: int, params: dict[str, Value], function: Func
     values = function.hyperparameters(params)
     if call is not None:
         model = made_again(call.model, values)
-    elif MODEL in vars(module):  # of a Trainer
+    elif MODEL in vars(module):  # a Trainer's model
         model = copy.deepcopy(vars(module)[MODEL])
     elif function.value:
-        model = copy.deepcopy(getattr(module, function.attribute))  # the module serves later calls
+        model = copy.deepcopy(getattr(module, function.attribute))  # a copy, since later calls use the module, too
     else:
         model = getattr(module, function.attribute)(**values, **given)
     for each in model.values() if isinstance(model, dict) else [model]:
@@ -151,7 +151,7 @@ def _model(client: Client, number: int, params: dict[str, Value], function: Func
 
 
 def _silent() -> Run:
-    """Return a `run` object for `model()` that discards artifacts: the training has already saved them."""
+    """Return a `run` object for `model()` that discards artifacts, which the training has saved already."""
     from kernel_backend.artifacts.run import Run
 
     run = Run()

@@ -1,1 +1,1 @@
-"""Provide the magics `%%dlsubmit` and `%dl`: parse a line, capture the cell, submit, show the answer."""
+"""Provide the magics `%%dlsubmit`, `%%dlrun` and `%dl`."""

@@ -1,4 +1,4 @@
-"""Run `%dl` lines: the verbs that a notebook shares with the command line, and their help."""
+"""Run `%dl` lines: the verbs that notebooks share with the command line, and their help."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HELP = "\n".join(
 
 
 def run_command(tokens: Sequence[str]) -> None:
-    """Run one `%dl` line; raises InvalidRequest for an unknown verb, with the nearest one."""
+    """Run one `%dl` line; raises InvalidRequest for an unknown verb, with the most similar one."""
     if not tokens or tokens[0] in ("help", "--help", "-h"):
         tell(_help(*tokens[1:2]))
         return

@@ -1,4 +1,4 @@
-"""Complete `%dl` and the options of `%%dlsubmit` in a cell, as completers of IPython."""
+"""Complete `%dl` and the options of `%%dlsubmit` in a cell, by completers for IPython."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_backend.spec.options import OPTIONS
 
 
 def complete_line(shell: Any, event: Any) -> list[str]:
-    """Complete the word at the cursor of a line of `%dl`, with the experiments and nodes of a running service."""
+    """Complete the word at the cursor of a `%dl` line, with experiments and nodes of a running service."""
     before, word = _words(event)
     return complete(VERBS, before, word, "notebook", live_values)
 

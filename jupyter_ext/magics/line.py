@@ -1,4 +1,4 @@
-"""Split the line of a magic into words and fill in `{expression}` from the notebook."""
+"""Split the line of a magic into words, and evaluate `{expression}` in the notebook."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _EXPRESSION = re.compile(r"\{([^{}]+)\}")
 
 
 def words(line: str, namespace: Mapping[str, object]) -> list[str]:
-    """Split the line at spaces outside quotes and brackets; `lr={rate}` gets the notebook's `rate`.
+    """Split a line at spaces outside quotes and brackets; `{rate}` in `lr={rate}` is replaced by its value.
 
-    Quotes around an option's value are removed. Those in `name='a b'` stay, where they mark a string.
-    Raises InvalidRequest for an unclosed quote, and for an expression that cannot be evaluated.
+    Quotes around an option's value are removed; those in `name='a b'` stay, since they mark a string. Raises
+    InvalidRequest for an unclosed quote, and for an expression that cannot be evaluated.
     """
     return [_expanded(_unquoted(word), namespace) for word in _split(line)]
 
 
 def separated(line: str) -> tuple[str, list[str] | None]:
-    """Split a line at a `--` outside quotes; return what precedes it, and the words of the command behind it.
+    """Split a line at a `--` outside quotes; return the part before it, and the words of the command after it.
 
-    Those are split as a shell does it. The second part is None without such a `--`. Raises InvalidRequest for an
-    unclosed quote.
+    The command is split like in a shell; it is None if there is no such `--`. Raises InvalidRequest for an unclosed
+    quote.
     """
     for found in _SEPARATOR.finditer(line):
         if not _is_open(line[: found.start()]):
@@ -40,7 +40,7 @@ def separated(line: str) -> tuple[str, list[str] | None]:
 
 
 def _is_open(text: str) -> bool:
-    """Return whether a quote is not closed in a text."""
+    """Return whether a text has an unclosed quote."""
     try:
         _split(text)
     except InvalidRequest:
@@ -76,10 +76,10 @@ def _unquoted(word: str) -> str:
 def _expanded(word: str, namespace: Mapping[str, object]) -> str:
     def value(found: re.Match[str]) -> str:
         if _is_dictionary(found[0]):
-            return found[0]  # a value: blocks=[{'kind':'conv'}]
+            return found[0]  # a dictionary, not an expression: blocks=[{'kind':'conv'}]
         try:
             return str(eval(found[1], {}, dict(namespace)))
-        except Exception as error:  # whatever the expression raises is what the user must see
+        except Exception as error:  # any error of the expression is shown to the user
             raise InvalidRequest(f"{found[0]} cannot be filled in: {type(error).__name__}: {error}") from None
 
     return _EXPRESSION.sub(value, word)

@@ -1,4 +1,4 @@
-"""Move `%%dlsubmit` and `%%dlrun` above comments and empty lines: IPython requires a cell magic on the first line."""
+"""Move `%%dlsubmit` and `%%dlrun` above comments and empty lines, as IPython wants a cell magic on the first line."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ _MAGICS = ("%%dlsubmit", "%%dlrun")
 
 
 def magic_first(lines: list[str]) -> list[str]:
-    """Return a cell's lines with its magic moved above the comments and empty lines that precede it.
+    """Return a cell's lines with its magic moved above the comments and empty lines before it.
 
-    An empty line takes its position, so that the lines of the body count as in the cell. For IPython's
+    An empty line replaces it, so that line numbers of the body do not change. A transformer for IPython's
     `input_transformers_cleanup`.
     """
     at = _place(lines)
@@ -16,12 +16,12 @@ def magic_first(lines: list[str]) -> list[str]:
 
 
 def first_line(cell: str) -> int:
-    """Return the line of the cell where the body that IPython passes to the magic begins."""
+    """Return the line number in the cell at which the body begins that IPython passes to the magic."""
     return 1 if _place(cell.split("\n")) else 2
 
 
 def _place(lines: list[str]) -> int:
-    """Return the index of the line with the magic; 0 if other code precedes that line or the cell has none."""
+    """Return the index of the line with the magic; 0 if there is none, or if code comes before it."""
     for index, line in enumerate(lines):
         if line.startswith(_MAGICS) and line.split()[0] in _MAGICS:
             return index

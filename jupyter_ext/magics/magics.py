@@ -1,4 +1,4 @@
-"""Define `%%dlsubmit` and `%dl`: parse the line, capture, call the client and show the result."""
+"""Define `%%dlsubmit`, `%%dlrun` and `%dl`: parse the line, capture the cell, call the client, and show the result."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def _names(text: str, wrong: list[str]) -> list[str]:
 
 @magics_class
 class DaylightMagics(Magics):
-    """Magics of one kernel, with the record of its executed cells."""
+    """Magics of one kernel, with a record of its executed cells."""
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
         self.kernel: Any = shell
         self.recorder = Recorder(shell)
-        self.told: set[str] = set()  # notes that the user has read already
+        self.told: set[str] = set()  # notes that were shown already
 
     @no_var_expand
     @line_cell_magic
@@ -140,7 +140,7 @@ class DaylightMagics(Magics):
             written += f" --back {options.back}" if plain and options.back else ""
             tail = source.tail if source else ""
             tell(as_script(checked, asked, written) if options.as_script else dry_run(checked, asked, written, tail))
-            if cell is not None and checked.definition.form == "script":  # it has not trained, for later captures
+            if cell is not None and checked.definition.form == "script":  # captures must know that it has not trained
                 self.recorder.body_ran(None, source="")
             return
         if options.local:
@@ -198,19 +198,19 @@ class DaylightMagics(Magics):
         return replace(capture, warnings=(*capture.warnings, *changed))
 
     def _define(self, cell: str, definition: Definition) -> None:
-        """Run the cell's definitions in the notebook too; an error is shown and does not affect the experiment.
+        """Execute the cell's definitions in the notebook, too; an error is shown, but does not affect the experiment.
 
-        A role never overwrites a notebook value that is not a function: a trained `model` stays as it is.
+        A role never replaces a notebook value that is not a function: a trained `model` stays.
         """
         names = {each.attribute for each in definition.functions.values() if not each.value}
         held = self.kernel.user_ns
         values = {name: held[name] for name in names if name in held and not isinstance(held[name], FunctionType)}
-        if definition.form == "lightning":  # the job fits: here it would train again
+        if definition.form == "lightning":  # the job trains: `fit` must not be called here
             cell = defined_only(self.kernel.transform_cell(cell))
         if definition.form == "trainer":
             cell = trainer.defined_only(self.kernel.transform_cell(cell))
         source = None
-        if definition.form == "script":  # what trains there has not happened here, for later captures neither
+        if definition.form == "script":  # statements that train are not executed here, which later captures must know
             parsed = parse_cell(self.recorder.running)
             source = "\n".join(script.defined_only(parsed.lines, parsed.tree))
             cell = "\n".join(script.defined_only(parsed.plain, parsed.tree))
@@ -232,7 +232,7 @@ DaylightMagics.dl.__doc__ = HELP
 
 
 def load(shell: Any) -> None:
-    """Register the magics, and record executed cells from here on."""
+    """Register the magics, and record executed cells from now on."""
     if getattr(shell, _ATTRIBUTE, None) is None:
         magics = DaylightMagics(shell)
         magics.recorder.register()
@@ -245,7 +245,7 @@ def load(shell: Any) -> None:
 
 
 def unload(shell: Any) -> None:
-    """Unregister the callbacks of the kernel."""
+    """Unregister the kernel's callbacks."""
     magics = getattr(shell, _ATTRIBUTE, None)
     if magics is not None:
         magics.recorder.unregister()

@@ -1,4 +1,4 @@
-"""Record the cells that the kernel executes, starting with the history before the extension was loaded."""
+"""Record the cells that the kernel executes, starting with the history from before the extension was loaded."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from jupyter_ext.project import Imported
 
 
 class Recorder:
-    """Executed cells of one kernel, oldest first, in the form that `capture_cell` takes."""
+    """Executed cells of one kernel, oldest first, in the form required by `capture_cell`."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._began = 0.0
-        self.started = time.time()  # when recording began: a notebook saved before is from another session
+        self.started = time.time()  # a notebook saved earlier belongs to another session
         self._body: tuple[int | None] | None = None
         self._retained = frozenset[str]()
-        self._source: str | None = None  # what was run of the running cell, where that is not all of it
-        self._depth = 0  # of cells within a cell: some magics, such as %%capture, run their body as one
+        self._source: str | None = None  # the executed part of the running cell, if that is not all of it
+        self._depth = 0  # nested cells: some magics, such as %%capture, run their body as a cell
         self.imported = Imported()
         self.imported.look()
-        self.running = ""  # the text of the cell that runs now
+        self.running = ""  # text of the running cell
         past = list(shell.history_manager.input_hist_raw)[1:]
-        # The last one is the cell that loads the extension: `after` will be called for it.
+        # The last one is the cell that loads the extension, for which `after` will be called.
         self.cells = [Cell(source, number=number) for number, source in enumerate(past[:-1], start=1)]
 
     def register(self) -> None:
@@ -48,8 +48,8 @@ class Recorder:
             self._retained, self._source = frozenset(), None
 
     def after(self, result: Any) -> None:
-        """Record a cell that ran or failed; a cell that was not valid Python has no effect."""
-        self._depth = max(self._depth - 1, 0)  # recording may have begun within a cell
+        """Record a cell that ran or failed; a cell with a syntax error has no effect."""
+        self._depth = max(self._depth - 1, 0)  # recording may have begun inside a cell
         if self._depth:
             failed = result.error_in_exec
             line = failed_line(result.info.raw_cell, failed, self._shell.user_ns) if failed is not None else None
@@ -73,25 +73,25 @@ class Recorder:
             retained=self._retained,
         )
         self.cells.append(cell)
-        analyse(cell.source)  # now, while the user is not waiting
+        analyse(cell.source)  # done now, since the user is not waiting
 
     def body_ran(self, error_line: int | None, retained: Collection[str] = (), source: str | None = None) -> None:
-        """Record that the running cell's magic executed the body; the cell counts even if the magic raises later.
+        """Record that the running cell's magic has executed its body, even if the magic raises later.
 
-        The body's functions in `retained` do not count as bound: the notebook retained its own values of these names.
-        `source` is the cell with its other statements blanked, where only a part was executed.
+        Functions named in `retained` do not count as bound, as the notebook kept its own values of these names.
+        `source` is the cell with all statements blanked that were not executed.
         """
         self._body, self._retained = (error_line,), self._retained | frozenset(retained)
         self._source = self._source if source is None else source
 
 
 def failed_line(source: str, error: BaseException, namespace: dict[str, Any]) -> int:
-    """Return the line of the cell that an exception passed through; the first where it is unknown."""
+    """Return the line of the cell at which an exception was raised; the first line if that is unknown."""
     lines = [frame.tb_lineno for frame in _frames(error.__traceback__) if frame.tb_frame.f_globals is namespace]
     blank = len(source) - len(source.lstrip("\n"))
     if not lines:
         return 1
-    if source.lstrip().startswith("%%"):  # the body below a magic counts from 1 on its own
+    if source.lstrip().startswith("%%"):  # lines of a body below a magic are numbered from 1
         return lines[1] + blank + 1 if len(lines) > 1 else 1
     return lines[0] + blank
 

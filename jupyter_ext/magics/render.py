@@ -1,4 +1,4 @@
-"""Render answers of `%dl` in a cell, with one renderer for each kind."""
+"""Render answers of `%dl` in a cell, by a function for each kind of part."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kernel_backend.text.terminal import tell
 
 
 class Cell:
-    """Console of one `%dl` line: tables and cards as MIME bundles, the rest as text."""
+    """Console of one `%dl` line: tables and cards are displayed as MIME bundles, other parts as text."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._view: str | None = getattr(arguments, "view", None)
@@ -48,7 +48,7 @@ class Cell:
         """Print nothing: the experiment's card shows the note."""
 
     def agrees(self, question: str) -> bool:
-        """Return True without prompting: the user confirmed the action by running the line."""
+        """Return True without asking: the user has confirmed the action by running the line."""
         return True
 
     def waits(self, asked: bool | None) -> bool:
@@ -73,7 +73,7 @@ class Cell:
         tell(file.text.rstrip() if file.python else file.text)
 
     def log(self, log: Log) -> None:
-        """Print all lines of a log in one write."""
+        """Print a log's lines, all at once."""
         tell("".join(log.lines).rstrip() or log.empty, log=True)
 
     def comparison(self, found: Comparison) -> None:

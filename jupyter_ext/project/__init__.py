@@ -1,4 +1,4 @@
-"""Collect project files that travel with a cell: imported local modules, and files named by `--include`."""
+"""Collect a project's files for a snapshot: imported local modules, and files named by `--include`."""
 
 from __future__ import annotations
 

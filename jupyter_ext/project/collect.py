@@ -20,16 +20,16 @@ from jupyter_ext.project.root import ProjectPlace
 from kernel_backend.model.sizes import size as size_text
 from kernel_backend.model.snapshot import PROJECT, Project
 
-LIMIT = 64_000_000  # bytes, unless --project-limit says another
+LIMIT = 64_000_000  # bytes, by default
 
 
 @dataclass(frozen=True)
 class ProjectFiles:
-    """Members of the archive next to the definition: `files` by their names in it."""
+    """Project files of a snapshot, besides the definition; `files` maps their names in the archive to their content."""
 
     project: Project | None = None
     files: dict[str, bytes] = field(default_factory=dict)
-    modules: dict[str, Path] = field(default_factory=dict)  # those of them that are imported, by full name
+    modules: dict[str, Path] = field(default_factory=dict)  # imported modules among them, by full name
     warnings: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
 
@@ -44,16 +44,16 @@ def collect(
     limit: int = LIMIT,
     modules: Sequence[str] = (),
 ) -> ProjectFiles:
-    """Collect the local modules that `source` imports, directly or not, and files that `include` matches below `cwd`.
+    """Collect local modules that `source` imports, directly or not, and files that `include` matches below `cwd`.
 
-    Those in `modules` count as imported. `where` translates a line of `source` into a location shown to users.
-    Raises nothing: problems are in `problems`.
+    Modules in `modules` count as imported. `where` converts a line of `source` to a location shown to users. No error
+    is raised: problems are returned in `problems`.
     """
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):  # reported by the parser of the definition
+    except (SyntaxError, ValueError, RecursionError):  # reported when the definition is parsed
         tree = ast.Module([], [])
-    # A notebook's own changes of the module path have been made; those of a file are yet to come.
+    # A notebook has made its changes of sys.path already; those of a file will be made when it runs.
     added = added_folders(tree, search) if search else []
     collector = _Collector(place, Modules([*added, *search]), where, sure=not (search and touches_path(tree)))
     collector.follow([*imports(tree), *(Import(name, 0) for name in modules)])
@@ -65,10 +65,10 @@ def collect(
 class _Collector:
     def __init__(self, place: ProjectPlace, modules: Modules, where: Callable[[int], str], sure: bool) -> None:
         self.place, self.modules, self.where = place, modules, where
-        self.sure = sure  # that a module that is not found will not be there when it is imported
+        self.sure = sure  # whether a module that is not found now will be missing in the job, too
         self.tree = Tree(place.root)
         self.sizes: dict[Path, int] = {}
-        self.entries: dict[Path, str] = {}  # file -> the part of the project that it belongs to, as shown to users
+        self.entries: dict[Path, str] = {}  # file -> part of the project, as shown to users
         self.paths: dict[str, None] = {}
         self.taken: dict[str, Path] = {}
         self.warnings: list[str] = []
@@ -79,7 +79,7 @@ class _Collector:
     # Modules
 
     def follow(self, first: Sequence[Import]) -> None:
-        """Add those of these modules that are local, and recursively the local modules that they import."""
+        """Add the local modules among these imports and, recursively, the local modules that they import."""
         for each in first:
             self._check(each)
         queue = deque((name, True) for each in first for name in _names(each))
@@ -101,7 +101,7 @@ class _Collector:
             self.warnings.append(f"{what}: what is put into sys.path is known only when it runs")
 
     def _take(self, name: str, own: bool) -> list[Import]:
-        """Add the module's file, and a package's whole folder, if it is local; return the module's imports."""
+        """Add a module's file, or a package's whole folder, if it is local; return the module's imports."""
         top = self.modules.find(name.split(".")[0])
         found = None if top is None or top.name in OURS or is_third_party(top) else self.modules.find(name)
         if found is None or top is None:
@@ -118,7 +118,7 @@ class _Collector:
             self._packages.add(found.folders[0])
             self._folder(found.folders[0])
         self.taken[name] = found.file
-        if found.file not in self.sizes:  # a module of its own, or one that is ignored and yet imported
+        if found.file not in self.sizes:  # a module outside of packages, or one that is ignored but imported
             self._file(found.file)
         return imports(_parsed(found.file), name if found.folders else name.rpartition(".")[0])
 
@@ -133,7 +133,7 @@ class _Collector:
     # Files
 
     def include(self, pattern: str) -> None:
-        """Add the files that match a path or glob, even if ignore rules exclude them."""
+        """Add the files that match a path or glob pattern, even if ignore rules exclude them."""
         found = sorted(glob.glob(os.path.join(self.place.cwd, os.path.expanduser(pattern)), recursive=True))
         if not found:
             self._problem("include", pattern, f"--include {pattern}: there is nothing of that name in {self.place.cwd}")
@@ -162,7 +162,7 @@ class _Collector:
         except OSError as error:
             self._unreadable(Path(error.filename or folder), error)
 
-    # The end
+    # Reading the files
 
     def read(self, limit: int) -> ProjectFiles:
         """Read the collected files. Above `limit` bytes, report a problem and read only the smallest that fit."""
@@ -189,7 +189,7 @@ class _Collector:
             try:
                 yield path, path.read_bytes()
             except FileNotFoundError as error:
-                if path.suffix == ".py":  # another file may have been a temporary one of an editor
+                if path.suffix == ".py":  # other files may have been temporary ones of an editor
                     self._unreadable(path, error)
             except OSError as error:
                 self._unreadable(path, error)
@@ -216,15 +216,15 @@ class _Collector:
 
 
 def _storable(path: Path) -> bool:
-    """Return whether every system can write a file of this name."""
+    """Return whether a file of this name can be created on every system."""
     try:
         return "\\" not in str(path) and bool(str(path).encode())
-    except UnicodeEncodeError:  # the name is no UTF-8
+    except UnicodeEncodeError:  # the name is not UTF-8
         return False
 
 
 def _names(wanted: Import) -> Iterator[str]:
-    """Yield `a`, `a.b`, `a.b.c` of `from a.b import c`."""
+    """Yield the modules of an import: `a`, `a.b`, `a.b.c` for `from a.b import c`."""
     parts = wanted.name.split(".")
     yield from (".".join(parts[: end + 1]) for end in range(len(parts)))
     yield from (f"{wanted.name}.{each}" for each in wanted.perhaps)
@@ -234,6 +234,6 @@ def _parsed(file: Path) -> ast.Module:
     if file.suffix == ".py":
         try:
             return ast.parse(file.read_bytes())
-        except (OSError, SyntaxError, ValueError, RecursionError):  # reported when it is read, or run
+        except (OSError, SyntaxError, ValueError, RecursionError):  # reported when it is read or run
             pass
     return ast.Module([], [])

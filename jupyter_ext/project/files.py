@@ -1,4 +1,4 @@
-"""List the files below a folder that travel with it, by ignore rules and link targets."""
+"""List the files below a folder that a snapshot includes, by ignore rules and link targets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_ext.project.ignored import Ignored
 
 
 class Tree:
-    """Walker over project folders. `left` lists symbolic links that lead out of the project; they are not followed."""
+    """Walk project folders; `left` lists symbolic links that lead out of the project, which are not followed."""
 
     def __init__(self, root: Path) -> None:
         self.left: list[Path] = []
@@ -19,7 +19,7 @@ class Tree:
         self._ignored = Ignored(root)
 
     def files(self, folder: Path, ignored: Ignored | None = None) -> Iterator[tuple[Path, int]]:
-        """Yield the regular files below a folder and their sizes in bytes; raises OSError for an unreadable folder."""
+        """Yield the regular files below a folder with their sizes in bytes; raises OSError for an unreadable folder."""
         yield from self._files(folder, ignored or self._ignored, frozenset({folder.resolve()}))
 
     def _files(self, folder: Path, ignored: Ignored, above: frozenset[Path]) -> Iterator[tuple[Path, int]]:
@@ -29,7 +29,7 @@ class Tree:
             path = Path(entry.path)
             try:
                 about = entry.stat()
-            except OSError:  # a link to nothing, or gone meanwhile
+            except OSError:  # a broken link, or deleted meanwhile
                 continue
             is_folder = stat.S_ISDIR(about.st_mode)
             if ignored(path, is_folder):
@@ -38,7 +38,7 @@ class Tree:
                 self.left.append(path)
             elif is_folder:
                 real = path.resolve()
-                if real not in above:  # else a link back up, without end
+                if real not in above:  # otherwise it is a circular link
                     yield from self._files(path, ignored, above | {real})
             elif stat.S_ISREG(about.st_mode):
                 yield path, about.st_size

@@ -1,4 +1,4 @@
-"""Apply the rules of `.gitignore` and `.daylightignore`, and exclude files that never travel."""
+"""Apply the rules of `.gitignore` and `.daylightignore`, and exclude files that no snapshot may include."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathspec import GitIgnoreSpec
 _KEYS = {"id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"}
 _SECRETS = {".env", ".env.local", ".netrc", ".pypirc", ".pgpass", ".git-credentials", *_KEYS}
 NEVER = frozenset({".git", "__pycache__", ".venv", "node_modules", ".ipynb_checkpoints", *_SECRETS})
-_RULES = (".gitignore", ".daylightignore")  # the second has the last word
+_RULES = (".gitignore", ".daylightignore")  # rules of the second file take precedence
 
 
 class Ignored:
-    """Ignore rules of a directory tree. As in git, those of a deeper folder take precedence."""
+    """Ignore rules of a folder tree; as in git, those of a deeper folder take precedence."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -35,7 +35,7 @@ class Ignored:
         return False
 
     def file(self, path: Path) -> bool:
-        """Return whether a file is excluded by itself, or by a folder on the way to it."""
+        """Return whether a file is excluded, by itself or by one of its parent folders."""
         above = [each for each in path.parents if each != self._root and each.is_relative_to(self._root)]
         return self(path, False) or any(self(each, True) for each in above)
 
@@ -45,7 +45,7 @@ def _rules(folder: Path) -> GitIgnoreSpec | None:
     for name in _RULES:
         try:
             lines += (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:  # there is none
+        except OSError:  # no such file
             continue
     kept = [line for line in lines if _readable(line)]
     return GitIgnoreSpec.from_lines(kept) if kept else None
@@ -54,6 +54,6 @@ def _rules(folder: Path) -> GitIgnoreSpec | None:
 def _readable(line: str) -> bool:
     try:
         GitIgnoreSpec.from_lines([line])
-    except ValueError:  # a pattern that git would not read either
+    except ValueError:  # a pattern that git ignores, too
         return False
     return True

@@ -1,4 +1,4 @@
-"""Track project modules as this kernel imported them: a job gets their current files."""
+"""Track project modules that this kernel has imported, because a job gets the current files."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from jupyter_ext.project.modules import is_installed
 
 
 class _Import(NamedTuple):
-    spec: ModuleSpec  # `reload` makes a new one
+    spec: ModuleSpec  # `reload` creates a new one
     file: Path
     digest: str | None
 
 
 class Imported:
-    """Tracker of new modules in `sys.modules`, checked after each cell in some microseconds."""
+    """Track new modules in `sys.modules`; a check after each cell takes some microseconds."""
 
     def __init__(self) -> None:
-        self._known: dict[str, object] = {}  # checked modules: name -> its spec then
+        self._known: dict[str, object] = {}  # checked modules: name -> spec at that time
         self._seen: dict[str, _Import] = {}
 
     def look(self) -> None:
         """Record the sources of modules that were imported or reloaded since the last call."""
-        # Copied in one step, as other threads may import meanwhile; no attribute is read, as some modules load lazily.
+        # Copied in one step, as other threads may import; attributes are not read, as some modules load lazily.
         for name, module in sys.modules.copy().items():
             spec = _spec(module)
             if self._known.get(name, self) is not spec:
@@ -54,7 +54,7 @@ class Imported:
 def _spec(module: object) -> object:
     try:
         return object.__getattribute__(module, "__dict__").get("__spec__")
-    except AttributeError:  # sys.modules may hold other objects
+    except AttributeError:  # sys.modules may contain other objects
         return None
 
 

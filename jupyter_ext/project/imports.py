@@ -1,4 +1,4 @@
-"""Find the modules that Python source imports anywhere, by syntax alone."""
+"""Find the modules that Python source imports anywhere, from its syntax tree."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import NamedTuple
 
 
 class Import(NamedTuple):
-    """Import of a module by its full name. `certain`: it is unconditional, so the code fails without the module."""
+    """Import of a module by its full name; `certain` if it is unconditional, so that the code fails without it."""
 
     name: str
     line: int
     certain: bool = False
-    perhaps: tuple[str, ...] = ()  # of `from name import a, b`: each may be a module, too
+    perhaps: tuple[str, ...] = ()  # names in `from name import a, b`, which may be modules, too
 
 
 def imports(tree: ast.AST, package: str = "") -> list[Import]:
-    """Return all imports in a tree, in written order; relative ones belong to a module of `package`.
+    """Return all imports in a tree, in written order; relative imports are resolved in `package`.
 
-    `importlib.import_module("name")` and `__import__("name")` count where the name is a literal.
+    `importlib.import_module("name")` and `__import__("name")` are included if the name is a literal.
     """
     return list(_found(tree, package, certain=True))
 
@@ -35,7 +35,7 @@ def _found(node: ast.AST, package: str, certain: bool) -> Iterator[Import]:
                 yield Import(name, child.lineno, certain, tuple(each.name for each in child.names if each.name != "*"))
         elif isinstance(child, ast.Call) and (name := _by_call(child)):
             yield Import(name, child.lineno)
-        # In a function, a branch or a `try` the code may do without.
+        # In a function, a branch or a `try` block the import may not be needed.
         yield from _found(child, package, certain and isinstance(child, ast.ClassDef | ast.With))
 
 
@@ -59,14 +59,14 @@ def _by_call(node: ast.Call) -> str | None:
 
 
 def touches_path(tree: ast.AST) -> bool:
-    """Return whether the code changes the module path."""
+    """Return whether the code changes sys.path."""
     return any(True for _ in _path_changes(tree))
 
 
 def added_folders(tree: ast.AST, bases: Sequence[Path]) -> list[Path]:
-    """Return existing folders that `sys.path.insert(0, "../src")` and the like add, as far as they are literals.
+    """Return existing folders that calls such as `sys.path.insert(0, "../src")` add, if they are literals.
 
-    `Path(__file__).parent / "lib"` counts as `lib` next to the file.
+    `Path(__file__).parent / "lib"` means the folder `lib` next to the file.
     """
     found: list[Path] = []
     for call in _path_changes(tree):

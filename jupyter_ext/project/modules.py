@@ -1,4 +1,4 @@
-"""Locate the file of a module without running it."""
+"""Find the file of a module without executing it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlparse
 
-OURS = frozenset({"daylight", "kernel_backend", "jupyter_ext"})  # a worker has its own
+OURS = frozenset({"daylight", "kernel_backend", "jupyter_ext"})  # workers have their own
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
@@ -33,9 +33,9 @@ class FoundModule(NamedTuple):
 
 
 class Modules:
-    """Finder of modules: as this process has imported them, else on its module path.
+    """Find modules: as this process has imported them, else on its sys.path.
 
-    With `search`, folders placed first on the module path, the imports of this process are ignored.
+    With `search`, folders that come first on sys.path, imports of this process are ignored.
     """
 
     def __init__(self, search: Sequence[Path] = ()) -> None:
@@ -43,13 +43,13 @@ class Modules:
         self._known: dict[str, FoundModule | None] = {}
 
     def find(self, name: str) -> FoundModule | None:
-        """Return the module of this full name; None where it cannot be found or has neither file nor folder."""
+        """Return the module of this full name; None if it cannot be found or has neither file nor folder."""
         if name not in self._known:
             self._known[name] = _found(name, self._spec(name))
         return self._known[name]
 
     def exists(self, name: str) -> bool:
-        """Return whether a top-level module can be imported, with a file or without."""
+        """Return whether a top-level module can be imported, with or without a file."""
         return name in sys.modules or self._spec(name) is not None
 
     def _spec(self, name: str) -> ModuleSpec | None:
@@ -60,12 +60,12 @@ class Modules:
         try:
             if above:
                 parent = self.find(above)
-                # By its own name alone: for the full name Python would look up the parent, which is not imported.
+                # By its last name only: for the full name Python would import the parent.
                 return PathFinder.find_spec(own, [str(each) for each in parent.folders]) if parent else None
             if self._search and (spec := PathFinder.find_spec(name, [*self._search, *sys.path])):
                 return spec
             return importlib.util.find_spec(name)
-        except (ImportError, ValueError, AttributeError, OSError):  # it was made by hand, or its finder is of no use
+        except (ImportError, ValueError, AttributeError, OSError):  # created without a spec, or its finder fails
             return None
 
 
@@ -75,7 +75,7 @@ def is_third_party(found: FoundModule) -> bool:
 
 
 def is_installed(path: Path | str) -> bool:
-    """Return whether Python or pip installed a file; by its path alone, since a kernel checks thousands."""
+    """Return whether a file belongs to Python or an installed package, by its path only, as there are thousands."""
     text = f"{path}/"
     return any(each in text for each in _INSTALLED) or text.startswith(_library())
 
@@ -97,7 +97,7 @@ def editable_folders() -> Iterator[Path]:
 
 
 def _fits(spec: ModuleSpec) -> bool:
-    """Return whether the spec's file or folder is named like the module, so that a copy can be imported."""
+    """Return whether a spec's file or folder has the module's name, so that a copy of it can be imported."""
     if spec.submodule_search_locations is not None:
         return all(Path(each).name == spec.name.rpartition(".")[2] for each in spec.submodule_search_locations)
     return spec.origin is not None and Path(spec.origin).name.split(".")[0] == spec.name.rpartition(".")[2]

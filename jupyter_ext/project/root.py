@@ -10,13 +10,13 @@ _MARKS = (".git", "pyproject.toml")
 
 
 class ProjectPlace(NamedTuple):
-    """Root of the project and working directory of the cell; both absolute, with links unresolved."""
+    """Root of the project and working folder of the cell; both absolute, with links not resolved."""
 
     root: Path
     cwd: Path
 
     def below(self, path: Path) -> str | None:
-        """Return `src/helpers.py` for a path under the root, else None."""
+        """Return a path relative to the root, such as `src/helpers.py`; None if it is not below the root."""
         try:
             return Path(os.path.abspath(path)).relative_to(self.root).as_posix()
         except ValueError:
@@ -24,9 +24,9 @@ class ProjectPlace(NamedTuple):
 
 
 def place_of(folder: Path, cwd: Path | None = None) -> ProjectPlace:
-    """Locate the project root: the nearest folder upward of `folder` with .git or pyproject.toml, else `folder` itself.
+    """Find the project root: the nearest parent of `folder` with .git or pyproject.toml, else `folder` itself.
 
-    `cwd` is the job's working directory, if it differs from `folder`. It is ignored where it is not under the root.
+    `cwd` is the job's working folder, if it differs from `folder`; it is ignored if it is not below the root.
     """
     folder = Path(os.path.abspath(folder))
     root = next((each for each in (folder, *folder.parents) if any((each / mark).exists() for mark in _MARKS)), folder)

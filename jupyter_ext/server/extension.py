@@ -32,7 +32,7 @@ NAME = f"({PARTS['artifact']})"
 
 
 def _passed_on(method: str) -> dict[str, Operation]:
-    """Return the operations that pages may request with this HTTP method, by path with `{}` for each parameter."""
+    """Return the operations that pages may use with this HTTP method, by path with `{}` for each parameter."""
     return {
         re.sub(r"{\w+}", "{}", endpoint.path): operation
         for endpoint in ENDPOINTS
@@ -42,11 +42,11 @@ def _passed_on(method: str) -> dict[str, Operation]:
 
 
 def _record(operation: Operation) -> type[Record] | None:
-    """Return the record type of a required request body; None where there is none, or it is optional."""
+    """Return the record type of a required request body; None if there is none, or if it is optional."""
     return operation.body if isinstance(operation.body, type) and not operation.optional else None
 
 
-# The requests that a browser may send to the service, and no others.
+# The only requests that a browser may send to the service.
 FILE = "/api/experiments/{}/trials/{}/artifacts/{}"
 READS = tuple(path for path in _passed_on("GET") if path != FILE)
 ACTS = tuple(path for path, operation in _passed_on("POST").items() if _record(operation) is None)
@@ -83,7 +83,7 @@ def _pattern(path: str) -> str:
 
 
 def _load_jupyter_server_extension(server: ServerApp) -> None:
-    """Add the routes to a server."""
+    """Add the extension's routes to a Jupyter server."""
     base = re.escape(url_path_join(server.base_url, "/"))
     routes = DaylightExtension(parent=server).routes()
     rules = [(base + pattern, handler, given) for pattern, handler, given in routes]

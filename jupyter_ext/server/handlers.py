@@ -1,4 +1,4 @@
-"""Handle requests of logged-in browsers by forwarding them to the user's service."""
+"""Forward requests of signed-in browsers to the user's service."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _Record = TypeVar("_Record", bound=Record)
 
 
 class Handler(JupyterHandler):
-    """Base of REST and websocket handlers: authorization resource, and errors in the service's format."""
+    """Base class of handlers: Jupyter's authorization resource, and errors in the service's format."""
 
     auth_resource = "daylight"
 
@@ -59,7 +59,7 @@ class Handler(JupyterHandler):
     def _is_known(self) -> bool:
         try:
             return self.current_user is not None
-        except RuntimeError:  # refused before Jupyter authenticated the request
+        except RuntimeError:  # refused before Jupyter has authenticated the request
             return False
 
     def reply(self, status: int, body: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ class Handler(JupyterHandler):
         self.pass_on(Answer(status, "application/json", json.dumps(body, allow_nan=False).encode()))
 
     def pass_on(self, answer: Answer) -> None:
-        """Send the service's status, content type and body to the page, without its other headers."""
+        """Send the service's status, content type and body to the page, without other headers."""
         self.set_status(answer.status)
         self.set_header("Content-Type", answer.type)
         self.finish(answer.body)
@@ -83,7 +83,7 @@ class Handler(JupyterHandler):
 
 
 class Api(Handler, APIHandler):
-    """Base of REST handlers, whose replies browsers must not cache."""
+    """Base class of REST handlers, whose replies browsers must not cache."""
 
     def set_default_headers(self) -> None:
         """Set Jupyter's headers, and forbid caching."""
@@ -91,14 +91,14 @@ class Api(Handler, APIHandler):
         self.set_header("Cache-Control", "no-store")
 
     def pass_on(self, answer: Answer) -> None:
-        """Send the service's reply to the page; APIHandler needs the content type where it is not JSON."""
+        """Send the service's reply to the page; APIHandler needs to know a content type other than JSON."""
         self.set_status(answer.status)
         if answer.disposition:
             self.set_header("Content-Disposition", answer.disposition)
         self.finish(answer.body, set_content_type=answer.type)
 
     async def relay(self, parts: tuple[str, ...], body: bytes = b"") -> None:
-        """Send the same request to the service and forward its reply."""
+        """Send the same request to the service, and forward its reply."""
         path = self.path.format(*parts)
         self.pass_on(await self.proxy.ask(str(self.request.method), path, self.request.query, body))
 
@@ -114,27 +114,27 @@ class ReadHandler(Api):
 
 
 class FileHandler(Api):
-    """Handler of GET requests whose paths contain names chosen by users, which need quoting."""
+    """Handler of GET requests whose paths contain names chosen by users."""
 
     @authenticated
     @authorized
     async def get(self, *parts: str) -> None:
-        """Request the resource with its name quoted, and forward the reply."""
+        """Forward the request with its names quoted."""
         await self.relay(tuple(quote(part, safe="") for part in parts))
 
 
 class ActHandler(Api):
-    """Handler of POST actions on an experiment; Jupyter has checked that the page comes from this server."""
+    """Handler of POST requests without a body; Jupyter has checked that the page comes from this server."""
 
     @authenticated
     @authorized
     async def post(self, *parts: str) -> None:
-        """Forward the service's reply; a request body is dropped, since these actions take none."""
+        """Forward the request without its body."""
         await self.relay(parts)
 
 
 class Change(Api):
-    """Handler of POST requests that change an experiment as the JSON body says."""
+    """Handler of POST requests with a JSON body."""
 
     def initialize(self, proxy: Proxy, path: str = "", body: type[Record] = Record) -> None:
         """Set the proxy, the service's path for this request, and the record type of the body."""
@@ -144,7 +144,7 @@ class Change(Api):
     @authenticated
     @authorized
     async def post(self, *parts: str) -> None:
-        """Check the body against the record and forward the service's reply."""
+        """Validate the body as a record, and forward the request."""
         try:
             asked = self.record.model_validate_json(self.request.body)
         except ValidationError as error:
@@ -153,13 +153,13 @@ class Change(Api):
 
 
 class BundleHandler(Api):
-    """Handler of the state of an experiment that is saved in a notebook's output."""
+    """Handler that returns an experiment's output for saving in a notebook."""
 
     @authenticated
-    # A POST only because the body holds the sentences of the submission.
+    # A POST request only because the body has the sentences about the submission.
     @authorized("read")  # type: ignore[untyped-decorator]
     async def post(self, number: str) -> None:
-        """Return the MIME bundle of the current state."""
+        """Return the MIME bundle of an experiment's current state."""
         captured = self._captured()
         path = f"/api/experiments/{number}"
         shown = await self.proxy.ask("GET", path)
@@ -177,7 +177,7 @@ class BundleHandler(Api):
                 asked_for.append((f"{path}/search/curves", f"limit={SAVED_LINES}&points={SAVED_UNITS}"))
             for asked, query in asked_for:
                 answer = await self.proxy.ask("GET", asked, query)
-                if answer.status != 200:  # a partial bundle must never replace a saved one
+                if answer.status != 200:  # a partial bundle must not replace a saved one
                     self.pass_on(answer)
                     return
                 drawn.append(answer)
@@ -196,7 +196,7 @@ class BundleHandler(Api):
 
 
 class QuickstartHandler(Api):
-    """Handler of this version's quickstart notebook, which needs no service."""
+    """Handler that serves this version's quickstart notebook, without the service."""
 
     @authenticated
     @authorized
@@ -219,7 +219,7 @@ class UnknownHandler(Api):
 
 
 def _read(kind: type[_Record], answer: Answer) -> _Record:
-    """Parse the service's reply as a record; raises OtherVersion if its version does not fit."""
+    """Parse the service's reply as a record; raises OtherVersion if the versions are incompatible."""
     return read_answer(kind, answer.body, answer.version)
 
 

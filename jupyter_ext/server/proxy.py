@@ -1,4 +1,4 @@
-"""Proxy requests to the user's service with the service's token, which browsers never see."""
+"""Send requests to the user's service, with a token that browsers never see."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from kernel_backend.peers.end import ConnectionEnd
 from kernel_backend.reconnect import remedy
 from kernel_backend.retry import RetryPolicy
 
-AT_ONCE = 100  # requests
+AT_ONCE = 100  # concurrent requests
 RETRY = RetryPolicy((0.2,), tries=2)
-PING_S = 20.0  # between looks whether the service still listens to its stream
-FRAME_LIMIT = 16 * 2**20  # bytes of one message of the stream
+PING_S = 20.0  # between pings of the service on a stream
+FRAME_LIMIT = 16 * 2**20  # bytes of a message
 
-_GONE = (OSError, HTTPStreamClosedError)  # refused or cut: it has ended, or is just about to
+_GONE = (OSError, HTTPStreamClosedError)  # refused or cut off: the service has ended or is ending
 _T = TypeVar("_T")
 
 
@@ -43,9 +43,9 @@ class Answer(NamedTuple):
 
 
 class Proxy:
-    """HTTP client of the user's service, which is looked up again if it restarted on another port.
+    """HTTP client of the user's service, which is looked up again if it has restarted on another port.
 
-    All requests here are safe to repeat, so a request that a terminating service cut off is sent again.
+    All forwarded requests are safe to repeat, so that a request which a terminating service cut off is sent again.
     """
 
     def __init__(self, finder: Finder, limit: float, log: Logger) -> None:
@@ -53,7 +53,7 @@ class Proxy:
         self._kept: tuple[Address | None, SimpleAsyncHTTPClient | None] = (None, None)
 
     async def ask(self, method: str, path: str, query: str = "", body: bytes = b"") -> Answer:
-        """Return the service's reply, of any status; raises ServiceUnreachable where there is none."""
+        """Return the service's reply, of any status; raises ServiceUnreachable if there is none."""
 
         async def fetch(address: Address) -> HTTPResponse:
             said = body if method == "POST" else None
@@ -64,9 +64,9 @@ class Proxy:
         return _answer(await self._twice(fetch))
 
     async def watch(self, query: str) -> WebSocketClientConnection | Answer:
-        """Return an open stream, or the reply by which the service refused it; raises ServiceUnreachable.
+        """Return an open stream, or the reply with which the service refused it; raises ServiceUnreachable.
 
-        A frame is read from the socket only after the caller has taken the previous frame.
+        A frame is read from the socket only after the caller has taken the previous one.
         """
 
         async def connect(address: Address) -> WebSocketClientConnection:
@@ -86,11 +86,11 @@ class Proxy:
             return _answer(error.response)
 
     def _client(self, address: Address) -> SimpleAsyncHTTPClient:
-        """Return the client for this address, reused while the address stays the same."""
+        """Return the HTTP client for this address, which is reused while the address stays the same."""
         before, client = self._kept
         if client is None or before != address:
-            # A client of our own, whatever the server has configured: it uses no proxy of the environment.
-            # The previous one ends with its pending requests.
+            # An own client, whatever the server has configured: it uses no proxy of the environment.
+            # The previous client ends with its pending requests.
             looking = _Looking(address)
             client = SimpleAsyncHTTPClient(force_instance=True, max_clients=AT_ONCE, resolver=looking)
             self._kept = address, client
@@ -106,7 +106,7 @@ class Proxy:
             body=body,
             connect_timeout=self._limit,
             request_timeout=self._limit,
-            follow_redirects=False,  # the token goes to this address and nowhere else
+            follow_redirects=False,  # the token must not be sent to another address
         )
 
     async def _twice(self, attempt: Callable[[Address], Awaitable[_T]]) -> _T:
@@ -139,14 +139,14 @@ class Proxy:
 
 
 class _Looking(DefaultExecutorResolver):
-    """DNS resolver that rejects an address where another user's process listens, which must not get the token."""
+    """DNS resolver that refuses an address at which another user's process listens, as it must not get the token."""
 
     def initialize(self, address: Address) -> None:
         """Set the address of the service."""
         self._address = address
 
     async def resolve(self, host: str, port: int, family: int = socket.AF_UNSPEC) -> list[tuple[int, Any]]:
-        """Resolve the host; raises ServiceUnreachable where another user's process listens."""
+        """Resolve the host; raises ServiceUnreachable if another user's process listens there."""
         found = await super().resolve(host, port, socket.AddressFamily(family))
         if not self._address.encrypted:
             for _, end in found:
@@ -155,7 +155,7 @@ class _Looking(DefaultExecutorResolver):
 
 
 def without_token(query: str) -> str:
-    """Return the query as written, without Jupyter's own token, which the service must not see."""
+    """Return a query without Jupyter's token, which the service must not see; the rest is unchanged."""
     return "&".join(part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != "token")
 
 

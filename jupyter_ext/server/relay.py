@@ -1,4 +1,4 @@
-"""Relay the service's stream, frame by frame, to a browser's websocket."""
+"""Forward the service's message stream, frame by frame, to a browser's websocket."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ GOING_AWAY = 1001
 
 
 class Relay(WebSocketMixin, WebSocketHandler, Handler):
-    """Websocket that forwards an experiment's messages from the service to one browser."""
+    """Websocket that forwards messages about experiments from the service to one browser."""
 
-    max_message_size = 2**16  # watchers send nothing
+    max_message_size = 2**16  # browsers send nothing
 
     _upstream: WebSocketClientConnection | None = None
     _passing: asyncio.Task[None] | None = None
 
     def set_default_headers(self) -> None:
-        """Set no headers: a websocket needs none of those that pages get."""
+        """Set no headers, as a websocket needs none."""
 
     @ws_authenticated
     @authorized
     async def get(self) -> None:
-        """Forward the service's stream, a message per frame, until the browser leaves, or its refusal."""
+        """Forward the service's stream, one message per frame, until the browser disconnects; or its refusal."""
         if self.request.headers.get("Upgrade", "").lower() != "websocket":
             raise InvalidRequest(f"{self.request.path} is a websocket")
         if not self.check_origin():
@@ -42,7 +42,7 @@ class Relay(WebSocketMixin, WebSocketHandler, Handler):
             return
         self._upstream = found
         try:
-            await super().get()  # until the browser has gone
+            await super().get()  # returns when the browser has disconnected
         finally:
             found.close()
 
@@ -53,13 +53,13 @@ class Relay(WebSocketMixin, WebSocketHandler, Handler):
         self._passing = asyncio.create_task(self._pass_frames(self._upstream), name="Daylight's stream")
 
     def on_message(self, message: str | bytes) -> None:
-        """Ignore messages of watchers."""
+        """Ignore messages of browsers."""
 
     async def _pass_frames(self, upstream: WebSocketClientConnection) -> None:
-        """Forward every frame until the service ends the stream, even after the browser has gone.
+        """Forward every frame until the service ends the stream, even after the browser has disconnected.
 
-        The next frame is read once the last was written to the browser's socket. For a slow browser, unread frames
-        therefore wait in the service's store, not in this server's memory.
+        The next frame is read after the last one was written to the browser's socket, so that for a slow browser
+        unread frames wait in the service's store, not in this server's memory.
         """
         while (frame := await upstream.read_message()) is not None:
             with suppress(WebSocketClosedError):

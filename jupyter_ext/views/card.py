@@ -1,4 +1,4 @@
-"""Render an experiment as a MIME bundle: saved JSON for the live view, PNG, HTML card and plain text."""
+"""Render an experiment as a MIME bundle: JSON for the live view, PNG, HTML card and plain text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kernel_backend.text import (
 )
 from kernel_backend.text.labels import label_lines
 
-# The notebook's own colours where it has them (JupyterLab, VS Code), else ones that read on light and dark alike.
+# The notebook's theme colours if it has them (JupyterLab, VS Code), else colours for light and dark themes.
 _TEXT = "var(--jp-content-font-color1, var(--vscode-foreground, inherit))"
 _DIM = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, #777))"
 _LINE = "var(--jp-border-color2, var(--vscode-panel-border, #8884))"
@@ -59,10 +59,10 @@ def bundle(
     curves: Curves | None = None,
     search: SavedSearch | None = None,
 ) -> dict[str, Any]:
-    """Return the MIME bundle of an experiment: MIME_TYPE (JSON), `text/html`, `text/plain` and, if given, `image/png`.
+    """Return the MIME bundle of an experiment: MIME_TYPE (JSON), `text/html`, `text/plain`, and optionally `image/png`.
 
     `picture` is a PNG (base64 in the bundle). `now` is in seconds since the epoch; `captured` are sentences about the
-    submission; `curves` and the status of a `search` are thinned to the size saved in a notebook.
+    submission; `curves` and the status of a `search` are downsampled for a notebook.
     """
     found: dict[str, Any] = {
         MIME_TYPE: saved_json(overview, now, captured, curves, search),
@@ -110,7 +110,7 @@ def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: 
 
 
 def _told(overview: Overview) -> Sequence[Trial]:
-    """Return the trials to show: all, but of a search only the best, or after a failure the newest failed one."""
+    """Return the trials to show: all; of a search only the best, or the newest failed one if the search failed."""
     if overview.experiment.config.search is None:
         return overview.trials
     failed = [trial for trial in overview.trials if trial.state == "failed"][-1:] if overview.state == "failed" else []
@@ -118,14 +118,14 @@ def _told(overview: Overview) -> Sequence[Trial]:
 
 
 def _facts(overview: Overview) -> list[str]:
-    """Return the progress of a search, the reproducibility guarantee and the events of a single trial's attempts."""
+    """Return lines: progress of a search, reproducibility guarantee, and events of a single trial's attempts."""
     said = [search_text(overview), guarantee_text(overview)]
     befell = [] if overview.experiment.config.search else attempt_lines(overview)
     return [line for line in (*said, *befell) if line]
 
 
 def _hint(overview: Overview, captured: Sequence[str]) -> list[str]:
-    """Return the next commands for a user who has just submitted."""
+    """Return a line with the next commands, if the experiment was just submitted."""
     number = overview.experiment.number
     goes_on = not overview.ended
     return [f"%dl show {number} looks again, %dl stop {number} ends it"] if captured and goes_on else []

@@ -1,4 +1,4 @@
-"""Answer the requests that a page may send to the service through its kernel: those that `routes` has for pages."""
+"""Answer requests that a page sends to the service through its kernel, if `routes` allows them for pages."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kernel_backend.model.record import checked
 from kernel_backend.routes import ENDPOINTS, INT, JSON, ONE, Operation
 
 Json = dict[str, Any]
-MOST_BYTES = 4 * 2**20  # of a file: other requests to the kernel wait for it
+MOST_BYTES = 4 * 2**20  # bytes of a file, as it delays other requests to the kernel
 
 
 def answer(client: Client, number: int, method: str, path: str, query: Mapping[str, Any]) -> tuple[int, Json]:
-    """Answer a page's request about experiment `number` with the HTTP status and JSON that the service would send."""
+    """Answer a page's request about experiment `number` with the HTTP status and JSON that the service would return."""
     try:
         if (method, path) == ("GET", f"/experiments/{number}/artifact"):
             return 200, _artifact(client, number, _number("trial", query.get("trial", "")), str(query.get("name", "")))
@@ -30,12 +30,12 @@ def answer(client: Client, number: int, method: str, path: str, query: Mapping[s
         return 200, client.request(operation, method, f"/api{path}", body, _query(operation, query))
     except DaylightError as error:
         return error.http_status, error.to_json()
-    except Exception as error:  # the page must never wait for ever
+    except Exception as error:  # the page must always get an answer
         return 500, DaylightError(f"the kernel made a mistake ({type(error).__name__}: {error})").to_json()
 
 
 def _allowed(method: str, path: str, number: int) -> Operation | None:
-    """Return the operation behind a path of this experiment, if pages may request it and it answers with JSON."""
+    """Return the operation of a path of this experiment if pages may use it and it returns JSON; else None."""
     for endpoint in ENDPOINTS:
         operation, found = endpoint.operations.get(method), re.fullmatch(endpoint.pattern, path)
         if operation and found and operation.page and endpoint.path.startswith(ONE) and found[1] == str(number):

@@ -17,11 +17,11 @@ _CARD = f"border:1px solid {_LINE};border-radius:6px;padding:10px 14px;max-width
 _ROW = "display:grid;grid-template-columns:9.5em 1fr;gap:2px 10px;padding:3px 0"
 _BODY = "min-width:0;overflow-wrap:anywhere"
 _COLOURS = {"+": _ADDED, "-": _REMOVED, "~": "var(--jp-warn-color1, #f57c00)", "@": _DIM, ".": _DIM}
-_LINES = 60  # of a difference's details
+_LINES = 60  # lines of a difference's details
 
 
 def diff_bundle(diff: Diff) -> dict[str, str]:
-    """Return the differences, the likeliest cause first, and the results; without scripts, all text escaped."""
+    """Return the MIME bundle of a comparison, without scripts, with all text escaped."""
     rows = [_row(_kind(each), _text(each)) for each in diff.differences]
     rows += [_row("not known", escape(each)) for each in diff.unknown]
     if not rows:

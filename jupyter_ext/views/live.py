@@ -1,4 +1,4 @@
-"""Show an experiment below a cell in one display that is redrawn after changes."""
+"""Show an experiment below a cell, in a display that is redrawn after changes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from kernel_backend.text.terminal import tell
 if TYPE_CHECKING:
     from jupyter_ext.views.widget import ExperimentWidget
 
-# A frontend with our extension follows the experiment by itself; these redraws are for all others.
-BETWEEN_S = 2.0  # from one drawing to the next, unless the state has changed
-CURVES_S = 15.0  # between two pictures: they cost the service time
+# A frontend with Daylight's extension updates itself; these redraws are for all others.
+BETWEEN_S = 2.0  # between drawings, unless the state has changed
+CURVES_S = 15.0  # between pictures, which cost the service time
 
 
 class LiveView:
     """Display of one experiment below a cell; `captured` are sentences about its submission.
 
-    With `widget` the output holds a live widget next to picture, card and text, and is redrawn only at the end.
+    With `widget`, the output has a live widget next to picture, card and text, and is redrawn only at the end.
     """
 
     def __init__(self, client: Client, captured: Sequence[str] = (), *, widget: bool = False) -> None:
@@ -41,7 +41,7 @@ class LiveView:
         self._search: SavedSearch | None = None
 
     def show(self, overview: Overview, *, final: bool = False) -> None:
-        """Redraw the experiment if it changed, at a limited rate; a `final` state is always drawn."""
+        """Redraw the experiment if it has changed, at a limited rate; a `final` state is always drawn."""
         if not final and not self._is_due(overview):
             return
         self._drawn, self._shown = time.monotonic(), overview
@@ -60,7 +60,7 @@ class LiveView:
         return overview.state != self._shown.state or time.monotonic() - self._drawn >= BETWEEN_S
 
     def _ask(self, overview: Overview, *, at_once: bool) -> None:
-        """Fetch the picture, curves and search status anew at intervals; keep the previous ones where a fetch fails."""
+        """Fetch picture, curves and search status at intervals; keep the previous ones if a fetch fails."""
         if not at_once and time.monotonic() - self._asked < CURVES_S:
             return
         self._picture = picture_of(self._client, overview) or self._picture

@@ -1,4 +1,4 @@
-"""Relay an experiment's messages to the pages that show it: in batches, and only while a page is open."""
+"""Relay an experiment's messages to the pages that show it, in batches, and only while a page is open."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from kernel_backend.errors import DaylightError
 from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.stream import Message
 
-BATCH_S = 0.2  # from one batch to the next
-BATCH = 500  # messages
-BEAT_S = 5.0  # between two heartbeats
-SAVE_S = 10.0  # from one saved state to the next, while there are only reports
-FIRST_SAVE_S = 2.0  # by then a page is drawn, which may have missed the first messages
-STATE_SAVE_S = 1.0  # and where more than reports has come
-ABSENT_S = 90.0  # pages send every 20 s, hidden ones once a minute: after this long no page is open
+BATCH_S = 0.2  # between batches
+BATCH = 500  # messages per batch
+BEAT_S = 5.0  # between heartbeats
+SAVE_S = 10.0  # between saved states, if only reports have arrived
+FIRST_SAVE_S = 2.0  # after which a new page is drawn, which may have missed the first messages
+STATE_SAVE_S = 1.0  # between saved states, if other messages have arrived
+ABSENT_S = 90.0  # pages send every 20 s, hidden ones once a minute: after this time no page is open
 
 
 @dataclass(frozen=True)
 class RelayPage:
-    """Callbacks of the view that a relay serves, all called from the relay's own threads."""
+    """Callbacks of a relay, which its own threads call."""
 
-    send: Callable[[dict[str, Any]], None]  # to every page
-    save: Callable[[], None]  # the state that a reloaded page starts with
-    silence: Callable[[], float]  # seconds since a page was heard
+    send: Callable[[dict[str, Any]], None]  # sends a message to every page
+    save: Callable[[], None]  # saves the state from which a reloaded page starts
+    silence: Callable[[], float]  # returns the seconds since the last message from a page
 
 
 class MessageRelay:
-    """Relay of one experiment's message stream to all pages; `client` makes a new client at each start."""
+    """Relay of one experiment's message stream to all pages; `client` creates a new client for each start."""
 
     def __init__(self, client: Callable[[], Client], number: int, page: RelayPage) -> None:
         self._client, self._number, self._page = client, number, page
@@ -52,7 +52,7 @@ class MessageRelay:
                 self._begin(after)
 
     def here(self, after: int) -> None:
-        """Restart a stream that ended, from `after`: a page is open and has received all messages up to that number."""
+        """Restart a stream that has ended: a page is open that has all messages up to number `after`."""
         with self._lock:
             if not self.goes_on:
                 self._begin(after)
@@ -71,14 +71,14 @@ class MessageRelay:
 
 
 class _Run:
-    """One connection to the stream: a thread reads messages from the service, another sends them to the pages."""
+    """Connection to the stream: one thread reads messages from the service, another sends them to the pages."""
 
     def __init__(self, client: Client, number: int, page: RelayPage, position: int) -> None:
         self._client, self._number, self._page = client, number, page
-        self.position = position  # of the last message that was sent
+        self.position = position  # number of the last message sent
         self._read: SimpleQueue[Message | DaylightError | None] = SimpleQueue()
         self._over = Event()
-        self._answered = Event()  # by the service
+        self._answered = Event()  # set when the service has answered
         self._beaten = float("-inf")
         self._save_at = time.monotonic() + FIRST_SAVE_S
         self._saved = self.position
@@ -102,13 +102,13 @@ class _Run:
                 self._read.put(message)
         except DaylightError as error:
             end = error
-        except Exception as error:  # else the page would wait for ever
+        except Exception as error:  # otherwise the page would wait for ever
             end = DaylightError(f"the view in the kernel broke ({type(error).__name__}: {error})")
         self._read.put(end)
 
     def _messages(self) -> Iterator[Message]:
-        """Yield the stream's messages up to the one with which the experiment ended."""
-        messages = self._client.watch(self.position, self._number)  # first: an end from here on is this one's end
+        """Yield the stream's messages up to the one that ends the experiment."""
+        messages = self._client.watch(self.position, self._number)  # opened first, so that no end is missed
         now = self._client.experiment(self._number)
         self._answered.set()
         if now.ended and now.seq <= self.position:
@@ -124,7 +124,7 @@ class _Run:
         try:
             self._send_all()
         finally:
-            self.end()  # after any error: the next page that sends starts it again
+            self.end()  # after any error; the next message of a page starts it again
 
     def _send_all(self) -> None:
         while self.goes_on:
@@ -144,7 +144,7 @@ class _Run:
             self._over.wait(BATCH_S)
 
     def _next(self) -> tuple[list[Message], *tuple[DaylightError | None, ...]]:
-        """Return a batch of messages, waiting a while for the first, plus None or the error if the stream has ended."""
+        """Return a batch of messages, after waiting a while for the first; then None or the error that ended it."""
         found: list[Message] = []
         due = min(self._beaten + BEAT_S, self._save_at if self.position > self._saved else float("inf"))
         try:
@@ -160,7 +160,7 @@ class _Run:
 
     def _send(self, found: list[Message]) -> None:
         messages = [message.to_json() for message in found]
-        after, self.position = self.position, found[-1].seq  # first: a page may want them again as soon as it has them
+        after, self.position = self.position, found[-1].seq  # set first, since a page may request them again
         self._page.send({"type": "messages", "after": after, "messages": messages})
         if any(message.type != "report" for message in found):
             self._save_at = min(self._save_at, time.monotonic() + STATE_SAVE_S)

@@ -1,4 +1,4 @@
-"""Build the state of an experiment that is saved in a notebook's output, and fetch it from the service."""
+"""Build the state of an experiment that is saved in a notebook's output, and fetch its parts from the service."""
 
 from __future__ import annotations
 
@@ -12,28 +12,31 @@ from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import SearchCurves, SearchStatus
 
 MIME_TYPE = "application/vnd.daylight.experiment+json"
-SAVED_POINTS = 200  # of each curve in a saved notebook
+SAVED_POINTS = 200  # points of each curve in a saved notebook
 SAVED_TRIALS, SAVED_LINES, SAVED_UNITS = 50, 30, 40  # of a search: rows, learning curves, and points of each
-SAVED_SEARCH = 60_000  # bytes of JSON for all of that; beyond it is thinned further
+SAVED_SEARCH = 60_000  # bytes of JSON for these; beyond that they are reduced further
 
 _T = TypeVar("_T")
 
 
 class SavedSearch(Record):
-    """Thinned status of a search: incumbents over time, rungs, best trials and their curves."""
+    """Reduced status of a search: incumbents over time, rungs, best trials and their curves."""
 
     standing: SearchStatus
     curves: SearchCurves
 
 
 class Saved(Record):
-    """State saved in a notebook, to draw an experiment without a service; `Saved` in the frontend's types."""
+    """State saved in a notebook, from which an experiment is drawn without a service.
+
+    The frontend's types call it `Saved`, too.
+    """
 
     version: Literal[1] = 1
     number: int
-    at: float  # when this was true: seconds since the epoch
+    at: float  # seconds since the epoch: time of the state
     captured: tuple[str, ...] = ()  # sentences about the submission
-    names: tuple[str, ...] = ()  # of the hyperparameters, in their order: notebooks are saved with sorted keys
+    names: tuple[str, ...] = ()  # hyperparameters in their order, since notebooks are saved with sorted keys
     overview: Overview
     curves: Curves | None = None
     search: SavedSearch | None = None
@@ -46,7 +49,7 @@ def saved_json(
     curves: Curves | None = None,
     search: SavedSearch | None = None,
 ) -> dict[str, Any]:
-    """Return the value under MIME_TYPE: plain JSON, with NaN as text."""
+    """Return the value under MIME_TYPE as plain JSON; NaN becomes text."""
     return Saved(
         number=overview.experiment.number,
         at=now,
@@ -59,13 +62,13 @@ def saved_json(
 
 
 def curves_of(client: Client, overview: Overview) -> Curves | None:
-    """Return curves thinned for a notebook; None where there are no reports, or the service fails."""
+    """Return curves downsampled for a notebook; None if there are no reports, or if the service fails."""
     number, front = overview.experiment.number, overview.front
     return _if_told(overview, lambda: client.curves(number, front.index if front else 1, SAVED_POINTS))
 
 
 def search_of(client: Client, overview: Overview) -> SavedSearch | None:
-    """Return search status thinned for a notebook; None without search or reports, or if the service fails."""
+    """Return a search's status reduced for a notebook; None without search or reports, or if the service fails."""
     if overview.experiment.config.search is None:
         return None
     number = overview.experiment.number
@@ -104,7 +107,7 @@ def _lines_of(curves: SearchCurves, kept: int) -> SearchCurves:
 
 
 def picture_of(client: Client, overview: Overview) -> bytes | None:
-    """Return the curves as a PNG; None where there are no reports, or the service fails."""
+    """Return the curves as a PNG; None if there are no reports, or if the service fails."""
     return _if_told(overview, lambda: client.picture(overview.experiment.number))
 
 
@@ -113,5 +116,5 @@ def _if_told(overview: Overview, ask: Callable[[], _T]) -> _T | None:
         return None
     try:
         return ask()
-    except Exception:  # a card without curves is still a card
+    except Exception:  # a card without curves is better than none
         return None

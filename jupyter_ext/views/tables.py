@@ -1,4 +1,4 @@
-"""Render tables as plain text and as HTML, with everything escaped."""
+"""Render tables as plain text and as HTML, with all text escaped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CELL = f"text-align:left;padding:2px 14px 2px 0;border-bottom:1px solid {_LINE}
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str = "nothing yet") -> dict[str, str]:
-    """Return the MIME bundle of a table; `empty` is its text without rows."""
+    """Return the MIME bundle of a table; `empty` is its text if there are no rows."""
     if not rows:
         return {"text/plain": empty, "text/html": f"<i>{escape(empty)}</i>"}
     return {"text/plain": rows_plain(head, rows), "text/html": rows_html(head, rows)}
@@ -27,7 +27,7 @@ def rows_plain(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def rows_html(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table as HTML; a head of empty texts is left out."""
+    """Return a table as HTML; a header row of empty texts is left out."""
     top = "".join(f'<th style="{_CELL};font-weight:600">{escape(text)}</th>' for text in head)
     body = "".join(
         "<tr>" + "".join(f'<td style="{_CELL}">{escape(text)}</td>' for text in row) + "</tr>" for row in rows

@@ -30,9 +30,9 @@ from kernel_backend.client import Client
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.views.overview import Overview
 
-PATIENCE_S = 3.0  # with a service that does not answer: the page itself tries again later
+PATIENCE_S = 3.0  # for a service that does not answer: the page retries by itself
 
-_widgets: dict[int, ExperimentWidget] = {}  # one an experiment, however often it is shown
+_widgets: dict[int, ExperimentWidget] = {}  # one per experiment, however often it is displayed
 
 
 def widget_of(overview: Overview, saved: dict[str, Any]) -> ExperimentWidget:
@@ -49,7 +49,7 @@ def widget_of(overview: Overview, saved: dict[str, Any]) -> ExperimentWidget:
 
 
 class ExperimentWidget(anywidget.AnyWidget):
-    """Widget of one experiment in all of its displays, drawn by the same code as in JupyterLab."""
+    """Widget of one experiment in all of its displays; it runs the same code as JupyterLab's extension."""
 
     _esm = STATIC / "widget.js"
     _css = STATIC / "widget.css"
@@ -59,20 +59,20 @@ class ExperimentWidget(anywidget.AnyWidget):
     def __init__(self, number: int, saved: dict[str, Any]) -> None:
         super().__init__(number=number, saved=saved)
         self._client, self._hearing = _client(), Hearing(this_shell())
-        # Sent in the context of the last message received: a kernel with subshells routes by it.
+        # Sent as a reply to the last message received: a kernel with subshells routes by it.
         self._context = contextvars.copy_context()
         self.feed = MessageRelay(_client, number, RelayPage(self._say, self._save, self._hearing.silence))
         self.on_msg(self._heard)
 
     def reference(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return data and metadata that display the widget, to be merged with picture and text."""
+        """Return data and metadata that display the widget, to be merged with those of picture and text."""
         data, metadata = self._repr_mimebundle_() or ({}, {})
         data.pop("text/plain", None)
         return data, metadata
 
     def close(self) -> None:
         """Close the widget in every page, and its stream from the service."""
-        if hasattr(self, "feed"):  # not in a widget whose making failed
+        if hasattr(self, "feed"):  # False if creating the widget failed
             self.feed.stop()
             self._hearing.close()
             _widgets.pop(self.number, None)
@@ -87,7 +87,7 @@ class ExperimentWidget(anywidget.AnyWidget):
             case {"type": "here", "after": int(after)}:
                 self.feed.here(after)
             case {"id": int(id), "method": str(method), "path": str(path)}:
-                # In a thread of its own: a service that does not answer must not block cells.
+                # In a separate thread, as a service that does not answer must not block cells.
                 question = (id, method, path, content.get("query") or {})
                 Thread(target=self._answer, args=question, name="daylight answer", daemon=True).start()
 
@@ -100,15 +100,15 @@ class ExperimentWidget(anywidget.AnyWidget):
 
     def _save(self) -> None:
         try:
-            # In this order: curves that are younger than the overview include every report below its number.
+            # In this order: curves fetched after the overview include every report before its number.
             overview = self._client.experiment(self.number)
             curves, search = curves_of(self._client, overview), search_of(self._client, overview)
         except DaylightError:
-            return  # the older one stays
+            return  # the earlier state stays
         saved = saved_json(overview, time.time(), self.saved["captured"], curves, search)
         self._context.copy().run(setattr, self, "saved", saved)
 
 
 def _client() -> Client:
-    """Return a client that prints no errors: they would appear in the cell that runs."""
+    """Return a client that prints no messages, which would appear in the running cell."""
     return Client(discovery.start, patience=PATIENCE_S, say=lambda text: None)
