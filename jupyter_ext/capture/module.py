@@ -54,6 +54,7 @@ class Capture:
     files: dict[str, bytes] = field(default_factory=dict)  # captured values, by name in the archive
     carried: tuple[str, ...] = ()  # project paths in a command's words, which the snapshot includes
     modules: tuple[str, ...] = ()  # modules that a command runs by name
+    interpreter: str = ""  # another Python that a command names, with packages of its own
     drawn: tuple[str, ...] = ()  # captured values that no option requested, as they are drawn without a seed
     packages: frozenset[str] = frozenset()  # packages that the cell imports, with those that project packages use
     draws_from: tuple[str, ...] = ()  # packages from whose random state the cell draws after earlier cells seeded it

@@ -43,11 +43,13 @@ def collect(
     include: Sequence[str] = (),
     limit: int = LIMIT,
     modules: Sequence[str] = (),
+    elsewhere: bool = False,
 ) -> ProjectFiles:
     """Collect local modules that `source` imports, directly or not, and files that `include` matches below `cwd`.
 
-    Modules in `modules` count as imported. `where` converts a line of `source` to a location shown to users. No error
-    is raised: problems are returned in `problems`.
+    Modules in `modules` count as imported. With `elsewhere`, another Python runs the source: its packages are unknown
+    here, and no module is reported as missing. `where` converts a line of `source` to a location shown to users. No
+    error is raised: problems are returned in `problems`.
     """
     try:
         tree = ast.parse(source)
@@ -56,7 +58,10 @@ def collect(
     # A notebook has made its changes of sys.path already; those of a file will be made when it runs.
     added = added_folders(tree, search) if search else []
     collector = _Collector(place, Modules([*added, *search]), where, sure=not (search and touches_path(tree)))
-    collector.follow([*imports(tree), *(Import(name, 0) for name in modules)])
+    imported = [*imports(tree), *(Import(name, 0) for name in modules)]
+    if not elsewhere:
+        collector.check(imported)
+    collector.follow(imported)
     for each in include:
         collector.include(each)
     return collector.read(limit)
@@ -80,14 +85,17 @@ class _Collector:
 
     def follow(self, first: Sequence[Import]) -> None:
         """Add the local modules among these imports and, recursively, the local modules that they import."""
-        for each in first:
-            self._check(each)
         queue = deque((name, True) for each in first for name in _names(each))
         while queue:
             name, own = queue.popleft()
             if name not in self._seen:
                 self._seen.add(name)
                 queue += [(deeper, False) for each in self._take(name, own) for deeper in _names(each)]
+
+    def check(self, wanted: Sequence[Import]) -> None:
+        """Report those of these modules that cannot be found."""
+        for each in wanted:
+            self._check(each)
 
     def _check(self, wanted: Import) -> None:
         top = wanted.name.split(".")[0]

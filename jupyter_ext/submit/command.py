@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from jupyter_ext.capture import Capture, Problem, capture_file
 from jupyter_ext.project import place_of
 from jupyter_ext.project.modules import Modules, is_third_party
 from kernel_backend.definition.command.programs import Program, program_of
-from kernel_backend.definition.command_line import MARK, Command, joined, marked
+from kernel_backend.definition.command_line import MARK, PYTHON, Command, joined, marked
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.snapshot import Piece
 from kernel_backend.model.values import nearest
@@ -26,12 +27,12 @@ def capture_command(words: Sequence[str]) -> tuple[Capture, Path]:
 
     Raises InvalidRequest for a command that names no program.
     """
-    program = program_of(words)
     problems: list[Problem] = []
+    program, interpreter = _interpreted(program_of(words), problems)
     file, module = None, ""
     if program.kind == "module" and program.at is not None:
         module = program.words[program.at]
-        file = _module_file(module)
+        file = _module_file(module, interpreter)
     elif program.at is not None:
         file = _program_file(program, problems)
     command = Command(words=program.words, module=program.kind == "module")
@@ -45,10 +46,11 @@ def capture_command(words: Sequence[str]) -> tuple[Capture, Path]:
         source=marked(source, command),
         pieces=pieces,
         roles_from=1,
-        warnings=tuple(_warnings(program)),
+        warnings=tuple(_warnings(program, interpreter)),
         problems=tuple(problems),
         carried=tuple(map(str, _carried(program, file))),
         modules=(module,) if file is not None and module else (),
+        interpreter=interpreter,
     )
     return capture, file if file is not None and not module else Path.cwd() / MARK
 
@@ -57,6 +59,20 @@ def default_name(words: Sequence[str]) -> str:
     """Return the default name for an experiment of this command: `train` for `python train.py`."""
     program = program_of(words)
     return Path(program.words[program.at or 0]).stem
+
+
+def _interpreted(program: Program, problems: list[Problem]) -> tuple[Program, str]:
+    """Return the program, and the Python that runs it, empty for this one; problems are added if there is none."""
+    word = program.words[0]
+    if program.kind not in ("python", "module") or word == PYTHON:
+        return program, ""
+    path = Path(word).expanduser()
+    if not path.is_file() or not os.access(path, os.X_OK):
+        _add(problems, word, f"there is no Python {word}: name another, or write python for this one")
+    # A link is not followed: an environment's Python is a link to the one that it was made by.
+    own = os.path.abspath(path) == os.path.abspath(sys.executable)
+    word = PYTHON if own else str(path)
+    return program._replace(words=(word, *program.words[1:])), "" if own else word
 
 
 def _program_file(program: Program, problems: list[Problem]) -> Path | None:
@@ -85,11 +101,16 @@ def _is_own(path: Path) -> bool:
     return place_of(Path.cwd()).below(path) is not None and not path.is_symlink()
 
 
-def _module_file(name: str) -> Path | None:
-    """Return the file that `python -m` would run; None if it is installed. Raise InvalidRequest if there is none."""
+def _module_file(name: str, interpreter: str) -> Path | None:
+    """Return the file that `python -m` would run; None if it is installed, or only `interpreter` may have it.
+
+    Raises InvalidRequest if there is none.
+    """
     modules = Modules([Path.cwd()])
     top, found = modules.find(name.split(".")[0]), modules.find(name)
     if found is None or top is None:
+        if interpreter:
+            return None
         raise InvalidRequest(f"python -m {name}: there is no module {name} in {Path.cwd()}, or in this Python")
     if is_third_party(top):
         return None
@@ -120,10 +141,12 @@ def _carried(program: Program, file: Path | None) -> Iterator[Path]:
             yield path.absolute()
 
 
-def _warnings(program: Program) -> Iterator[str]:
+def _warnings(program: Program, interpreter: str) -> Iterator[str]:
     if program.dropped:
         own = joined(program.dropped)
         yield f"{own} is left out: Daylight starts the ranks itself, one for each of --slots, with the same variables"
+    if interpreter:
+        yield f"the packages of {interpreter} are neither checked nor recorded: the environment shown is this Python's"
     if program.kind == "shell" and program.at is not None:
         word = program.words[program.at]
         yield f"what {word} starts is read from the working folder as it is then: --include records such files"

@@ -295,6 +295,7 @@ def _travelling(capture: Capture, asked: SubmitOptions, file: Path | None) -> Pr
         include=include,
         limit=asked.limit,
         modules=capture.modules,
+        elsewhere=bool(capture.interpreter),
     )
 
 

@@ -41,17 +41,18 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
 def program_of(words: Sequence[str]) -> Program:
     """Return the program that the words start.
 
-    Words of a launcher, such as `torchrun --nproc_per_node 2`, are dropped. Raises InvalidRequest for an empty command,
-    and for a launcher or an interpreter without a program.
+    Words of a launcher, such as `torchrun --nproc_per_node 2`, are dropped. An interpreter that is named by a path
+    stays the first word; any other `python` is the job's own. Raises InvalidRequest for an empty command, and for a
+    launcher or an interpreter without a program.
     """
     if not words:
         raise InvalidRequest("nothing follows --: write the command there, such as -- python train.py --lr {lr}")
     launched = _launched(words)
     own, dropped = tuple(words[launched:]), tuple(words[:launched])
     if own[0].endswith(".py") or own[0] in _MODULE:
-        own = (PYTHON, *own)
-    if _PYTHON.fullmatch(own[0]):
-        return _of_python((PYTHON, *own[1:]), dropped)
+        own = (words[0] if dropped and _is_python(words[0]) else PYTHON, *own)
+    if _is_python(own[0]):
+        return _of_python(own if "/" in own[0] else (PYTHON, *own[1:]), dropped)
     if own[0].rpartition("/")[2] in _SHELLS:
         return Program(own, "shell", _first_word(own), dropped)
     return Program(own, "executable", 0, dropped)
@@ -60,17 +61,21 @@ def program_of(words: Sequence[str]) -> Program:
 def _launched(words: Sequence[str]) -> int:
     """Return the index of the first word after a launcher and its options; 0 if there is no launcher."""
     name = words[0].rpartition("/")[2]
-    of_python = _PYTHON.fullmatch(name) and words[1:2] == ["-m"] and words[2:3] and words[2] in _LAUNCHING_MODULES
+    of_python = _is_python(name) and words[1:2] == ["-m"] and words[2:3] and words[2] in _LAUNCHING_MODULES
     if not of_python and name not in _LAUNCHERS:
         return 0
     for index in range(3 if of_python else 1, len(words)):
         word = words[index]
-        if word.endswith(".py") or _PYTHON.fullmatch(word) or word in _MODULE:
+        if word.endswith(".py") or _is_python(word) or word in _MODULE:
             return index
     raise InvalidRequest(
         f"{joined(words)[:200]}: {name} starts ranks, and Daylight starts a process per slot by itself: name a Python "
         "program, as in --slots 2 -- python train.py"
     )
+
+
+def _is_python(word: str) -> bool:
+    return _PYTHON.fullmatch(word.rpartition("/")[2]) is not None
 
 
 def _of_python(words: tuple[str, ...], dropped: tuple[str, ...]) -> Program:

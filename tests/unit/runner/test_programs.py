@@ -61,6 +61,8 @@ def test_the_snapshots_file_is_started_by_the_jobs_python() -> None:
     assert argv(script, JOB, Path("/kept"), "/py") == ["/py", "-u", "/attempt/code/project/src/train.py", "--lr=0.1"]
     module = Command(words=("python", "-m", "pkg.train"), module=True)
     assert argv(module, JOB, Path("/kept"), "/py") == ["/py", "-P", "-m", "pkg.train"]
+    foreign = Command(words=("/tf/bin/python", "train.py"), at=1, program="train.py")
+    assert argv(foreign, JOB, Path("/kept"), "/py") == ["/tf/bin/python", "/attempt/code/project/train.py"]
     other = Command(words=("bash", "-c", "echo {checkpoints}"))
     assert argv(other, JOB, Path("/kept"), "/py") == ["bash", "-c", "echo /kept"]
 

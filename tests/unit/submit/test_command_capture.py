@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,23 @@ def test_a_script_travels_with_its_modules_and_the_files_that_the_line_names(pro
     assert "torchrun is left out" in found.warnings[0]
 
 
+def test_a_script_for_another_python_travels_and_its_packages_are_unknown(project: Path) -> None:
+    (project / "other").mkdir()
+    (project / "other" / "python3").symlink_to(sys.executable)
+    (project / "src" / "train.py").write_text("import helper, tensorflow_of_another_python\n")
+    found = captured("other/python3 -u src/train.py")
+    assert sorted(found.travelling.files) == ["project/src/helper.py", "project/src/train.py"]
+    words = ("other/python3", "-u", "src/train.py")
+    assert found.definition.command == Command(words=words, at=2, program="src/train.py")
+    assert any("packages of other/python3 are neither checked nor recorded" in each for each in found.warnings)
+
+
+def test_this_python_by_its_path_is_the_jobs_own(project: Path) -> None:
+    found = captured(f"{sys.executable} src/train.py")
+    assert found.definition.command == Command(words=("python", "src/train.py"), at=1, program="src/train.py")
+    assert not any("packages of" in each for each in found.warnings)
+
+
 def test_a_module_travels_with_its_package(project: Path) -> None:
     found = captured("python -m pkg.train")
     names = [name.removeprefix("project/") for name in sorted(found.travelling.files)]
@@ -71,6 +89,7 @@ def test_a_shell_script_travels_and_its_braces_are_its_own(project: Path) -> Non
         ("python src/trian.py", "src/trian.py is not there (did you mean train.py?)"),
         ("python src", "src is a folder"),
         ("./run.sh", "not executable: chmod +x ./run.sh"),
+        ("other/python src/train.py", "there is no Python other/python: name another, or write python for this one"),
         ("run.sh", "no program run.sh in PATH: write ./run.sh"),
     ],
 )
