@@ -252,3 +252,73 @@ def test_a_folder_that_changes_all_the_time_is_committed_too(tmp_path: Path) -> 
     attempt.wait(lambda: attempt.pids() and attempt.committed())
     (trial.folder / "go").touch()
     ended(attempt.ended(), [0])
+
+
+TORN = """
+import os, sys, time
+from pathlib import Path
+kept = Path(sys.argv[1], "epoch")
+begin = int(kept.read_text()) if kept.exists() else 0
+print("begins at", begin, flush=True)
+kept.write_text(str(begin + 2))
+while not begin and not os.path.exists("go"):
+    time.sleep(0.01)
+if not begin:
+    kept.open("w")
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_file_that_was_torn_by_a_kill_is_replaced_by_its_copy(tmp_path: Path) -> None:
+    trial = program(tmp_path / "trial", TORN, "{checkpoints}")
+    first = trial.start()
+    first.wait(lambda: first.pids() and first.committed())
+    (trial.folder / "go").touch()
+    ended(first.ended(), [1])
+    second = ended(trial.run(first.committed()[-1]), [1])
+    assert second.failures()[0].type == "ValueError"
+    assert second.committed() == []
+    third = ended(trial.run(first.committed()[-1]), [0])
+    assert "begins at 2" in third.logs()
+    assert any("goes on from their copy" in each for each in third.notes())
+
+
+FAILS_LATER = """
+import sys, time
+from pathlib import Path
+kept = Path(sys.argv[1], "epoch")
+if kept.exists():
+    time.sleep(2)
+    sys.exit(3)
+kept.write_text("1")
+sys.exit(3)
+"""
+
+
+def test_an_attempt_that_saves_nothing_commits_nothing(tmp_path: Path) -> None:
+    trial = program(tmp_path / "trial", FAILS_LATER, "{checkpoints}")
+    ended(trial.run(), [1])
+    assert ended(trial.run(), [1]).committed() == []
+
+
+def test_a_search_pauses_a_ddp_script_on_all_ranks_at_its_own_checkpoint(tmp_path: Path) -> None:
+    pattern = r"epoch (?P<epoch>\d+) loss: (?P<error>[\d.]+)"
+    trial = program(
+        tmp_path / "trial",
+        DDP,
+        "--lr={lr}",
+        "--save={checkpoints}",
+        slots=2,
+        epochs=3,
+        until=1,
+        params={"lr": 0.1},
+        options={"metric_pattern": (pattern,), "metric": {"name": "error"}},
+    )
+    first = trial.start(hold=0)
+    ended(first.ended(), [85, 85])
+    assert list(first.reports("validation")) == [1]
+    assert left(trial) == []
+    trial.until = 3
+    second = ended(trial.run(first.committed()[-1]), [0, 0])
+    assert "begins at 1" in second.logs()
+    assert list(second.reports("validation")) == [2, 3]

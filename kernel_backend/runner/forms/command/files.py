@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -31,17 +32,20 @@ class CheckpointFiles:
     """Checkpoint folder of a trial's program, below `root`, and the contents of its checkpoints.
 
     If the program commits checkpoints itself, a restart restores the folder to the newest commit. Otherwise the program
-    finds the folder as it left it.
+    finds the folder as it left it, or, where it failed with that before it changed a file, as it was last copied: a
+    kill may have torn a file.
     """
 
     def __init__(self, root: Path, uid: str) -> None:
         self.folder = root / "checkpoints"
-        self._root, self._staged, self._uid = root, root / "staged", uid
+        self._root, self._staged, self._failed, self._uid = root, root / "staged", root / "failed", uid
+        self._begun = ""  # digest of the folder that the attempt begins with
         self._copied: Fingerprint = {}
         self._tensors: dict[str, Tensor] = {}
         self.state: dict[str, Any] = {}  # the program's position when the folder was written
         self.left: dict[str, Any] = {}  # the program's position when the last attempt ended
         self.commits = False  # the program commits the folder itself
+        self.refused = False  # the program failed with the folder as the last attempt left it
 
     def begin(self, resume_from: str | None) -> None:
         """Reuse the folder of an earlier attempt; empty it if it belongs to another trial or checkpoint lineage.
@@ -55,11 +59,27 @@ class CheckpointFiles:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.state = self.left = known.get("state", {})
         self.commits = known.get("commits", False)
+        # Not copied before the program changes it: a file may be torn.
+        self._copied = self.fingerprint()
+        self._begun = _digest(self._copied)
+        self.refused = self._failed.exists() and known.get("begun") == self._begun
+        self._failed.unlink(missing_ok=True)
+
+    def failed(self) -> None:
+        """Record that the program failed by itself."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        self._failed.touch()
 
     def wrote(self, state: dict[str, Any], committed: str | None) -> None:
         """Store the program's position next to the folder, with the ID of its newest checkpoint."""
         self.state = state
-        record = {"uid": self._uid, "state": state, "commits": self.commits, "committed": committed}
+        record = {
+            "uid": self._uid,
+            "state": state,
+            "commits": self.commits,
+            "committed": committed,
+            "begun": self._begun,
+        }
         with replacing(self._root / _STATE, durable=False) as file:
             file.write(json.dumps(record).encode())
 
@@ -125,7 +145,8 @@ class CheckpointFiles:
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
         """Replace the folder by a checkpoint's files, unless an attempt of this trial has left newer ones."""
         known = self._known()
-        if known.get("uid") == self._uid and known.get("committed") == manifest.id and not self.commits:
+        is_left = known.get("uid") == self._uid and known.get("committed") == manifest.id
+        if is_left and not self.commits and not self.refused:
             return
         if PART not in manifest.state:
             raise InvalidDefinition(f"checkpoint {manifest.id} is none of a command: it has no files")
@@ -139,6 +160,7 @@ class CheckpointFiles:
         saved = manifest.state["training"]
         self.state, self.commits = saved["form"], saved.get("commits", False)
         self._copied = self.fingerprint()
+        self._begun = _digest(self._copied)
 
     def load_weights(self, manifest: Manifest, read: Read) -> list[str]:
         """Raise InvalidDefinition, as a program reads its initial weights itself."""
@@ -164,6 +186,10 @@ class NoCopy(HostCopy):
     def begin(self, parts: Parts, lazily: bool) -> Copying:
         """Return the tensors themselves."""
         return Copying(parts, [], lambda: None)
+
+
+def _digest(files: Fingerprint) -> str:
+    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
 
 
 def _mapped(path: Path) -> Tensor:

@@ -66,6 +66,8 @@ class Lead:
         self._saved = self._looked = time.monotonic()
         self.files.begin(job.resume_from)
         manifest = self._checkpoints.restore()
+        if self.files.refused and manifest is not None:
+            self.note(f"the program failed with its files as they were left, and goes on from their copy {manifest.id}")
         self._newest = 0 if manifest is None else manifest.step
         self._committed = None if manifest is None else manifest.id
         self._resumed = manifest

@@ -186,9 +186,10 @@ class CommandTraining:
         if code != 0:
             step = None if self._lead is None or self._lead.step == 0 else self._lead.step + 1
             sources = Sources(Path(self._job.code), Path(self._job.cwd), self._snapshot)
-            failure.write(
-                program_failure(code, self._log, self._rank, step, str(self._command), sources), self._log.parent
-            )
+            found = program_failure(code, self._log, self._rank, step, str(self._command), sources)
+            failure.write(found, self._log.parent)
+            if code > 0 and not found.consequence:
+                self._checkpoints.failed()
             return FAILED
         self._board.ended()
         while not self._board.all_ended:  # one rank may evaluate long after the others have ended
