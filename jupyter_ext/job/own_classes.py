@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Mapping
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -82,12 +85,9 @@ class _Same:
 
     def _code(self, one: CodeType, other: CodeType) -> bool:
         """Return whether two functions have the same code, ignoring location, and equivalent objects by name."""
-        if (one.co_code, one.co_names, one.co_varnames, one.co_freevars) != (
-            other.co_code,
-            other.co_names,
-            other.co_varnames,
-            other.co_freevars,
-        ):
+        if (one.co_names, one.co_varnames, one.co_freevars) != (other.co_names, other.co_varnames, other.co_freevars):
+            return False
+        if one.co_code != other.co_code and not _same_source(one, other):
             return False
         pairs = list(zip(one.co_consts, other.co_consts, strict=False))
         if len(one.co_consts) != len(other.co_consts) or not all(self._constants(*pair) for pair in pairs):
@@ -99,3 +99,16 @@ class _Same:
         if isinstance(one, CodeType) and isinstance(other, CodeType):
             return self._code(one, other)
         return type(one) is type(other) and bool(one == other)
+
+
+def _same_source(one: CodeType, other: CodeType) -> bool:
+    """Return whether two functions are written alike; False where the source of one is not known.
+
+    The same source has other bytes where its imports are in the same cell: calls of `F.relu` are compiled otherwise.
+    """
+    try:
+        texts = (textwrap.dedent(inspect.getsource(each)) for each in (one, other))
+        before, after = (ast.dump(ast.parse(each)) for each in texts)
+    except (OSError, SyntaxError):
+        return False
+    return before == after

@@ -264,6 +264,11 @@ def _counts_epochs(definition: Definition, config: Config) -> str | None:
             f"--epochs {config.epochs} cannot be given to this program: {definition.epochs_fixed}. Write "
             "`for epoch in range(epochs)` with epochs = 10 above it, or leave --epochs out"
         )
+    if config.search is not None and config.search.method == "pbt":
+        return (
+            "--search pbt gives a trial other values while it trains, and a program goes on with those that it has: "
+            "search with asha or hyperband"
+        )
     if written is None and config.search is not None and method_of(config.search.method).judged != "end":
         return (
             f"--search {config.search.method} decides about trials by their epochs: {definition.epochs_fixed}. Write "

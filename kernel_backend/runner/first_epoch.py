@@ -113,7 +113,7 @@ class FirstEpoch:
     def _say_delivered(self, whole: bool) -> None:
         seen, _ = self._all_ranks()
         self._delivered = True
-        if self._ranks.rank == 0 and seen is not None:
+        if self._ranks.rank == 0 and seen is not None and (seen.samples or seen.uncovered):
             fact = Delivered(
                 samples=seen.samples,
                 digest=f"{seen.digest:016x}",

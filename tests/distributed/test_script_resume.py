@@ -86,6 +86,50 @@ def test_a_released_program_leaves_with_a_checkpoint_and_goes_on(trial, whole):
     assert second.logs() == whole.attempt.logs()
 
 
+LONGER = """
+import torch
+from torch import nn
+from tqdm import tqdm
+torch.manual_seed(0)
+EPOCHS = 2
+model = nn.Linear(4, 1)
+opt = torch.optim.Adam(model.parameters(), lr=0.1)
+for epoch in tqdm(range(1, EPOCHS + 1), disable=True):
+    for _ in range(3):
+        loss = model(torch.randn(8, 4)).square().mean()
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+    print(f"epoch {epoch}/{EPOCHS} loss {loss.item()!r}")
+opt.zero_grad()
+torch.rand(1)
+print("end")
+"""
+
+
+def test_a_completed_program_is_continued_to_the_bits_of_a_longer_one(trial, tmp_path):
+    short = trial(source=LONGER, slots=1, epochs=2, every="1steps")
+    assert short.run().codes == [0]
+    short.epochs = 4
+    longer = short.run(resume_from=short.pinned())
+    assert longer.codes == [0], longer.logs()
+    assert (longer.started.resumed_from, sorted(longer.reports("training"))) == ("6-1", [7, 8, 9, 10, 11, 12])
+    whole = printed(tmp_path, LONGER.replace("EPOCHS = 2", "EPOCHS = 4"))
+    first, second = whole.splitlines()[:2]
+    as_told = [first.replace("1/4", "1/2"), second.replace("2/4", "2/2")]
+    assert longer.logs() == "\n".join(["rank-0.log", *as_told, *whole.splitlines()[2:], ""])
+    assert short.newest().step == 12
+
+
+def test_a_program_is_not_continued_with_another_value(trial):
+    made = trial(source=LONGER.replace("lr=0.1", "lr=lr").replace("EPOCHS = 2", "EPOCHS, lr = 2, 0.1"), slots=1)
+    assert made.run().codes == [0]
+    made.epochs, made.params = 4, {"lr": 0.2}
+    second = made.run(resume_from=made.pinned())
+    assert second.codes == [1]
+    assert "lr 0.1 -> 0.2 cannot be given when it is continued" in second.logs()
+
+
 SENT = """
 import torch
 STAND

@@ -10,9 +10,12 @@ from tests.notebook.cells import Run, error, printed
 
 pytestmark = pytest.mark.notebook
 
-SETUP = """import torch
+SETUP = """import time
+import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
+from tqdm import tqdm
 torch.manual_seed(0)
 x = torch.randn(96, 4)
 y = (x.sum(1) > 0).long()
@@ -23,16 +26,17 @@ LOOP = """
 class Net(nn.Module):
     def __init__(self, width):
         super().__init__()
-        self.body = nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 2))
+        self.inner, self.outer = nn.Linear(4, width), nn.Linear(width, 2)
     def forward(self, x):
-        return self.body(x)
+        return self.outer(F.relu(self.inner(x)))
 lr, width = 1e-2, 16
 EPOCHS = 2
 model = Net(width)
 optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+began = time.time()
 for epoch in range(EPOCHS):
     running = 0.0
-    for a, b in train_loader:
+    for a, b in tqdm(train_loader, desc=f"epoch {epoch}"):
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(a), b)
         loss.backward()
@@ -67,7 +71,7 @@ def cells(execute: Run) -> list[Any]:
         "print(list(told['step']), list(told['epoch']), len(job.metrics('training')))",
         "net = job.load()\ninner = job.load('model', best=True)\n"
         "hits = (inner(val_x.clone()).argmax(1) == val_y.clone()).float().mean().item()\n"
-        "print(type(net).__name__, net.training, abs(hits - job.best()['val_acc']) < 1e-6)",
+        "print(type(net) is Net, net.training, round(100 * hits, 2) == job.best()['val_acc'])",
         "job.load('modle')",
         f"%%dlsubmit --dry-run width=8{LOOP}",
         f"%%dlsubmit learning_rate=3{LOOP}",
@@ -79,24 +83,29 @@ def cells(execute: Run) -> list[Any]:
         f"%%dlsubmit --search random --trials 2 lr=1e-3..1e-1:log {OPTIONS} --out search{LOOP}",
         "print(search.status, sorted(search.trials()['state']), 'val_acc' in search.best())",
         f"%%dlsubmit --as-script width=4{LOOP}",
+        "longer = job.continue_training(5).wait()\n"
+        "printed = [line for line in longer.logs().splitlines() if line.startswith('Epoch')]\n"
+        "print(longer.status, [line[:9] for line in printed], longer.overview.trials[0].step)\n"
+        "%dl facts 1",
+        f"%%dlsubmit --search pbt --epochs 10 --trials 2 lr=1e-3..1e-1:log {OPTIONS}{LOOP}",
     )
 
 
 def test_a_loop_is_trained_as_it_stands_with_the_values_of_the_line(cells: list[Any]):
-    assert "script: epochs in cell [3] line 12, batches in cell [3] line 14 -> 1 slot" in printed(cells[2])
+    assert "script: epochs in cell [3] line 13, batches in cell [3] line 15 -> 1 slot" in printed(cells[2])
     assert printed(cells[3]) == "completed {'lr': 0.05, 'width': 16} False True 2\n"
     assert printed(cells[4]) == "[4, 8, 12] [1.0, 2.0, 3.0] 12\n"
 
 
 def test_its_module_is_loaded_by_name_and_the_best_is_the_one_that_the_metric_names(cells: list[Any]):
     assert error(cells[5]) is None, error(cells[5])
-    assert printed(cells[5]) == "Net False True\n"
+    assert printed(cells[5]) == "True False True\n"
     assert "the program has no module modle (did you mean model?); there are: model" in error(cells[6]).evalue
 
 
 def test_the_dry_run_tells_loops_values_and_what_is_presumed(cells: list[Any]):
     lines = printed(cells[7]).splitlines()
-    assert "# script: epochs in cell [8] line 12, batches in cell [8] line 14" in lines
+    assert "# script: epochs in cell [8] line 13, batches in cell [8] line 15" in lines
     assert "# presumed exact to the step" in lines
     assert "# width = 8" in lines
 
@@ -112,7 +121,7 @@ def test_what_cannot_be_given_is_refused(cells: list[Any], cell: int, message: s
     assert message in error(cells[cell]).evalue
 
 
-def test_a_rerun_gives_the_same_bits(cells: list[Any]):
+def test_a_rerun_gives_the_same_bits_whatever_the_clock_says(cells: list[Any]):
     assert "bit-identical" in printed(cells[10])
 
 
@@ -129,3 +138,15 @@ def test_a_search_goes_by_a_name_of_the_program(cells: list[Any]):
 def test_the_script_is_the_program_with_its_values(cells: list[Any]):
     assert "lr, width = (0.01, 4)" in printed(cells[16])
     assert "daylight" not in printed(cells[16])
+
+
+def test_a_completed_loop_is_continued_with_more_epochs(cells: list[Any]):
+    assert error(cells[17]) is None, error(cells[17])
+    first, *facts = printed(cells[17]).splitlines()
+    assert first == "completed ['Epoch 1/3', 'Epoch 2/3', 'Epoch 3/3', 'Epoch 4/5', 'Epoch 5/5'] 20"
+    assert any("step 0" in each for each in facts)
+    assert not any("0 samples" in each for each in facts)
+
+
+def test_a_search_that_changes_values_midway_is_refused(cells: list[Any]):
+    assert "--search pbt gives a trial other values while it trains" in error(cells[18]).evalue

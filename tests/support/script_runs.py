@@ -52,6 +52,12 @@ class _Listener:
         self.checkpoints: dict[int, Any] = {}
         self.part = ProgramPart()
 
+    def begun(self) -> None:
+        pass
+
+    def ended(self, stations: list[Any]) -> None:
+        pass
+
     def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
         self.heads += 1
         if self.heads in self.save_at or not self.save_at:

@@ -1,6 +1,33 @@
-"""Name the checkpoint part that holds a program's modules, for the runner and for notebooks that load them."""
+"""Name the parts of a program's checkpoints, for the runner, for notebooks that load them and for comparisons."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 PART = "modules"  # state of each module by variable name, with its pickled structure if it can be recreated
 STATE, SKELETON = "state", "skeleton"
+PROGRAM = "program"  # everything else, with `BLOBS`: the bytes of tensors and arrays, each named by its digest
+BLOBS, STATIONS = "blobs", "stations"
+
+
+def compared(state: Mapping[str, Any], digests: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the digests of a checkpoint's parts that are equal where two trainings have the same bits.
+
+    `state` is the checkpoint's, besides its tensors. A program's objects hold times of the clock, such as a progress
+    bar's, and change between two heads of the same step: its modules are compared, or all tensors if it has none.
+
+    Examples
+    --------
+    >>> compared({"model": {}}, {"model": "a"})
+    {'model': 'a'}
+    >>> program = {"stations": [], "blobs": {"b": {}, "a": {}}}
+    >>> compared({"modules": {"net": {}}, "program": program}, {"modules": "c", "program": "d", "random-0": "e"})
+    {'modules': 'c'}
+    >>> compared({"modules": {}, "program": program}, {"program": "d", "random-0": "e"})
+    {'program': 'a b'}
+    """
+    program = state.get(PROGRAM)
+    if not (isinstance(program, Mapping) and STATIONS in program and BLOBS in program):
+        return digests
+    return {PART: digests[PART]} if state.get(PART) else {PROGRAM: " ".join(sorted(program[BLOBS]))}

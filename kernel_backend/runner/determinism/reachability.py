@@ -36,7 +36,8 @@ def held_by(objects: Mapping[str, Any]) -> Parts:
     """Yield each reachable object once with its path, nearest first.
 
     Includes closures of functions and, for code outside libraries, class attributes and the globals that functions use,
-    since notebooks hold much state there. Tensors, modules and long containers are not traversed.
+    since notebooks hold much state there. Tensors, modules, long containers and the job's own objects, which its
+    threads use meanwhile, are not traversed.
     """
     waiting: deque[tuple[str, Any]] = deque(objects.items())
     seen: dict[int, Any] = {}  # keeps the objects alive, as the id of a deleted one may be reused
@@ -55,7 +56,8 @@ def held_by(objects: Mapping[str, Any]) -> Parts:
 
 def _is_plain(obj: Any) -> bool:
     kind = type(obj)
-    return issubclass(kind, _PLAIN) or (kind in (dict, OrderedDict, *_LISTS) and not obj)
+    is_ours = kind.__module__.startswith("kernel_backend.runner.")
+    return is_ours or issubclass(kind, _PLAIN) or (kind in (dict, OrderedDict, *_LISTS) and not obj)
 
 
 def _parts(obj: Any, seen: dict[int, Any]) -> Parts:

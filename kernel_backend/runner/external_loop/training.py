@@ -114,6 +114,7 @@ class ExternalTraining:
         self._averaged: set[int] = set()  # `id()` of parameters whose gradients are averaged
         manifest = self._checkpoints.restore()
         self.resumed_from = None if manifest is None else manifest.id
+        self.resumed_params = dict(job.params) if manifest is None else dict(manifest.params)
         self.reports = PendingReports()
         if manifest is not None:
             saved = manifest.state["training"]

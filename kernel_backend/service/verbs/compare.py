@@ -11,6 +11,7 @@ from kernel_backend.checkpoints.base import Checkpoints, Manifest
 from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.confined import Confined
 from kernel_backend.definition.code import is_code
+from kernel_backend.definition.script.parts import compared
 from kernel_backend.differences.diff import diff
 from kernel_backend.differences.side import Side
 from kernel_backend.differences.tensors import first_difference
@@ -128,7 +129,7 @@ class CompareVerbs:
         """
         try:
             (before, old), (after, new) = self._of_step(a, step), self._of_step(b, step)
-            for part in old.parts:
+            for part in (each for each in old.parts if each.name in _parts(old)):
                 other = new.part(part.name)
                 if other is not None and other.digest != part.digest:
                     name = first_difference(before.stream(old, part.name), after.stream(new, part.name))
@@ -148,5 +149,5 @@ def _is_read(name: str) -> bool:
     return is_code(name) or name.startswith(f"{DATA}/")
 
 
-def _parts(manifest: Manifest) -> dict[str, str]:
-    return {part.name: part.digest for part in manifest.parts}
+def _parts(manifest: Manifest) -> Mapping[str, str]:
+    return compared(manifest.state, {part.name: part.digest for part in manifest.parts})

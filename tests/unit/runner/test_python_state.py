@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+from kernel_backend.model.reports import Note
 from kernel_backend.runner.determinism.python_state import as_it_was, goes_on
+from kernel_backend.runner.ipc import Spool
 
 CALLS: list[int] = [1]
 EMPTY: dict[str, int] = {}
@@ -84,3 +88,12 @@ def drawing() -> Any:
 def test_an_iterator_is_noticed() -> None:
     assert goes_on({"loss": drawing})
     assert not goes_on({"loss": counting})
+
+
+def test_the_jobs_own_objects_count_on(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool", rank=0)
+    with as_it_was({"forward": partial(spool.say, Note(text="of a thread"))}):
+        spool.say(Note(text="in the block"))
+    spool.say(Note(text="after it"))
+    lines = (tmp_path / "spool").read_text().splitlines()
+    assert [f'"number":{number},' in line for number, line in enumerate(lines, 1)] == [True, True]

@@ -54,7 +54,8 @@ class Program:
         self.tree, self.told, self.events = ast.parse(source), Told(), Events()
         self.loops = {each.line: each for each in training_loops(self.tree)}
         self.active: list[TrainingLoop] = []
-        self.curves = Curves(self.told, config, {"": self.tree}, self.events, lambda: self.active)  # type: ignore[arg-type]
+        self.length: int | None = None
+        self.curves = Curves(self.told, config, {"": self.tree}, self.events, lambda: self.active, lambda: self.length)  # type: ignore[arg-type]
 
     def over(self, line: int, items: Any) -> Iterator[Any]:
         self.active.append(self.loops[line])
@@ -157,7 +158,18 @@ def test_in_a_single_loop_a_validation_is_known_by_its_name(run: Callable[..., T
 
 def test_the_loss_of_a_validation_stands_for_the_metric_loss(run: Callable[..., Told]):
     told = run(program(r"say(f'train loss 0.5, test loss 0.75, acc {val_acc}\n')"))
-    assert told.of("validation")[0] == (2, {"train_loss": 0.5, "test_loss": 0.75, "acc": 0.25, "loss": 0.75})
+    assert told.of("validation")[0] == (2, {"test_loss": 0.75, "acc": 0.25, "loss": 0.75})
+
+
+def test_a_loss_of_training_is_no_validation(run: Callable[..., Told]):
+    told = run(program(r"say(f'train loss 0.5, val acc {val_acc}\n')"))
+    assert told.of("validation")[0] == (2, {"val_acc": 0.25})
+    assert (2, {"train_loss": 0.5}) in told.of("training")
+
+
+def test_a_search_may_go_by_a_loss_of_training(run: Callable[..., Told]):
+    config = Config.model_validate({"search": {"method": "random"}})
+    assert run(program(r"say('train loss 0.5\n')"), config).of("validation")[0][1]["loss"] == 0.5
 
 
 def test_trackers_are_heard_and_do_what_they_do(run: Callable[..., Told], tmp_path):

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kernel_backend.definition.script import rewrite
 from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.definition.script.rewrite import Site
 from kernel_backend.runner.forms.script.blobs import kept, together
-from kernel_backend.runner.forms.script.iterators import generator_function, tracked
+from kernel_backend.runner.forms.script.iterators import generator_function, left, length, moved, over, tracked
 from kernel_backend.runner.forms.script.snapshots import Snapshot, Snapshots
 from kernel_backend.runner.forms.script.tombstones import NotSaved
 
@@ -43,6 +43,8 @@ class Active:
     site: Site
     frame: FrameType
     items: Any = None  # iterator of a `for` loop
+    length: int | None = None  # of that, where it is known
+    over: range | None = None  # what it goes through, if that is a range
     inside: bool = False  # an iteration has begun and has not ended
     start: Snapshot | None = None  # state at the start of the current iteration, if recorded
     finished: list[Station | str] = field(default_factory=list)  # loops in the iteration; keys: without their states
@@ -50,8 +52,22 @@ class Active:
     took: float | None = None  # seconds of the previous iteration
 
 
+class Extended(NamedTuple):
+    """Another number of iterations of the outermost loop than that of a checkpoint, and the variable that holds it."""
+
+    name: str
+    before: int
+    now: int
+
+
 class HeadListener(Protocol):
     """Job that is notified at the heads of loops."""
+
+    def ended(self, stations: list[Station]) -> None:
+        """End the only outermost loop after all of its iterations; if it gets more, it goes on from these stations."""
+
+    def begun(self) -> None:
+        """Begin the first loop of a program that runs for the first time."""
 
     def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
         """Handle the end of an iteration of a loop."""
@@ -92,6 +108,7 @@ class Heads:
         self._finished: list[Station | str] = []
         self._followed: set[str] = set()  # keys of loops that another loop may follow in the same iteration
         self._replay: list[Station] = []
+        self._extended: Extended | None = None
         self._head_of: Active | None = None  # the loop at whose head the program is
 
     def frames(self) -> list[FrameType]:
@@ -112,13 +129,17 @@ class Heads:
             rewrite.GENERATOR: generator_function,
         }
 
+    def length(self) -> int | None:
+        """Return how many iterations the innermost loop has, where it is the second; None if that is not known."""
+        return self.active[-1].length if len(self.active) == 2 else None
+
     def loops(self) -> list[TrainingLoop]:
         """Return the running training loops, outermost first."""
         return [each.site.loop for each in self.active]
 
-    def replay(self, stations: list[Station]) -> None:
-        """Set the stations that the program passes when it runs again."""
-        self._replay = list(stations)
+    def replay(self, stations: list[Station], extended: Extended | None = None) -> None:
+        """Set the stations that the program passes when it runs again, and another length of its outermost loop."""
+        self._replay, self._extended = list(stations), extended
 
     @property
     def outermost(self) -> bool:
@@ -150,7 +171,8 @@ class Heads:
         while self.active and not _is_around(self.active[-1], site, frame):
             self._drop()
         assert self.snapshots is not None
-        self.snapshots.survey(frame)
+        if self.snapshots.survey(frame) and not self._replay:
+            self._listener.begun()
         if self._replay:
             station = self._replay[0]
             if station.key != key:
@@ -168,6 +190,7 @@ class Heads:
         """Return the items of a `for` loop, passing the loop's head before each."""
         loop = self._found(key, sys._getframe(1))
         loop.items = tracked(items)
+        loop.length, loop.over = length(loop.items), over(loop.items)
         return _Items(loop, self._head)
 
     def head(self, key: str) -> bool:
@@ -188,6 +211,8 @@ class Heads:
             return
         loop = self._found(key, frame)
         self._iterated(loop)
+        if len(self.active) == 1 and self._records and left(loop.items) == 0 and not self._has_others(key):
+            self._tell_end(loop)
         self._end(loop)
 
     def leave_by_return(self, key: str, value: Any) -> Any:
@@ -251,6 +276,12 @@ class Heads:
         """Return True if the program has another outermost loop."""
         return any(each.loop.depth == 0 and each.key != key for each in self._sites().values())
 
+    def _tell_end(self, loop: Active) -> None:
+        finished = [each for each in self._finished if isinstance(each, Station)]
+        snapshot = self._kept(loop.frame) if len(finished) == len(self._finished) else None
+        if snapshot is not None:
+            self._listener.ended([*finished, Station(loop.site.key, False, snapshot)])
+
     def _drop(self) -> None:
         """Remove a loop that was left by an exception; the next checkpoint waits for the head of the loop around it."""
         key = self.active.pop().site.key
@@ -304,9 +335,13 @@ class Heads:
 
     def _restored(self, snapshot: Snapshot, frame: FrameType) -> tuple[dict[str, Any], list[str]]:
         assert self.snapshots is not None
-        saved, tombstones = self.snapshots.restore(snapshot, frame, [each.items for each in self.active])
+        extended, items = self._extended, [each.items for each in self.active]
+        names = {} if extended is None else {extended.name: (extended.before, extended.now)}
+        saved, tombstones = self.snapshots.restore(snapshot, frame, items, names)
         for number, each in enumerate(self.active):
             each.items = saved["roots"]["items"][str(number)]
+        if extended is not None and self.active:
+            _extend(self.active[0], extended)
         return saved, tombstones
 
     def _found(self, key: str, frame: FrameType) -> Active:
@@ -337,6 +372,13 @@ class _Items:
         item = next(loop.items)
         loop.inside = True
         return item
+
+
+def _extend(loop: Active, extended: Extended) -> None:
+    """Have a restored loop go through the range that the program has now."""
+    remaining = left(loop.items)
+    if remaining is not None and loop.over is not None:
+        loop.items = moved(loop.items, loop.over[extended.before - remaining :])
 
 
 def _is_around(loop: Active, site: Site, frame: FrameType) -> bool:

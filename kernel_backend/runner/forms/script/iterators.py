@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import operator
 import random
 from collections.abc import Callable, Iterable
 from io import TextIOWrapper
@@ -245,6 +246,56 @@ def tracked(items: Any, *sentinel: Any) -> Any:
     return ForwardItems(items, found) if type(found) is GeneratorType else found
 
 
+def length(items: Any) -> int | None:
+    """Return how many items an iterator gives that has given none yet; None where that is not known.
+
+    Examples
+    --------
+    >>> length(Enumerate([3, 4])), length(iter(range(5))), length(each for each in "ab")
+    (2, 5, None)
+    """
+    if isinstance(items, Enumerate | TqdmItems):
+        return length(items.items)
+    if isinstance(items, LoaderItems):
+        try:
+            return len(items)
+        except TypeError:  # of a stream
+            return None
+    # No method of the user's is called.
+    known = type(items).__module__ == "builtins" and type(items) is not GeneratorType
+    return operator.length_hint(items) or None if known else None
+
+
+def over(items: Any) -> range | None:
+    """Return the range that an iterator begins to go through, within `enumerate` and tqdm too; None for others."""
+    found = _innermost(items)
+    if type(found) is not _RANGE:
+        return None
+    numbers: Any = found.__reduce__()[1][0]
+    return range(numbers.start, numbers.stop, numbers.step)
+
+
+def left(items: Any) -> int | None:
+    """Return how many numbers of a range an iterator has not given yet; None if it is none of a range."""
+    found = _innermost(items)
+    return operator.length_hint(found) if type(found) is _RANGE else None
+
+
+def moved(items: Any, numbers: range) -> Any:
+    """Return an iterator over a range as one that gives these numbers; one within `enumerate` or tqdm is replaced."""
+    if not isinstance(items, Enumerate | TqdmItems):
+        return iter(numbers)
+    items.items = moved(items.items, numbers)
+    return items
+
+
+def _innermost(items: Any) -> Any:
+    while isinstance(items, Enumerate | TqdmItems):
+        items = items.items
+    return items
+
+
+_RANGE = type(iter(range(0)))
 _SETTERS: dict[str, Callable[[Any], Any]] = {"python": random.setstate, "torch": torch.set_rng_state}
 if np is not None:
     _SETTERS["numpy"] = np.random.set_state

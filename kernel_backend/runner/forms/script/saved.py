@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kernel_backend.definition.script.parts import BLOBS, STATIONS
 from kernel_backend.runner.forms.script.blobs import Blobs, from_bytes, together
 from kernel_backend.runner.forms.script.heads import Station
 from kernel_backend.runner.forms.script.snapshots import Snapshot
@@ -21,7 +22,7 @@ class ProgramPart:
     def state_dict(self) -> dict[str, Any]:
         """Return the stations, and the contents that they refer to by digest."""
         return {
-            "stations": [
+            STATIONS: [
                 {
                     "loop": each.key,
                     "finished": each.finished,
@@ -30,17 +31,17 @@ class ProgramPart:
                 }
                 for each in self.stations
             ],
-            "blobs": together(each.snapshot for each in self.stations),
+            BLOBS: together(each.snapshot for each in self.stations),
             "first": self.first,
             "text": from_bytes(self.text.encode("utf-8", "surrogateescape")),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Set the stations and the initial random states from a checkpoint."""
-        blobs: Blobs = state["blobs"]
+        blobs: Blobs = state[BLOBS]
         self.stations = [
             Station(each["loop"], each["finished"], Snapshot(each["graph"].numpy().tobytes(), blobs), each["returned"])
-            for each in state["stations"]
+            for each in state[STATIONS]
         ]
         self.first = state["first"]
         self.text = state["text"].numpy().tobytes().decode("utf-8", "surrogateescape")

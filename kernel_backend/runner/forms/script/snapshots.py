@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType, MappingProxyType, ModuleType
 from typing import Any
 
 import torch
@@ -36,13 +36,15 @@ class Snapshots:
         self._builtins, self._main, self._codes = builtins, main, codes
         self._unchanged: dict[Path, str] | None = None  # digests of tensors and arrays after the program's setup
 
-    def survey(self, frame: FrameType) -> None:
-        """Record the tensors and arrays that the program's setup has created, on the first call only."""
-        if self._unchanged is None:
-            self._unchanged = {}
-            writer = self._writer()
-            writer.write(self._roots(frame, ()), {})
-            self._unchanged = writer.digests
+    def survey(self, frame: FrameType) -> bool:
+        """Record the tensors and arrays that the setup has created, on the first call; return True for that call."""
+        if self._unchanged is not None:
+            return False
+        self._unchanged = {}
+        writer = self._writer()
+        writer.write(self._roots(frame, ()), {})
+        self._unchanged = writer.digests
+        return True
 
     def take(self, frame: FrameType, items: Sequence[Any], more: Mapping[str, Any]) -> Snapshot:
         """Return the state at a frame, with the iterators of its loops; raise any error of pickling."""
@@ -51,9 +53,16 @@ class Snapshots:
         graph = writer.write(self._roots(frame, items), {"random": random_states, **more})
         return Snapshot(graph, writer.blobs)
 
-    def restore(self, snapshot: Snapshot, frame: FrameType, items: Sequence[Any]) -> tuple[dict[str, Any], list[str]]:
+    def restore(
+        self,
+        snapshot: Snapshot,
+        frame: FrameType,
+        items: Sequence[Any],
+        changed: Mapping[str, tuple[Any, Any]] = MappingProxyType({}),
+    ) -> tuple[dict[str, Any], list[str]]:
         """Restore a state in the running program; return the values saved with it, and the names of unsaved objects.
 
+        Variables in `changed` that have the first value of a pair get the second.
         Raises NotSaved if the program has other stack frames, or if its setup creates different objects.
         """
         roots = self._roots(frame, items)
@@ -66,6 +75,9 @@ class Snapshots:
         reader.apply()
         stack = frames.program_frames(frame, self._builtins)
         for key, values in saved["roots"].items():
+            for name, (before, now) in changed.items():
+                if values.get(name) == before and type(values[name]) is type(before):
+                    values[name] = now
             if key[0] == "globals":
                 frames.set_globals(namespaces[key[1]], values)
             elif key[0] == "locals":

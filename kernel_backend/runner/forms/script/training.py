@@ -15,11 +15,15 @@ from kernel_backend.artifacts.run import run
 from kernel_backend.definition.script.definition import with_values
 from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.definition.script.modules import shipped_modules
-from kernel_backend.definition.script.parts import PART
+from kernel_backend.definition.script.parts import PART, PROGRAM
+from kernel_backend.errors import InvalidDefinition
 from kernel_backend.home import attempt_folder, program_folder
+from kernel_backend.model.record import Value
+from kernel_backend.model.reports import Fact
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.definition.step_files import StepFiles
 from kernel_backend.runner.determinism import seeds
+from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.external_loop.leave import FINISHED, RELEASED, Leave
 from kernel_backend.runner.external_loop.run_methods import RunMethods
@@ -28,7 +32,7 @@ from kernel_backend.runner.external_loop.user_loop import LoopSettings
 from kernel_backend.runner.forms.script.curves.curves import Curves
 from kernel_backend.runner.forms.script.events import Events
 from kernel_backend.runner.forms.script.files import ProgramFiles
-from kernel_backend.runner.forms.script.heads import Heads
+from kernel_backend.runner.forms.script.heads import Extended, Heads, Station
 from kernel_backend.runner.forms.script.iterators import track_libraries
 from kernel_backend.runner.forms.script.named_modules import NamedModules
 from kernel_backend.runner.forms.script.output import Output
@@ -77,7 +81,9 @@ class ScriptTraining:
         self._curves: Curves | None = None
         if rank.ranks.rank == 0:
             trees = {"": loaded.cell, **modules}
-            self._curves = Curves(self._training, rank.config, trees, self.events, self._heads.loops)
+            self._curves = Curves(
+                self._training, rank.config, trees, self.events, self._heads.loops, self._heads.length
+            )
         self._modules = NamedModules(vars(self._program.module), self._heads.frames)
         self.events.on_iteration.append(self._modules.iteration)
         self._training.register(PART, self._modules)
@@ -93,11 +99,13 @@ class ScriptTraining:
         if not self._resumes:
             self._training.guarantee = guarantee("anew", "the program wires its ranks itself")
         self._part = ProgramPart()
-        self._training.register("program", self._part)
+        self._training.register(PROGRAM, self._part)
+        _refuse_other_values(self._training.resumed_params, rank.job.params)
+        self._end: tuple[list[Station], str] = ([], "")  # the stations where the loop ended, and the log there
         self.recorder = Recorder(self.events, self._program)
         self.rehearsal = Rehearsal(rank, self._training, self.recorder, self._program.deepest > 0)
         self.events.on_step.append(self.rehearsal.step)
-        self._training.form_state = self.rehearsal.state
+        self._training.form_state = lambda: {**self.rehearsal.state(), "epochs": rank.config.epochs}
 
     @property
     def step(self) -> int:
@@ -124,7 +132,7 @@ class ScriptTraining:
                     self._program.run(self._heads.hooks())
             if self._curves is not None:
                 self._curves.finish()
-            self._part.stations = []
+            self._part.stations, self._part.text = self._end
             self._training.finish()
         except Leave as leave:
             return leave.code
@@ -158,17 +166,35 @@ class ScriptTraining:
         """Set the random states of the first start, close to those of plain Python, or prepare to resume."""
         if self._part.stations:
             RandomStates().load_state_dict(self._part.first)
-            self._heads.replay(self._part.stations)
+            self._heads.replay(self._part.stations, self._extended())
             self.files.replay()
             self._output.muted = self.events.muted = True
             return
         if not self._training.position.over:
+            if self._training.resumed_from is not None:
+                self.note("the program begins anew: the checkpoint has no place in its loop from which it could go on")
             self._training.restart()
         seeds.reseed(self._rank.config.seed)
         torch.manual_seed(_TORCHS_SEED)
         self._part.first = RandomStates().state_dict()
 
+    def _extended(self) -> Extended | None:
+        """Return the number of epochs, if it is not that of the checkpoint."""
+        now = self._rank.config.epochs
+        before = self._training.position.form.get("epochs", now)
+        return None if before == now else Extended(self._rank.loaded.definition.epochs_name, before, now)
+
     # Called by Heads
+
+    def ended(self, stations: list[Station]) -> None:
+        """Keep the state at the end of the loop, from which it can be continued with more epochs."""
+        self._end = (stations, self._output.text)
+
+    def begun(self) -> None:
+        """Report the digests of the weights that the training begins with."""
+        if self._rank.ranks.rank == 0:
+            found = weights(nn.Module(), self._modules.found())
+            self._rank.spool.say(Fact(name="weights", value=found.to_json()))
 
     def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
         """End an iteration: count a step, and for the outermost loop an epoch."""
@@ -233,3 +259,13 @@ class ScriptTraining:
         self._part.stations, self._part.text = stations, self._output.text
         self.rehearsal.taken(self.step)
         return True
+
+
+def _refuse_other_values(before: Mapping[str, Value], now: Mapping[str, Value]) -> None:
+    """Raise InvalidDefinition if a checkpoint is of other hyperparameters, as its program goes on with its own."""
+    changed = [f"{name} {before[name]} -> {now[name]}" for name in now if before.get(name, now[name]) != now[name]]
+    if changed:
+        raise InvalidDefinition(
+            f"a program goes on with the values that it has, so {', '.join(changed)} cannot be given when it is "
+            "continued: leave it out, or begin anew with it"
+        )

@@ -23,6 +23,7 @@ from kernel_backend.runner.forms.script.curves.trackers import Trackers
 from kernel_backend.runner.forms.script.events import Events
 
 _VALIDATION = re.compile(r"(?:^|[^a-z])(?:val|valid|validation|test|eval|evaluation|dev)(?:[^a-z]|$)", re.IGNORECASE)
+_TRAINING = re.compile(r"(?:^|[^a-z])(?:train|training)(?:[^a-z]|$)", re.IGNORECASE)
 _LOSS = re.compile(r"(?:^|[^a-z])loss(?:[^a-z]|$)", re.IGNORECASE)
 _LONGEST = 10_000  # limit for a printed line
 
@@ -37,13 +38,15 @@ class Curves:
         trees: Mapping[str, ast.Module],
         events: Events,
         active: Callable[[], Sequence[TrainingLoop]],
+        length: Callable[[], int | None] = lambda: None,
     ) -> None:
         """Register for the program's events; `trees` are the syntax trees of its modules by name, "" for the program.
 
-        `active` returns the training loops that are running, outermost first.
+        `active` returns the training loops that are running, outermost first, and `length` the number of
+        iterations that the innermost one has in an epoch, where that is known.
         """
         self._training, self._config, self._trees = training, config, trees
-        self._events, self._active = events, active
+        self._events, self._active, self._expected = events, active, length
         events.on_backward.append(self.backward)
         events.on_iteration.append(self.iteration)
         events.on_output.append(self.output)
@@ -69,8 +72,8 @@ class Curves:
     def backward(self, loss: Any) -> None:
         """Report a loss, before its backward pass."""
         self._look()
-        if self._length:
-            self._training.position.fraction = min((self._taken + 1) / self._length, 1.0)
+        if length := self._length or self._expected():
+            self._training.position.fraction = min((self._taken + 1) / length, 1.0)
         if hasattr(loss, "numel") and loss.numel() == 1:
             values = {self._loss_name(): loss.detach()}
             self._training.report("training", values, step=self._training.position.step + 1)
@@ -145,14 +148,17 @@ class Curves:
     def _validate(self) -> None:
         """Report the values collected since the last validation."""
         values, self._epoch = self._epoch, {}
-        if not values:
-            return
         metric, searches = self._config.metric, self._config.search is not None
         if metric.name == "loss" and "loss" not in values:
-            losses = [name for name in values if _LOSS.search(name.replace("_", " "))]
-            held = [name for name in losses if _VALIDATION.search(name.replace("_", " "))]
+            losses = [name for name in values if _LOSS.search(_words(name)) and (searches or not _is_training(name))]
+            held = [name for name in losses if _VALIDATION.search(_words(name))]
             for name in (held or losses)[:1]:
                 values["loss"] = values[name]
+        trained = {name: values.pop(name) for name in list(values) if _is_training(name) and name != metric.name}
+        if trained:
+            self._training.report("training", trained)
+        if not values:
+            return
         if metric.name not in values and metric.name in self._last:
             self._training.report("training", values)  # it is named in some iterations only
             return
@@ -174,6 +180,15 @@ class Curves:
                 return name
             frame = frame.f_back
         return "loss"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _is_training(name: str) -> bool:
+    """Return whether a value is said to be of training: `train_loss`."""
+    return _TRAINING.search(_words(name)) is not None
 
 
 def _name(name: Any) -> str:
