@@ -32,7 +32,9 @@ def said(execute: Run) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("name", "least"), [("cnn", 90), ("text", 80), ("contrastive", 90), ("keras", 90)], ids=lambda each: str(each)
+    ("name", "least"),
+    [("raw-loop", 90), ("cnn", 90), ("text", 80), ("contrastive", 90), ("keras", 90)],
+    ids=lambda each: str(each),
 )
 def test_a_network_learns_what_its_notebook_says(said, name, least):
     (percent,) = said(name)
