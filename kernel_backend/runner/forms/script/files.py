@@ -123,6 +123,15 @@ class ProgramFiles:
             while self._restored:
                 setattr(*self._restored.pop())
 
+    @contextlib.contextmanager
+    def unobserved(self) -> Iterator[None]:
+        """Ignore the file operations of a block, which are the job's own and not the program's."""
+        thread, self._thread = self._thread, 0
+        try:
+            yield
+        finally:
+            self._thread = thread
+
     # Patched functions
 
     def _opening(self, real: Callable[..., Any]) -> Callable[..., Any]:

@@ -103,7 +103,8 @@ class ScriptTraining:
         _refuse_other_values(self._training.resumed_params, rank.job.params)
         self._end: tuple[list[Station], str] = ([], "")  # the stations where the loop ended, and the log there
         self.recorder = Recorder(self.events, self._program)
-        self.rehearsal = Rehearsal(rank, self._training, self.recorder, self._program.deepest > 0)
+        nested = self._program.deepest > 0
+        self.rehearsal = Rehearsal(rank, self._training, self.recorder, nested, self.files.unobserved)
         self.events.on_step.append(self.rehearsal.step)
         self._training.form_state = lambda: {**self.rehearsal.state(), "epochs": rank.config.epochs}
 

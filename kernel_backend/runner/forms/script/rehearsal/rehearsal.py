@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +36,19 @@ PRIORITY = 10  # `nice` value; at a lower priority it would never run on a busy 
 class Rehearsal:
     """State of a training's rehearsals: the current rung of the guarantee, and the running process."""
 
-    def __init__(self, rank: RankContext, training: ExternalTraining, recorder: Recorder, nested: bool) -> None:
-        """Begin on the checkpoint's rung, else on the first; `nested` means that there are nested loops."""
+    def __init__(
+        self,
+        rank: RankContext,
+        training: ExternalTraining,
+        recorder: Recorder,
+        nested: bool,
+        unobserved: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """Begin on the checkpoint's rung, else on the first; `nested` means that there are nested loops.
+
+        File operations within `unobserved()` are not taken for those of the program.
+        """
+        self._unobserved = unobserved
         self._rank, self._training, self._recorder, self._nested = rank, training, recorder, nested
         known = training.position.form
         self._rung: Rung = known.get("rung", "step")
@@ -76,7 +89,8 @@ class Rehearsal:
         elif self._checkpoint is not None and self._recorder.of(self._steps) is not None:
             newest = self._training.newest
             if self._checkpoint == 0 or (newest is not None and newest.startswith(f"{self._checkpoint}-")):
-                self._start(newest if self._checkpoint else None)
+                with self._unobserved():
+                    self._start(newest if self._checkpoint else None)
             elif not self._training.saving:
                 self._checkpoint = None  # the checkpoint was not written: rehearse the next one
         elif self._active and not self._requested and self._age > REQUEST_S:
