@@ -65,8 +65,8 @@ class Capture:
         return _where(self.pieces, line)
 
     def relocate(self, message: str) -> str:
-        """Replace each `line N` of the module in a message by its location in the notebook."""
-        return re.sub(r"\bline (\d+)\b", lambda found: self.where(int(found[1])), message)
+        """Replace each `line N` of the module in a message by its location in the notebook; `line N of net` stays."""
+        return re.sub(r"\bline (\d+)\b(?! of \w)", lambda found: self.where(int(found[1])), message)
 
     @property
     def described(self) -> str:

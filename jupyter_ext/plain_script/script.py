@@ -38,6 +38,7 @@ _FLAGS = {
 }
 # Forms that no plain script can reproduce, and the alternative for each.
 _NO_SCRIPT: Mapping[Form, str] = {
+    "command": "this is a plain program as it stands: run it without Daylight",
     "keras": (
         "a job cuts Keras' batches in an order by --seed, which fit alone does not know, so that numbers would be "
         "others. For a plain script write model().fit(x, y, epochs=..., batch_size=...) below these functions"

@@ -22,9 +22,10 @@ _PIECES: tuple[Piece, ...] = (Piece(cell=None, file="the command", line=1, count
 NAMED_LIMIT = 1_000_000  # bytes of a file that is included because the command names it
 
 
-def capture_command(words: Sequence[str]) -> tuple[Capture, Path]:
+def capture_command(words: Sequence[str], own_process: str | None = None) -> tuple[Capture, Path]:
     """Return the capture of a command, and the file next to which its modules are searched; it may not exist.
 
+    `own_process` is the reason why a program in Python shall have processes of its own, where an option gives one.
     Raises InvalidRequest for a command that names no program.
     """
     problems: list[Problem] = []
@@ -35,13 +36,24 @@ def capture_command(words: Sequence[str]) -> tuple[Capture, Path]:
         file = _module_file(module, interpreter)
     elif program.at is not None:
         file = _program_file(program, problems)
-    command = Command(words=program.words, module=program.kind == "module")
-    source, pieces = "", _PIECES
+    source, pieces, below = "", _PIECES, None
+    if file is not None:
+        place = place_of(Path.cwd()) if module else place_of(file.parent, Path.cwd())
+        below = place.below(file)
+    why = program.own_process
+    if why is None:
+        why = own_process or (None if below is not None else f"{module} is no module of the project")
+    command = Command(
+        words=program.words,
+        at=None if module or file is None else program.at,
+        program=below,
+        module=program.kind == "module",
+        taken=why is None,
+        why=why or "",
+    )
     if file is not None and program.kind in ("python", "module"):
         text = capture_file(file)
         source, pieces = text.source, text.pieces
-    if file is not None and not module:
-        command = command.model_copy(update={"at": program.at, "program": _below_root(file)})
     capture = Capture(
         source=marked(source, command),
         pieces=pieces,
@@ -66,12 +78,12 @@ def _interpreted(program: Program, problems: list[Problem]) -> tuple[Program, st
     word = program.words[0]
     if program.kind not in ("python", "module") or word == PYTHON:
         return program, ""
-    path = Path(word).expanduser()
+    path = Path(word if "/" in word else shutil.which(word) or word).expanduser()
     if not path.is_file() or not os.access(path, os.X_OK):
         _add(problems, word, f"there is no Python {word}: name another, or write python for this one")
     # A link is not followed: an environment's Python is a link to the one that it was made by.
     own = os.path.abspath(path) == os.path.abspath(sys.executable)
-    word = PYTHON if own else str(path)
+    word = PYTHON if own else str(path) if "/" in str(path) else f"./{path}"
     return program._replace(words=(word, *program.words[1:])), "" if own else word
 
 
@@ -120,10 +132,6 @@ def _module_file(name: str, interpreter: str) -> Path | None:
             raise InvalidRequest(f"python -m {name}: the package {name} has no __main__.py: name the module to run")
         return main.file
     return found.file
-
-
-def _below_root(file: Path) -> str | None:
-    return place_of(file.parent, Path.cwd()).below(file)
 
 
 def _carried(program: Program, file: Path | None) -> Iterator[Path]:

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 
 from jupyter_ext.plain_script.script import plain_script
 from jupyter_ext.submit.submit import ParsedLine, PreparedSubmission
-from kernel_backend.definition.script.definition import with_values
-from kernel_backend.definition.script.loops import training_loops
+from kernel_backend.definition.command_line import unmarked
+from kernel_backend.definition.script.definition import presumption, with_values
 from kernel_backend.definition.script.modules import project_modules
-from kernel_backend.definition.script.signs import presumed, signs
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.sizes import size
 from kernel_backend.model.syntax import module_tree
@@ -46,13 +45,28 @@ def as_script(checked: PreparedSubmission, asked: ParsedLine, command: str) -> s
 
 
 def _program(checked: PreparedSubmission) -> str:
-    """Return a program's source with the submission's hyperparameters and epochs; unchanged if these are its own."""
+    """Return a program's source with the submission's hyperparameters and epochs; unchanged if these are its own.
+
+    What a command has behind the program becomes its `sys.argv`.
+    """
     travelling = checked.travelling
     modules = project_modules(travelling.files, travelling.project)
-    tree = module_tree(checked.capture.source)
-    written = ast.dump(tree)
-    changed = with_values(tree, modules, checked.params, checked.config.epochs)
-    return checked.capture.source.rstrip() if ast.dump(changed) == written else ast.unparse(changed)
+    source = unmarked(checked.capture.source)
+    written = with_values(module_tree(checked.capture.source), modules, checked.params, checked.config.epochs)
+    if ast.dump(written.tree) != ast.dump(module_tree(source)):
+        source = ast.unparse(written.tree)
+    if checked.definition.command is None:
+        return source
+    lines, at = source.splitlines(), _first_line(module_tree(source))
+    return "\n".join([*lines[:at], f"import sys; sys.argv[1:] = {written.arguments!r}", *lines[at:]])
+
+
+def _first_line(tree: ast.Module) -> int:
+    """Return the number of lines above the first statement behind docstring and imports from `__future__`."""
+    body = tree.body[ast.get_docstring(tree) is not None :]
+    first = next(each for each in body if not (isinstance(each, ast.ImportFrom) and each.module == "__future__"))
+    above: list[ast.expr] = getattr(first, "decorator_list", [])
+    return min([first.lineno, *(each.lineno for each in above)]) - 1
 
 
 def _about(checked: PreparedSubmission, asked: ParsedLine) -> Iterator[str]:
@@ -61,7 +75,7 @@ def _about(checked: PreparedSubmission, asked: ParsedLine) -> Iterator[str]:
     if checked.definition.form == "script":
         modules = project_modules(checked.travelling.files, checked.travelling.project)
         tree = module_tree(checked.capture.source)
-        yield checked.capture.relocate(presumed(signs(tree, training_loops(tree, modules), modules)))
+        yield checked.capture.relocate(presumption(tree, modules))
     yield from (f"{name} = {value!r}" for name, value in checked.params.items())
     if asked.config.search is not None:
         # Imported here as it loads numpy, which a kernel does not need to submit.

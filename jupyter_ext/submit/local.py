@@ -7,15 +7,18 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from jupyter_ext.submit.submit import ParsedLine, PreparedSubmission, describe
+from kernel_backend.definition.command_line import Command
 from kernel_backend.definition.contract import Form
-from kernel_backend.definition.script.definition import with_values
+from kernel_backend.definition.script.definition import Written, with_values
 from kernel_backend.definition.script.modules import project_modules
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.resources import Share
+from kernel_backend.model.snapshot import Project
 from kernel_backend.model.syntax import module_tree
 from kernel_backend.snapshots.archive import pack_snapshot, unpack
 from kernel_backend.text.terminal import tell
@@ -26,6 +29,7 @@ _newest: list[tempfile.TemporaryDirectory[str]] = []
 _WITHOUT_MAGIC = "Run this cell without the line of the magic: it trains here, by itself"
 # Alternatives to --local for forms in which a framework runs the training loop.
 _INSTEAD: Mapping[Form, str] = {
+    "command": "Run this program without Daylight: it is started as it is",
     "keras": "Write model().fit(...) below the functions of this cell, and run it without the line of the magic",
     "lightning": f"{_WITHOUT_MAGIC}, where trainer.fit(...) stands in it",
     "plain": _WITHOUT_MAGIC,
@@ -89,8 +93,31 @@ def _run(checked: PreparedSubmission) -> dict[str, Any]:
 
     summary = checked.capture.relocate(checked.definition.summary)
     tell(f"{summary} -> in this process, as it is; nothing is sent or kept")
-    modules = project_modules(checked.travelling.files, checked.travelling.project)
-    tree = with_values(module_tree(checked.capture.source), modules, checked.params, checked.config.epochs)
-    names: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile(tree, "program.py", "exec", dont_inherit=True), names)
-    return {name: each for name, each in names.items() if isinstance(each, torch.nn.Module)}
+    travelling, command = checked.travelling, checked.definition.command
+    modules = project_modules(travelling.files, travelling.project)
+    written = with_values(module_tree(checked.capture.source), modules, checked.params, checked.config.epochs)
+    main = ModuleType("__main__")
+    if command is None or travelling.project is None:
+        exec(compile(written.tree, "program.py", "exec", dont_inherit=True), vars(main))
+    else:
+        _run_command(written, command, travelling.project, main)
+    return {name: each for name, each in vars(main).items() if isinstance(each, torch.nn.Module)}
+
+
+def _run_command(written: Written, command: Command, project: Project, main: ModuleType) -> None:
+    """Run the program of a command as `python train.py` does; a `sys.exit()` without an error is its end."""
+    from kernel_backend.runner.forms.script.start import Start
+
+    assert command.program is not None
+    file, name = Path(project.root, command.program), command.words[command.arguments - 1]
+    if command.module:
+        start = Start(file, [str(file), *written.arguments], [Path.cwd()], module=name)
+    else:
+        start = Start(file, [name, *written.arguments], [file.parent])
+    vars(main)["__file__"] = str(file)
+    with start.throughout(main):
+        try:
+            exec(compile(written.tree, str(file), "exec", dont_inherit=True), vars(main))
+        except SystemExit as end:
+            if end.code not in (None, 0):
+                raise

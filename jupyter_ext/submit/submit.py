@@ -22,7 +22,7 @@ from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
 from kernel_backend.data import Declared, declare
 from kernel_backend.definition.binding import bind_space, configured, with_epochs
-from kernel_backend.definition.contract import CONTRACT, REQUIRED, Definition
+from kernel_backend.definition.contract import CONTRACT, REQUIRED, Definition, Form
 from kernel_backend.definition.parse import parse
 from kernel_backend.definition.script.modules import project_modules
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
@@ -61,6 +61,7 @@ class SubmitOptions:
     commits: tuple[str, ...] = ()  # external versions of data
     name: str | None = None
     allow_unused: bool = False  # True if functions with names similar to a role may be unused
+    form: Form | None = None  # of a program, whatever is in it
 
     @property
     def texts(self) -> dict[str, Value]:
@@ -75,6 +76,7 @@ class SubmitOptions:
         found += [word for commit in self.commits for word in ("--commit", commit)]
         found += [] if self.state_check else ["--no-state-check"]
         found += ["--allow-unused"] if self.allow_unused else []
+        found += ["--form", self.form] if self.form else []
         found += ["--project-limit", size_word(self.limit)] if self.limit != LIMIT else []
         return found
 
@@ -97,6 +99,7 @@ def wanted(options: Namespace) -> SubmitOptions:
         commits=tuple(options.commit or ()),
         name=getattr(options, "name", None),
         allow_unused=getattr(options, "allow_unused", False),
+        form=getattr(options, "form", None),
     )
 
 
@@ -215,6 +218,7 @@ def check(
     try:
         definition = _definition(capture, travelling, session.namespace if session is not None else {})
         problems += [] if asked.allow_unused else _unused(capture, definition)
+        problems += _of_another_form(definition, asked)
         config, given = with_epochs(definition, config, given)
         params, searched = ({}, Space()) if wrong else bind_space(definition, given, space)
     except InvalidDefinition as error:
@@ -275,6 +279,12 @@ def _definition(capture: Capture, travelling: ProjectFiles, namespace: Mapping[s
 def _unused(capture: Capture, definition: Definition) -> list[Problem]:
     way_out = "Rename it, use it, or add --allow-unused."
     return [Problem("unused", "", None, f"{capture.relocate(each)} {way_out}") for each in definition.unused]
+
+
+def _of_another_form(definition: Definition, asked: SubmitOptions) -> Iterator[Problem]:
+    if asked.form is not None and definition.form != asked.form:
+        text = f"--form {asked.form} is for a program behind --: write -- python train.py, or leave --form out"
+        yield Problem("option", "", None, text)
 
 
 def _choices(space: Space) -> dict[str, Value]:

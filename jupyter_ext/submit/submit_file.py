@@ -39,7 +39,8 @@ def source_of(options: Namespace, program: Sequence[str] | None) -> Source:
         return Source(capture_file(path), path, path.stem, str(path))
     if others := [word for word in options.words if "=" not in word]:
         raise InvalidRequest(f"{others[0][:500]} stands before --: write the program after it, and name=value before")
-    capture, path = capture_command(program)
+    asked = "--form command" if options.form else "--metric-pattern" if options.metric_pattern else None
+    capture, path = capture_command(program, asked and f"{asked} asks for it")
     return Source(capture, path, default_name(program), "", f" -- {joined(program)}")
 
 

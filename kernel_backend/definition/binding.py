@@ -55,10 +55,12 @@ def with_epochs(definition: Definition, config: Config, given: Mapping[str, Valu
     """Move a script's own name for its number of epochs, such as `EPOCHS=20`, to the option `--epochs`.
 
     Returns the configuration, and the values without that name. Raises InvalidDefinition if `--epochs` has another
-    value, or if the value is not a number of epochs.
+    value, if the value is not a number of epochs, or if neither the program nor the line has one.
     """
     name = definition.epochs_name
     if not name or name not in given:
+        if name and "epochs" not in definition.settings and "epochs" not in config.model_fields_set:
+            raise InvalidDefinition(f"{name} has no value: write {name}=N, the number of epochs, or --epochs N")
         return config, dict(given)
     value, rest = given[name], {key: each for key, each in given.items() if key != name}
     if type(value) is not int or value < 1:

@@ -25,12 +25,19 @@ class Command(Record):
     at: int | None = None  # index of the word that names a file of the snapshot
     program: str | None = None  # path of that file, relative to the project's root
     module: bool = False  # `python -m`: a module, found on the module path
+    taken: bool = False  # its training loop is taken where it has one: a process of the job runs the program
+    why: str = ""  # it is not, of a program in Python
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names of the hyperparameters, in the order of their placeholders."""
         found = (each["name"] for word in self.words for each in _PLACEHOLDER.finditer(word))
         return tuple(dict.fromkeys(name for name in found if name and name != CHECKPOINTS))
+
+    @property
+    def arguments(self) -> int:
+        """Return the index of the first word behind the program, which names it by file or module."""
+        return self.words.index("-m") + 2 if self.module else (self.at or 0) + 1
 
     def filled(self, values: Mapping[str, Value], checkpoints: str) -> list[str]:
         """Return the words with values substituted for `{name}`, and `{name}` for the escaped `{{name}}`."""
@@ -56,6 +63,13 @@ def marked(source: str, command: Command) -> str:
     fields = command.model_dump(exclude_defaults=True)
     line = f"{MARK} = {fields | {'words': list(command.words)}!r}\n"
     return f"{source.rstrip()}\n\n{line}" if source.strip() else line
+
+
+def unmarked(source: str) -> str:
+    """Return the source of a definition without a line that holds a command."""
+    kept = source.rstrip()
+    before, _, last = kept.rpartition("\n")
+    return before.rstrip() if last.startswith(f"{MARK} = ") else kept
 
 
 def command_of(tree: ast.Module) -> Command | None:

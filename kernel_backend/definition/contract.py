@@ -114,17 +114,17 @@ class Definition(Record):
     unused: tuple[str, ...] = ()  # warnings about unused functions that look like roles
     settings: dict[str, Any] = {}  # fields of Config that the code sets; options take precedence
     models: tuple[str, ...] = ()  # keys of the dict that `model` returns, as far as its source shows
-    about: str = ""  # of a script: where its training loops are
+    about: str = ""  # of a script: where its training loops are; of a command in Python: why it is none
     excluded: dict[str, str] = {}  # of a script: names that are not hyperparameters, with advice for each
     epochs_name: str = ""  # of a script: its own name for the number of epochs
     epochs_fixed: str = ""  # of a script: why `--epochs` cannot change its number of epochs; empty if it can
-    command: Command | None = None  # of the form command
+    command: Command | None = None  # of the form command, and of a script that one starts
 
     @property
     def summary(self) -> str:
         """Summarise the definition on one line, such as `functions: model train_data criterion (as loss)`."""
-        if self.command is not None:
-            return f"command: {self.command}"
+        if self.form == "command":
+            return f"command: {self.about or self.command}"
         if self.form == "plain":
             return "plain: the cell as it is, in one process"
         if self.form == "script":
@@ -191,7 +191,7 @@ class Definition(Record):
             return self.excluded[name]
         if name and name == self.epochs_name:
             return f"{name} is the number of epochs: write --epochs N"
-        if self.command is not None:
+        if self.command is not None and self.form == "command":
             named = " ".join(f"{{{each}}}" for each in self.command.names) or "no placeholder"
             near = nearest(name, self.hyperparameters)
             return f"{name} has no place in the command{near}: write {{{name}}} where its value goes; it has {named}"
@@ -211,7 +211,7 @@ class Definition(Record):
     def _value(self, parameter: Parameter, given: Mapping[str, Value]) -> Value:
         name = parameter.name
         if name not in given:
-            if self.command is not None:
+            if self.command is not None and name in self.command.names:
                 raise ValueError(f"{{{name}}} of the command has no value: write {name}=VALUE before the --")
             if parameter.required:
                 raise ValueError(

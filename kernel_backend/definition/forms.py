@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from kernel_backend.definition.aliases import role_of
+from kernel_backend.definition.command.choice import own_process
 from kernel_backend.definition.command_line import command_of
 from kernel_backend.definition.contract import REQUIRED, Form
 from kernel_backend.definition.keras.cell import is_keras
@@ -24,14 +25,15 @@ RUN = "run"  # its first parameter, the object through which it restores, iterat
 def form_of(tree: ast.Module, roles_from: int, modules: Mapping[str, ast.Module] = MappingProxyType({})) -> Form:
     """Return the form of the definition whose submitted cell begins at line `roles_from`.
 
-    Forms are tried in this order: command, plain, loop, trainer, lightning, keras, functions, script. If a cell with a
-    LightningModule defines functions `model` and `loss`, its form is functions. A cell with all functions that the form
-    functions requires has that form; if it lacks one, or calls them itself, a training loop makes it a script. The loop
-    may also be in one of the project's `modules`.
+    Forms are tried in this order: command, plain, loop, trainer, lightning, keras, functions, script. The program of a
+    command is a script if its training loop is taken. If a cell with a LightningModule defines functions `model` and
+    `loss`, its form is functions. A cell with all functions that the form functions requires has that form; if it lacks
+    one, or calls them itself, a training loop makes it a script. The loop may be in one of the project's `modules`.
     """
     own = [node for node in tree.body if node.lineno >= roles_from]
-    if command_of(tree) is not None:
-        return "command"
+    command = command_of(tree)
+    if command is not None:
+        return "script" if own_process(tree, command, modules) is None else "command"
     if is_plain(tree):
         return "plain"
     if any(_is_train(node) for node in own):

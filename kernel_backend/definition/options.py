@@ -252,7 +252,10 @@ def _leaves_steps_to_the_code(definition: Definition, config: Config) -> str | N
     name = next((name for name in given if name not in taken), None)
     if name is None:
         return None
-    return f"--{name.replace('_', '-')} is for definitions of functions, and {own.means} {own.instead[name]}"
+    text = f"--{name.replace('_', '-')} is for definitions of functions, and {own.means} {own.instead[name]}"
+    if definition.form == "script" and definition.command is not None:
+        return f"{text}. With --form command the program runs in processes of its own, and takes what its options take"
+    return text
 
 
 def _counts_epochs(definition: Definition, config: Config) -> str | None:
@@ -269,7 +272,7 @@ def _counts_epochs(definition: Definition, config: Config) -> str | None:
             "--search pbt gives a trial other values while it trains, and a program goes on with those that it has: "
             "search with asha or hyperband"
         )
-    if written is None and config.search is not None and method_of(config.search.method).judged != "end":
+    if definition.epochs_fixed and config.search is not None and method_of(config.search.method).judged != "end":
         return (
             f"--search {config.search.method} decides about trials by their epochs: {definition.epochs_fixed}. Write "
             "`for epoch in range(epochs)` with epochs = 10 above it, or search with random"

@@ -93,7 +93,7 @@ def parse(
 def _parsed(tree: ast.Module, roles_from: int, contract: int, modules: Mapping[str, ast.Module]) -> Definition:
     form = form_of(tree, roles_from, modules) if contract > 2 else "functions"
     if form == "command":
-        return command_definition(tree)
+        return command_definition(tree, modules)
     if form == "plain":
         # Restarts are disabled, as the cell would run again from its beginning.
         settings = {"form": "plain", "epochs": 1, "max_restarts": 0}

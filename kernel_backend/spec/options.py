@@ -284,6 +284,13 @@ OPTIONS: tuple[Option, ...] = (
         {"action": "store_true"},
         host="notebook",
     ),
+    Option(
+        ("--form",),
+        "code",
+        "command: a Python program behind -- runs in processes of its own, though it has a training loop that could "
+        "be taken [as it is written]",
+        {"metavar": "FORM", "choices": ("command",)},
+    ),
     _switch("--allow-unused", "code", "train though a function named much like a role is none, and nothing uses it"),
     _switch("--again", "code", "make another experiment though the same one goes on"),
     _switch("--dry-run", "code", "show what would be sent, and send nothing"),

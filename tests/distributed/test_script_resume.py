@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from gang import STAND, Trial
+
+from kernel_backend.definition.command_line import Command, marked
+from kernel_backend.model.snapshot import Project
 
 pytestmark = pytest.mark.distributed
 
@@ -35,11 +39,11 @@ if __name__ == "__main__":
 """
 
 
-def printed(folder, source):
-    """What `python train.py` prints, on one thread."""
-    (folder / "train.py").write_text(f"import torch; torch.set_num_threads(1)\n{source}")
-    done = subprocess.run([sys.executable, "train.py"], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout
+def printed(folder, source, *words, file="train.py", program=("train.py",)):
+    """What `python train.py WORDS` prints, on one thread."""
+    (folder / file).write_text(f"import torch; torch.set_num_threads(1)\n{source}")
+    command = [sys.executable, *program, *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
 def test_one_slot_gives_the_bits_of_plain_python(trial, tmp_path):
@@ -165,3 +169,83 @@ def test_a_program_that_cannot_go_on_says_why_and_begins_anew(trial, tmp_path):
     assert third.codes == [0], third.logs()
     assert third.started.resumed_from is None
     assert third.logs() == f"rank-0.log\n{printed(tmp_path, SENT)}"
+
+
+WITH_ARGUMENTS = f"""
+import argparse
+import sys
+from pathlib import Path
+import torch
+{STAND}
+from torch import nn
+from steps import batches
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=1e-4)
+parser.add_argument("--epochs", type=int, default=1)
+parser.add_argument("name")
+args = parser.parse_args()
+print(sys.argv[1:], __name__, Path(__file__).name, Path("beside.txt").read_text(), args.lr, args.epochs)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.2), nn.Linear(8, 1))
+opt = torch.optim.AdamW(model.parameters(), lr=args.lr)
+for epoch in range(args.epochs):
+    for x in batches(5):
+        stand()
+        loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    print(f"epoch {{epoch}} loss {{loss.item()!r}}")
+    Path(__file__).with_name("log.txt").open("a").write(f"{{epoch}} {{loss.item()!r}}\\n")
+if __name__ == "__main__":
+    print(args.name, sum(each.double().sum().item() for each in model.parameters()))
+    sys.exit(0)
+"""
+STEPS = """
+import torch
+def batches(count):
+    for _ in range(count):
+        yield torch.randn(6, 4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "program", "loaded"),
+    [
+        (("python", "train.py"), {"at": 1, "program": "train.py"}, ("train.py",)),
+        (("python", "-m", "pkg.train"), {"module": True, "program": "pkg/train.py"}, ("-m", "pkg.train")),
+    ],
+)
+def test_a_command_whose_loop_is_taken_goes_on_as_the_program_by_itself(tmp_path, words, program, loaded):
+    arguments = ("--lr={rate}", "--epochs", "{epochs}", "a 'b' c")
+    source, package = WITH_ARGUMENTS, Path(program["program"]).parent.as_posix()
+    source = source.replace("from steps", "from .steps") if program.get("module") else source
+    files = {program["program"]: source, str(Path(package, "steps.py")): STEPS, "beside.txt": "here"}
+    command = Command(words=(*words, *arguments), taken=True, **program)
+    killed = Trial(
+        tmp_path / "trial",
+        marked(source, command),
+        slots=1,
+        every="1steps",
+        epochs=3,
+        params={"rate": 0.02},
+        files={f"project/{name}": text.encode() for name, text in files.items()},
+        described={"project": Project(root=str(tmp_path / "trial"), cwd=".", paths=(".",))},
+    )
+    for folder in (killed.folder, tmp_path / "plain"):
+        for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+    first = killed.start(hold=8).reaches(7)
+    first.wait(lambda: "8-1" in first.committed())
+    first.kill(0)
+    second = killed.run(resume_from=killed.pinned())
+    assert second.codes == [0], second.logs()
+    assert second.started.resumed_from == "8-1"
+    alone = printed(
+        tmp_path / "plain", source, "--lr=0.02", "--epochs", "3", "a 'b' c", file=program["program"], program=loaded
+    )
+    assert second.logs() == f"rank-0.log\n{alone}"
+    own, plain = (Path(folder, package, "log.txt").read_text() for folder in (killed.folder, tmp_path / "plain"))
+    assert own == plain
+    assert killed.newest().step == 15

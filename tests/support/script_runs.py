@@ -25,6 +25,7 @@ from kernel_backend.runner.forms.script.output import Output
 from kernel_backend.runner.forms.script.program import Program
 from kernel_backend.runner.forms.script.saved import ProgramPart
 from kernel_backend.runner.forms.script.snapshots import Snapshots
+from kernel_backend.runner.forms.script.start import Start
 
 
 class Result:
@@ -139,7 +140,7 @@ def _plain(path: Path) -> dict[str, Any]:
 
 
 def _form(path: Path, listener: _Listener, checkpoint: bytes | None) -> dict[str, Any]:
-    program = Program(module_tree(path.read_text()), path, [path.parent])
+    program = Program(module_tree(path.read_text()), path, Start(path, [str(path)], [path.parent]))
     listener.heads_of = heads = Heads(listener, lambda: program.sites, program.deepest, always=True)
     heads.snapshots = Snapshots(program.builtins, program.module, program.codes)
     listener.events = events = Events()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
+from kernel_backend.definition.command.choice import own_process
 from kernel_backend.definition.command_line import command_of
 from kernel_backend.definition.contract import Definition, Parameter
 
 
-def command_definition(tree: ast.Module) -> Definition:
+def command_definition(tree: ast.Module, modules: Mapping[str, ast.Module]) -> Definition:
     """Return the definition of a module that contains a command."""
     command = command_of(tree)
     assert command is not None
@@ -21,5 +23,6 @@ def command_definition(tree: ast.Module) -> Definition:
             name: Parameter(name=name, kind="hyperparameter", required=True, line=line) for name in command.names
         },
         settings={"form": "command"},
+        about=own_process(tree, command, modules) or "",
         command=command,
     )

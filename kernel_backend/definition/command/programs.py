@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from kernel_backend.definition.command_line import PYTHON, joined
+from kernel_backend.definition.command_line import CHECKPOINTS, PYTHON, joined
 from kernel_backend.errors import InvalidRequest
 
 SEPARATOR = "--"  # between the options of a submission and the command
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
+_OWN = frozenset({"python", "python3", f"python3.{sys.version_info.minor}"})  # names of the job's own
+_UNSEEN = re.compile(r"-[uB]+")  # options that change nothing of what a program computes
 _MODULE = ("-m", "--module")
 _SHELLS = frozenset({"bash", "sh", "dash", "zsh"})
 # Programs that start the ranks of a training; Daylight starts them instead, with the same variables.
@@ -29,6 +32,26 @@ class Program(NamedTuple):
     at: int | None  # None: no word names it, as in `python -c CODE`
     dropped: tuple[str, ...] = ()  # words of a launcher
 
+    @property
+    def own_process(self) -> str | None:
+        """Return why it needs a process of its own, though it is Python; empty for other programs.
+
+        None: a process of the job can run it.
+        """
+        if self.dropped:
+            launcher = self.dropped[2] if self.dropped[1:2] == ("-m",) else self.dropped[0]
+            return f"{launcher} starts programs that wire their ranks themselves"
+        if _PYTHON.fullmatch(self.words[0].rpartition("/")[2]) is None:
+            return ""
+        if self.words[0] != PYTHON:
+            return f"{self.words[0]} is another interpreter than the job's, {sys.executable}"
+        if self.at is None:
+            return "its code is in the line itself"
+        if any(f"{{{CHECKPOINTS}}}" in word for word in self.words):
+            return "the line names {checkpoints}, for checkpoints of its own"
+        options = [each for each in self.words[1 : self.at] if each != "-m" and not _UNSEEN.fullmatch(each)]
+        return f"{joined(options)} needs an interpreter of its own" if options else None
+
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
     """Split the words of a submission at the first `--`; the second part is None if there is none."""
@@ -41,9 +64,9 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
 def program_of(words: Sequence[str]) -> Program:
     """Return the program that the words start.
 
-    Words of a launcher, such as `torchrun --nproc_per_node 2`, are dropped. An interpreter that is named by a path
-    stays the first word; any other `python` is the job's own. Raises InvalidRequest for an empty command, and for a
-    launcher or an interpreter without a program.
+    Words of a launcher, such as `torchrun --nproc_per_node 2`, are dropped. An interpreter named by a path, or of
+    another version, stays the first word; any other `python` is the job's own. Raises InvalidRequest for an empty
+    command, and for a launcher or an interpreter without a program.
     """
     if not words:
         raise InvalidRequest("nothing follows --: write the command there, such as -- python train.py --lr {lr}")
@@ -52,7 +75,7 @@ def program_of(words: Sequence[str]) -> Program:
     if own[0].endswith(".py") or own[0] in _MODULE:
         own = (words[0] if dropped and _is_python(words[0]) else PYTHON, *own)
     if _is_python(own[0]):
-        return _of_python(own if "/" in own[0] else (PYTHON, *own[1:]), dropped)
+        return _of_python((PYTHON, *own[1:]) if own[0] in _OWN else own, dropped)
     if own[0].rpartition("/")[2] in _SHELLS:
         return Program(own, "shell", _first_word(own), dropped)
     return Program(own, "executable", 0, dropped)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from kernel_backend.definition.command_line import command_of
 from kernel_backend.definition.contract import Definition
+from kernel_backend.definition.script.arguments import Arguments, arguments
 from kernel_backend.definition.script.hyperparameters import constants
-from kernel_backend.definition.script.length import length
-from kernel_backend.definition.script.loops import summary, training_loops
+from kernel_backend.definition.script.length import Length, length
+from kernel_backend.definition.script.loops import TrainingLoop, summary, training_loops
+from kernel_backend.definition.script.modules import without_program
+from kernel_backend.definition.script.signs import presumed, signs
 from kernel_backend.definition.script.written import expression
 from kernel_backend.model.record import Value
 
@@ -24,10 +29,14 @@ def is_script(tree: ast.Module, roles_from: int, modules: Mapping[str, ast.Modul
 
 
 def script_definition(tree: ast.Module, modules: Mapping[str, ast.Module]) -> Definition:
-    """Return the definition of a program; its training loops may be in `modules`."""
-    loops, found = training_loops(tree, modules), constants(tree)
-    long = length(tree, loops, found.places)
-    hyperparameters = found.parameters
+    """Return the definition of a program; its training loops may be in `modules`.
+
+    The program of a command also has the placeholders of its line as hyperparameters.
+    """
+    command = command_of(tree)
+    loops, found = _loops(tree, modules), _found(tree)
+    long = _length(tree, loops, found)
+    hyperparameters = found.found.parameters
     hyperparameters.pop(long.name, None)
     return Definition(
         form="script",
@@ -36,24 +45,54 @@ def script_definition(tree: ast.Module, modules: Mapping[str, ast.Module]) -> De
         hyperparameters=hyperparameters,
         settings={} if long.count is None else {"epochs": long.count},
         about=summary(loops),
-        excluded=found.refused,
+        excluded=dict(found.found.refused),
         epochs_name=long.name,
         epochs_fixed=long.why,
+        command=command,
     )
+
+
+class Written(NamedTuple):
+    """Program with the values of a trial, and the words behind it on its command line."""
+
+    tree: ast.Module
+    arguments: list[str]
 
 
 def with_values(
     tree: ast.Module, modules: Mapping[str, ast.Module], params: Mapping[str, Value], epochs: int
-) -> ast.Module:
+) -> Written:
     """Write a trial's hyperparameters and number of epochs into a program, if they differ from its own.
 
-    The tree is modified in place, without changing line numbers.
+    Placeholders of its command are filled in. The tree is modified in place, without changing line numbers.
     """
-    found = constants(tree)
-    long = length(tree, training_loops(tree, modules), found.places)
+    command, found = command_of(tree), _found(tree)
+    long = _length(tree, _loops(tree, modules), found)
+    if command is not None:
+        tree.body.pop()
+        values = {**params, long.name: epochs} if long.name in command.names else params
+        found.words[:] = command.filled(values, "")[command.arguments :]
     if long.put is not None and long.count != epochs:
         long.put(expression(epochs, line=1))
-    for name, place in found.places.items():
+    for name, place in found.found.places.items():
         if name in params and name != long.name:
             place.write(params[name])
-    return ast.fix_missing_locations(tree)
+    return Written(ast.fix_missing_locations(tree), [each for each in found.words if each is not None])
+
+
+def presumption(tree: ast.Module, modules: Mapping[str, ast.Module]) -> str:
+    """Return the guarantee that a program's source lets presume."""
+    return presumed(signs(tree, _loops(tree, modules), without_program(modules, command_of(tree))))
+
+
+def _loops(tree: ast.Module, modules: Mapping[str, ast.Module]) -> tuple[TrainingLoop, ...]:
+    return training_loops(tree, without_program(modules, command_of(tree)))
+
+
+def _found(tree: ast.Module) -> Arguments:
+    found, command = constants(tree), command_of(tree)
+    return Arguments(found, [], {}) if command is None else arguments(tree, found, command)
+
+
+def _length(tree: ast.Module, loops: Sequence[TrainingLoop], found: Arguments) -> Length:
+    return length(tree, loops, {**found.found.places, **found.by_option})

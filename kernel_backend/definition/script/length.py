@@ -20,7 +20,7 @@ _DEEPEST = 8  # limit of calls and names to follow
 class Length:
     """Number of iterations of the outermost training loop."""
 
-    count: int | None = None  # None: the source does not show it
+    count: int | None = None  # None: the source does not show it, or the line must give it
     name: str = ""  # the hyperparameter that holds it; empty if it is a literal
     put: Put | None = None  # writes another number into the program
     why: str = ""  # the reason why it cannot be changed
@@ -116,6 +116,8 @@ class _Tracer:
 
     def _held(self, place: Place) -> Length | None:
         count = place.default
+        if place.required:
+            return Length(None, place.name, place.put)
         return Length(count, place.name, place.put) if type(count) is int and count > 0 else None
 
     def _name(self, name: str, function: FunctionNode | None, owner: ast.ClassDef | None, left: int) -> Length | None:

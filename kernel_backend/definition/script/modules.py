@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from kernel_backend.definition.command_line import Command
+from kernel_backend.definition.script.own_ranks import WIRING
 from kernel_backend.model.snapshot import PROJECT, Project
 from kernel_backend.model.syntax import module_tree
 
-_TRAINS = b"backward"
+# A project without any of these words has neither training loops nor ranks of its own.
+_WORDS = re.compile("|".join(sorted({"backward", "daylight", *WIRING})).encode(), re.IGNORECASE)
 
 
 def project_modules(files: Mapping[str, bytes], project: Project | None) -> dict[str, ast.Module]:
-    """Return the syntax trees of a snapshot's modules by full name; empty if no module can contain a training loop.
+    """Return the syntax trees of a snapshot's modules by full name; empty if no module can train or connect ranks.
 
     `files` are the archive members by name. Modules that are not valid Python are left out.
     """
     sources = {name: files[name] for name in files if name.startswith(f"{PROJECT}/") and name.endswith(".py")}
-    if project is None or not any(_TRAINS in source for source in sources.values()):
+    if project is None or not any(map(_WORDS.search, sources.values())):
         return {}
     found: dict[str, ast.Module] = {}
     for member, source in sorted(sources.items()):
@@ -34,6 +38,21 @@ def shipped_modules(code: Path, project: Project | None) -> dict[str, ast.Module
     """Return the syntax trees of the project's modules in an unpacked snapshot, by name."""
     paths = (code / PROJECT).rglob("*.py") if project else ()
     return project_modules({path.relative_to(code).as_posix(): path.read_bytes() for path in paths}, project)
+
+
+def without_program(modules: Mapping[str, ast.Module], command: Command | None) -> dict[str, ast.Module]:
+    """Return the modules but the one that is the program of a command itself, under another name.
+
+    Examples
+    --------
+    >>> train = Command(words=("python", "src/train.py"), at=1, program="src/train.py")
+    >>> list(without_program({"train": ast.parse(""), "net": ast.parse("")}, train))
+    ['net']
+    """
+    if command is None or command.program is None:
+        return dict(modules)
+    own = PurePosixPath(command.program).with_suffix("").parts
+    return {name: tree for name, tree in modules.items() if own[-len(name.split(".")) :] != tuple(name.split("."))}
 
 
 def _name(member: PurePosixPath, project: Project) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from kernel_backend.definition.script.written import Place
@@ -14,18 +15,40 @@ _TYPES = frozenset({"float", "int", "str"})
 _OTHERS = frozenset({"append", "append_const", "count", "help", "version", "extend", "store_const"})
 
 
-def options(tree: ast.Module) -> Iterator[Place]:
+@dataclass(frozen=True)
+class OptionPlace(Place):
+    """Option of argparse, whose default is the value of a hyperparameter."""
+
+    flags: tuple[str, ...] = ()
+    switch: bool = False  # it takes no value
+
+
+def options(tree: ast.Module) -> Iterator[OptionPlace]:
     """Yield each `add_argument("--lr", type=float, default=...)` with a plain default, or without one."""
+    for call in _calls(tree):
+        place = _option(call)
+        if place is not None:
+            yield place
+
+
+def flags_of(tree: ast.Module) -> set[str]:
+    """Return the flags of all options, those that are no hyperparameters too."""
+    return {flag for call in _calls(tree) for flag in _texts(call) if flag.startswith("-")}
+
+
+def _calls(tree: ast.Module) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
-            place = _option(node)
-            if place is not None:
-                yield place
+            yield node
 
 
-def _option(call: ast.Call) -> Place | None:
+def _texts(call: ast.Call) -> list[str]:
+    return [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+
+
+def _option(call: ast.Call) -> OptionPlace | None:
     given = {each.arg: each for each in call.keywords if each.arg}
-    flags = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    flags = _texts(call)
     action = _text(given.get("action"))
     named = [each for each in flags if each.startswith("-")]
     if not named or len(flags) != len(call.args) or action in _OTHERS or "nargs" in given:
@@ -41,7 +64,7 @@ def _option(call: ast.Call) -> Place | None:
         others = [each for each in call.keywords if each.arg not in ("default", "required")]
         call.keywords = [*others, ast.keyword("default", value)]
 
-    return Place(
+    return OptionPlace(
         name=name.lstrip("-").replace("-", "_"),
         line=call.lineno,
         put=put,
@@ -49,6 +72,8 @@ def _option(call: ast.Call) -> Place | None:
         annotation=_annotation(given, default, required),
         written=named[-1],
         required=required,
+        flags=tuple(named),
+        switch="action" in given and action != "store",
     )
 
 

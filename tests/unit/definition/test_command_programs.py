@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 
 import pytest
 
@@ -31,6 +32,8 @@ from kernel_backend.spec.assignments import parse_line
         ("/venv/bin/python -u train.py", "/venv/bin/python -u train.py", "python", 2),
         (".venv/bin/python3.12 -m pkg.train", ".venv/bin/python3.12 -m pkg.train", "module", 2),
         ("/venv/bin/python -m torch.distributed.run --nnodes 1 a.py", "/venv/bin/python a.py", "python", 1),
+        (f"python3.{sys.version_info.minor} train.py", "python train.py", "python", 1),
+        ("python3.1 train.py", "python3.1 train.py", "python", 1),
         ("torchrun --nproc_per_node 2 train.py a", "python train.py a", "python", 1),
         ("torchrun --nproc_per_node=2 -m pkg.train", "python -m pkg.train", "module", 2),
         ("python -m torch.distributed.run --nnodes 1 train.py", "python train.py", "python", 1),

@@ -41,7 +41,7 @@ def defaults(source: str) -> dict[str, Any]:
 
 
 def after(source: str, epochs: int = 1, **params: Any) -> str:
-    return ast.unparse(with_values(ast.parse(source), {}, params, epochs))
+    return ast.unparse(with_values(ast.parse(source), {}, params, epochs).tree)
 
 
 def test_constants_that_are_assigned_once_are_hyperparameters_with_their_types() -> None:
@@ -127,7 +127,7 @@ def test_options_of_argparse_get_their_values_as_defaults() -> None:
     found: dict[str, Any] = {}
     source = PARSER.replace("    for epoch", "    found.update(vars(args))\n    return\n    for epoch")
     params = {"batch_size": 3, "no_cuda": True, "arch": "conv", "lr": 0.1, "width": 7, "gamma": 0.7}
-    tree = with_values(ast.parse(source.replace("parse_args()", "parse_args([])")), {}, params, 2)
+    tree = with_values(ast.parse(source.replace("parse_args()", "parse_args([])")), {}, params, 2).tree
     exec(compile(tree, "train.py", "exec"), {"__name__": "__main__", "found": found})
     assert found == {**params, "epochs": 2}
 
@@ -135,7 +135,7 @@ def test_options_of_argparse_get_their_values_as_defaults() -> None:
 def test_a_value_takes_the_place_of_the_programs_own_in_its_line() -> None:
     source = "lr = 1e-3\na, b = 1, 2\nbetas = (0.9, 0.99)\n"
     assert after(source, lr=0.5, b=7, betas=[0.1, 0.2]) == "lr = 0.5\na, b = (1, 7)\nbetas = (0.1, 0.2)"
-    tree = with_values(ast.parse(source), {}, {"b": float("inf")}, 1)
+    tree = with_values(ast.parse(source), {}, {"b": float("inf")}, 1).tree
     assert {each.lineno for each in ast.walk(tree.body[1]) if hasattr(each, "lineno")} == {2}
     exec(compile(tree, "train.py", "exec"), held := {})
     assert held["b"] == float("inf")

@@ -36,9 +36,99 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def captured(line: str, **given: float) -> PreparedSubmission:
-    capture, file = capture_command(line.split())
+def captured(line: str, own_process: str | None = None, **given: float) -> PreparedSubmission:
+    capture, file = capture_command(line.split(), own_process)
     return check(capture, given, file=file)
+
+
+LOOP = "import torch\nfor x in data:\n    loss(x).backward()\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("python src/train.py", "script: steps in train.py line 2"),
+        ("src/train.py", "script: steps in train.py line 2"),
+        ("python -u src/train.py", "script: steps in train.py line 2"),
+        (f"{sys.executable} src/train.py", "script: steps in train.py line 2"),
+        ("python -m src.train", "script: steps in train.py line 2"),
+        ("python -O src/train.py", "command: -O needs an interpreter of its own"),
+        ("python -W ignore src/train.py", "command: -W ignore needs an interpreter of its own"),
+        ("./python3.1 src/train.py", "command: ./python3.1 is another interpreter than the job's"),
+        ("python -c print(1)", "command: its code is in the line itself"),
+        ("torchrun src/train.py", "command: torchrun starts programs that wire their ranks themselves"),
+        ("python -m torch.distributed.run src/train.py", "command: torch.distributed.run starts programs"),
+        ("python src/train.py {checkpoints}", "command: the line names {checkpoints}, for checkpoints of its own"),
+        ("bash run.sh", "command: bash run.sh"),
+    ],
+)
+def test_the_summary_says_which_form_was_chosen_and_why(project: Path, line: str, says: str) -> None:
+    (project / "src" / "train.py").write_text(LOOP)
+    (project / "python3.1").touch(mode=0o755)
+    found = captured(line)
+    assert found.capture.relocate(found.definition.summary).startswith(says)
+
+
+def test_a_program_that_wires_its_ranks_in_a_module_of_its_project_is_a_command(project: Path) -> None:
+    (project / "src" / "train.py").write_text(f"import helper\n{LOOP}")
+    (project / "src" / "helper.py").write_text("import torch.distributed as dist\n\ndist.init_process_group()\n")
+    found = captured("python src/train.py")
+    assert (found.config.form, found.capture.relocate(found.definition.summary)) == (
+        "command",
+        "command: the program wires its ranks itself in line 3 of helper",
+    )
+
+
+def test_the_command_form_can_be_insisted_on(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "src" / "train.py").write_text(LOOP)
+    found = captured("python src/train.py", "--form command asks for it")
+    assert found.config.form == "command"
+    assert main(["submit", "--dry-run", "--form", "command", "--", "python", "src/train.py"]) == 0
+    shown = capsys.readouterr().out
+    assert "# command: --form command asks for it\n" in shown
+    assert " --form command -- python src/train.py\n" in shown
+    assert main(["submit", "--dry-run", "--metric-pattern", "(?P<a>1)", "--", "python", "src/train.py"]) == 0
+    assert "# command: --metric-pattern asks for it\n" in capsys.readouterr().out
+    assert main(["submit", "--dry-run", "--form", "command", "src/train.py"]) == 2
+    assert "--form command is for a program behind --" in capsys.readouterr().err
+
+
+def test_a_program_with_its_command_line_is_written_as_a_script(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = '"""Doc."""\nfrom __future__ import annotations\nimport argparse\n'
+    program += 'p = argparse.ArgumentParser()\np.add_argument("--lr", type=float, default=1.0)\n'
+    (project / "src" / "train.py").write_text(f"{program}lr = p.parse_args().lr\n{LOOP}")
+    assert main(["submit", "--as-script", "lr=0.5", "--", "python", "src/train.py", "--lr", "{lr}", "it's"]) == 0
+    script = capsys.readouterr().out
+    assert script.splitlines()[:4] == [
+        '"""Doc."""',
+        "from __future__ import annotations",
+        """import sys; sys.argv[1:] = ['--lr', '0.5', "it's"]""",
+        "import argparse",
+    ]
+    assert "__dlcommand__" not in script
+
+
+LOCAL = """
+import sys
+import torch
+import helper
+print(sys.argv, __name__, __file__, helper.x)
+net = torch.nn.Linear(1, 1)
+for _ in range(int(sys.argv[1])):
+    net(torch.ones(1, 1)).sum().backward()
+sys.exit(0)
+"""
+
+
+def test_a_program_runs_here_as_it_would_without_daylight(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "src" / "train.py").write_text(LOCAL)
+    before = list(sys.argv), list(sys.path)
+    assert main(["submit", "--local", "steps=2", "--", "python", "src/train.py", "{steps}", "a b"]) == 0
+    file = project / "src" / "train.py"
+    assert f"['src/train.py', '2', 'a b'] __main__ {file} 1\n" in capsys.readouterr().out
+    assert (sys.argv, sys.path) == before
 
 
 def test_a_script_travels_with_its_modules_and_the_files_that_the_line_names(project: Path) -> None:
@@ -47,7 +137,10 @@ def test_a_script_travels_with_its_modules_and_the_files_that_the_line_names(pro
     assert found.travelling.project is not None
     assert found.travelling.project.paths == ("src",)
     assert found.definition.command == Command(
-        words=("python", "src/train.py", "--config=conf.yaml", "--lr", "{lr}"), at=1, program="src/train.py"
+        words=("python", "src/train.py", "--config=conf.yaml", "--lr", "{lr}"),
+        at=1,
+        program="src/train.py",
+        why="torchrun starts programs that wire their ranks themselves",
     )
     assert found.capture.described == "2 lines from train.py"
     assert "torchrun is left out" in found.warnings[0]
@@ -60,13 +153,16 @@ def test_a_script_for_another_python_travels_and_its_packages_are_unknown(projec
     found = captured("other/python3 -u src/train.py")
     assert sorted(found.travelling.files) == ["project/src/helper.py", "project/src/train.py"]
     words = ("other/python3", "-u", "src/train.py")
-    assert found.definition.command == Command(words=words, at=2, program="src/train.py")
+    why = f"other/python3 is another interpreter than the job's, {sys.executable}"
+    assert found.definition.command == Command(words=words, at=2, program="src/train.py", why=why)
     assert any("packages of other/python3 are neither checked nor recorded" in each for each in found.warnings)
 
 
 def test_this_python_by_its_path_is_the_jobs_own(project: Path) -> None:
     found = captured(f"{sys.executable} src/train.py")
-    assert found.definition.command == Command(words=("python", "src/train.py"), at=1, program="src/train.py")
+    assert found.definition.command == Command(
+        words=("python", "src/train.py"), at=1, program="src/train.py", taken=True
+    )
     assert not any("packages of" in each for each in found.warnings)
 
 
@@ -74,7 +170,9 @@ def test_a_module_travels_with_its_package(project: Path) -> None:
     found = captured("python -m pkg.train")
     names = [name.removeprefix("project/") for name in sorted(found.travelling.files)]
     assert names == ["other.py", "pkg/__init__.py", "pkg/data.py", "pkg/train.py"]
-    assert found.definition.command == Command(words=("python", "-m", "pkg.train"), module=True)
+    assert found.definition.command == Command(
+        words=("python", "-m", "pkg.train"), program="pkg/train.py", module=True, taken=True
+    )
 
 
 def test_a_shell_script_travels_and_its_braces_are_its_own(project: Path) -> None:
@@ -132,6 +230,6 @@ def test_notebook_and_terminal_show_the_same(project: Path, capsys: pytest.Captu
     finally:
         unload(shell)
     notebook = capsys.readouterr().out
-    assert "# command: python src/train.py --lr={lr}" in terminal
+    assert "# command: no training loop is recognised in it\n" in terminal
     assert " lr=0.5 -- python src/train.py --lr={lr}\n" in terminal
     assert notebook.strip() == terminal.replace("# daylight submit", "# %dlsubmit").strip()

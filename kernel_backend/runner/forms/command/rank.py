@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kernel_backend.definition.parse import parse
+from kernel_backend.definition.script.modules import shipped_modules
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.runner.context import FormTraining
@@ -23,7 +24,11 @@ def work(
     code = Path(job.code)
     snapshot = read_snapshot(code)
     source = (code / f"{MODULE}.py").read_text()
-    definition = parse(source, snapshot.roles_from, snapshot.contract) if snapshot else parse(source)
+    definition = (
+        parse(source, snapshot.roles_from, snapshot.contract, shipped_modules(code, snapshot.project))
+        if snapshot
+        else parse(source)
+    )
     if definition.command is None:
         raise InvalidDefinition(f"this is a definition of the form {definition.form}, and no command")
     training = CommandTraining(job, definition, snapshot, instructions, spool, progress)

@@ -100,7 +100,8 @@ class CommandTraining:
         paths = shipped_folders(code, project)
         if project is not None:  # files that only the running program finds are read from their original folder
             paths += [Path(project.root, path) for path in project.paths]
-            paths += [Path(project.root, self._command.program).parent] if self._command.program else []
+            if self._command.program is not None and not self._command.module:
+                paths += [Path(project.root, self._command.program).parent]
         paths += [Path(job.cwd)] if self._command.module else []
         paths += editable_folders(code)
         env = program_env(os.environ, job, self._board.folder, checkpoints, paths, sys.executable)

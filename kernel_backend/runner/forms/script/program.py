@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -15,20 +14,22 @@ from kernel_backend.definition.script.rewrite import Site
 from kernel_backend.definition.script.signs import by_the_clock, presumed, signs
 from kernel_backend.runner.forms.script.iterators import BUILTINS
 from kernel_backend.runner.forms.script.project import ProjectImports, project_modules
+from kernel_backend.runner.forms.script.start import Start
 
 
 class Program:
     """Main module of a program, and the modules of its project."""
 
-    def __init__(self, tree: ast.Module, path: Path, folders: Sequence[Path]) -> None:
-        """Find the program's training loops."""
-        modules = project_modules(tree, folders)
+    def __init__(self, tree: ast.Module, path: Path, start: Start) -> None:
+        """Find the program's training loops; `path` contains its source."""
+        self._start = start
+        modules = project_modules(tree, start.folders, start.package)
         self.loops: tuple[TrainingLoop, ...] = training_loops(tree, modules)
         self.presumed = presumed(signs(tree, self.loops, modules))
         self.by_clock = by_the_clock(tree, modules)
         self.builtins: dict[str, Any] = {**vars(builtins), **BUILTINS}
         self.module = ModuleType("__main__")
-        vars(self.module).update(__file__=str(path), __builtins__=self.builtins)
+        vars(self.module).update(__file__=str(start.file), __builtins__=self.builtins)
         self._imports = ProjectImports(list(modules), self.loops, self.builtins)
         self._code = self._imports.rewrite(tree, "", str(path))
 
@@ -49,17 +50,15 @@ class Program:
     def run(self, hooks: Mapping[str, Callable[..., Any]]) -> None:
         """Run the program; rewritten loops call `hooks`. A `sys.exit()` without an error ends it normally."""
         self.builtins.update(hooks)
-        before, arguments = sys.modules["__main__"], sys.argv
-        sys.modules["__main__"], sys.argv = self.module, [str(self.module.__file__)]
         self._imports.begin()
         try:
-            exec(self._code, vars(self.module))
+            with self._start.throughout(self.module):
+                exec(self._code, vars(self.module))
         except SystemExit as end:
             if end.code not in (None, 0):
                 raise
         finally:
             self._imports.close()
-            sys.modules["__main__"], sys.argv = before, arguments
 
 
 def _within(code: CodeType) -> Iterator[CodeType]:

@@ -16,10 +16,13 @@ from kernel_backend.definition.script.rewrite import Site, rewritten
 from kernel_backend.model.syntax import module_tree
 
 
-def project_modules(tree: ast.Module, folders: Sequence[Path]) -> dict[str, ast.Module]:
-    """Return the syntax trees, by name, of modules in these folders that a program imports directly or indirectly."""
+def project_modules(tree: ast.Module, folders: Sequence[Path], package: str = "") -> dict[str, ast.Module]:
+    """Return the syntax trees, by name, of modules in these folders that a program imports directly or indirectly.
+
+    The program is a module of `package`, if any.
+    """
     found: dict[str, ast.Module] = {}
-    waiting = list(_imported(tree, ""))
+    waiting = list(_imported(tree, package))
     while waiting:
         name = waiting.pop()
         path = None if name in found else _file(name, folders)

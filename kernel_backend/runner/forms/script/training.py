@@ -14,7 +14,8 @@ from torch import nn
 from kernel_backend.artifacts.run import run
 from kernel_backend.definition.script.definition import with_values
 from kernel_backend.definition.script.loops import TrainingLoop
-from kernel_backend.definition.script.modules import shipped_modules
+from kernel_backend.definition.script.modules import shipped_modules, without_program
+from kernel_backend.definition.script.own_ranks import wired
 from kernel_backend.definition.script.parts import PART, PROGRAM
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.home import attempt_folder, program_folder
@@ -36,7 +37,7 @@ from kernel_backend.runner.forms.script.heads import Extended, Heads, Station
 from kernel_backend.runner.forms.script.iterators import track_libraries
 from kernel_backend.runner.forms.script.named_modules import NamedModules
 from kernel_backend.runner.forms.script.output import Output
-from kernel_backend.runner.forms.script.own_ranks import one_process_group, wires_ranks
+from kernel_backend.runner.forms.script.own_ranks import one_process_group
 from kernel_backend.runner.forms.script.program import Program
 from kernel_backend.runner.forms.script.rehearsal.recorder import Recorder
 from kernel_backend.runner.forms.script.rehearsal.rehearsal import Rehearsal
@@ -44,8 +45,8 @@ from kernel_backend.runner.forms.script.rehearsal.verdict import guarantee
 from kernel_backend.runner.forms.script.saved import ProgramPart
 from kernel_backend.runner.forms.script.snapshots import Snapshots
 from kernel_backend.runner.forms.script.split.calls import SplitCalls
+from kernel_backend.runner.forms.script.start import start_of
 from kernel_backend.runner.forms.script.tombstones import NotSaved
-from kernel_backend.snapshots.shipped import shipped_folders
 
 _TORCHS_SEED = 67280421310721  # torch's default seed
 
@@ -62,11 +63,12 @@ class ScriptTraining:
         self.events = Events()
         loaded = rank.loaded
         assert loaded.cell is not None
-        code, project = Path(rank.job.code), loaded.snapshot.project if loaded.snapshot else None
-        folders = [code, *shipped_folders(code, project), Path(rank.job.cwd)]
-        modules = shipped_modules(code, project)
-        tree = with_values(loaded.cell, modules, rank.job.params, rank.config.epochs)
-        self._program = Program(tree, Path(str(loaded.module.__file__)), folders)
+        project, command = loaded.snapshot.project if loaded.snapshot else None, loaded.definition.command
+        modules = without_program(shipped_modules(Path(rank.job.code), project), command)
+        path = Path(str(loaded.module.__file__))
+        written = with_values(loaded.cell, modules, rank.job.params, rank.config.epochs)
+        start = start_of(rank.job, path, project, command, written.arguments)
+        self._program = Program(written.tree, path, start)
         if rank.config.reproducible != "off":
             self._training.guarantee = self._program.presumed
         every = rank.config.checkpoint_every
@@ -87,7 +89,7 @@ class ScriptTraining:
         self._modules = NamedModules(vars(self._program.module), self._heads.frames)
         self.events.on_iteration.append(self._modules.iteration)
         self._training.register(PART, self._modules)
-        own_ranks = rank.ranks.size == 1 or wires_ranks([loaded.cell, *modules.values()])
+        own_ranks = rank.ranks.size == 1 or wired({"": loaded.cell, **modules}) is not None
         self._split = None if own_ranks else SplitCalls(rank.ranks, rank.device, rank.note)
         private = attempt_folder(Path(rank.job.home), rank.job.id) / f"rank-{rank.ranks.rank}.files"
         self._private = StepFiles(os.getcwd(), private, rank.ranks.rank, rank.note, rank.ranks.size, own_ranks)

@@ -1,0 +1,75 @@
+"""Say how a program is started: its file, its command line, and where it finds modules."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from kernel_backend.definition.command_line import Command
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.snapshot import PROJECT, Project
+from kernel_backend.snapshots.shipped import shipped_folders
+
+
+class Start(NamedTuple):
+    """Start of a program as `__main__`."""
+
+    file: Path  # `__file__`
+    argv: list[str]
+    folders: Sequence[Path]  # first on the module path, in this order
+    last: Sequence[Path] = ()  # where plain Python would not look
+    module: str = ""  # of `python -m`
+
+    @property
+    def package(self) -> str:
+        """Return the package that relative imports begin from."""
+        return self.module.rpartition(".")[0]
+
+    @contextmanager
+    def throughout(self, main: ModuleType) -> Iterator[None]:
+        """Have `main` be the program of this process in the block, with the path and command line of the start."""
+        before, argv, path = sys.modules["__main__"], sys.argv, list(sys.path)
+        first, last = (list(dict.fromkeys(map(str, each))) for each in (self.folders, self.last))
+        last = [each for each in last if each not in first]
+        sys.path[:] = [*first, *(each for each in sys.path if each not in (*first, *last)), *last]
+        sys.modules["__main__"], sys.argv = main, list(self.argv)
+        try:
+            if self.module:
+                if self.package:
+                    import_module(self.package)
+                vars(main).update(__package__=self.package, __spec__=find_spec(self.module))
+            yield
+        finally:
+            sys.modules["__main__"], sys.argv, sys.path[:] = before, argv, path
+
+
+def start_of(
+    job: LaunchSpec, definition: Path, project: Project | None, command: Command | None, words: Sequence[str]
+) -> Start:
+    """Return the start of a definition's program; `words` are those behind it on its command line.
+
+    The program of a command has the file that the user started, where that is there: what lies beside it can be read.
+    Its modules are those of the snapshot. Those that are found at run time alone are read from where they were.
+    """
+    code = Path(job.code)
+    folders = shipped_folders(code, project)
+    if command is None or command.program is None or project is None:
+        return Start(definition, [str(definition)], [code, *folders, Path(job.cwd)])
+    below = Path(project.root, command.program)
+    moved = Path(os.path.normpath(Path(job.cwd, os.path.relpath(command.program, project.cwd))))
+    places = [moved, below] if job.rerun else [below, moved]  # a rerun may have an overlay of the folder
+    shipped = code / PROJECT / command.program
+    file = next((each for each in places if each.is_file()), shipped)
+    theirs = [Path(project.root, path) for path in project.paths]
+    if command.module:
+        module = command.words[command.arguments - 1]
+        return Start(file, [str(file), *words], [*folders, *theirs, Path(job.cwd)], [code], module)
+    name, last = command.words[command.arguments - 1], [Path(job.cwd), code]
+    return Start(file, [name, *words], [shipped.parent, *folders, file.parent, *theirs], last)
