@@ -12,7 +12,7 @@ from kernel_backend.model import events as e
 from kernel_backend.model.reports import LogMatch
 from kernel_backend.model.resources import node_of
 from kernel_backend.model.states import Hold, Outcome, TrialState
-from kernel_backend.model.trial import Attempt, Failure, Trial
+from kernel_backend.model.trial import USAGE_ERROR, Attempt, Failure, Trial
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ def attempt_end(
 ) -> AttemptEnd:
     """Return the event and changes for a trial that still holds this attempt's slots.
 
-    A retry is used up by an attempt without `progress` (the trial has not got further than before); a lost gang uses
-    up none. The trial fails at once if the same error occurs twice in a row at the same step (before the first step,
-    only an error in the user's own code), or if a log policy among `matched` cancels retries. Errors of storage never
-    fail a trial: it is paused when its retries are used up.
+    A retry is used up by an attempt without `progress` (the trial has not got further than before); a lost gang uses up
+    none. The trial fails at once if its program refuses its command line, if the same error occurs twice in a row at
+    the same step (before the first step, only an error in the user's own program), or if a log policy among `matched`
+    cancels retries. Errors of storage never fail a trial: it is paused when its retries are used up.
     """
     if trial.state is TrialState.STOPPING:
         # The hold tells a trial that its search pruned from one that a user stopped.
@@ -76,7 +76,7 @@ def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: 
     counted = not (progress and outcome is Outcome.TIMEOUT)
     failures = (0 if progress else trial.failures) + counted
     changes = {"failures": failures, "failure": failure}
-    if would_repeat(failure, trial.failure):
+    if would_repeat(failure, trial.failure, progress):
         return AttemptEnd(e.Errored(retries_left=False), changes, (_repeated(failure),))
     if failures <= max_restarts:
         return AttemptEnd(e.Errored(retries_left=True), changes)
@@ -109,6 +109,8 @@ def _repeated(failure: Failure) -> str:
         return "not tried again: the definition must be changed first"
     if failure.type == NotFinite.__name__:
         return "not tried again: the same steps would lead there once more"
+    if failure.type == USAGE_ERROR:
+        return "not tried again: the program refuses its command line"
     place = "before the first step" if failure.step is None else f"at step {failure.step}"
     return f"not tried again: the same error {place} twice in a row"
 

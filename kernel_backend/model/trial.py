@@ -10,7 +10,10 @@ from kernel_backend.model.record import Record, Value
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.states import AttemptState, Hold, Outcome, TrialState
 
-HANG = "Hang"  # type of a failure that no process reported: the ranks made no progress
+# Types of failures that are no exceptions.
+HANG = "Hang"  # no process reported it: the ranks made no progress
+USAGE_ERROR = "UsageError"  # the program refused its command line
+PROGRAM_FAILED = "ProgramFailed"  # the program of a command exited with an error, and no traceback says which
 
 BEFORE = 0  # attempt number of a checkpoint that was copied from another trial
 WEIGHTS = ":weights"  # suffix of a checkpoint of which only the weights are used, so that training starts at step 0

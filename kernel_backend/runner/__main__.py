@@ -64,7 +64,8 @@ def main(folder: Path) -> int:
         step = trainings[0].step + 1 if trainings else None
         code = Path(job.code)
         try:
-            described = failure.describe(error, rank, step, code, Path(job.cwd), read_snapshot(code))
+            log = folder / f"rank-{rank}.log"
+            described = failure.describe(error, rank, step, code, Path(job.cwd), read_snapshot(code), log)
             print(described.traceback, file=sys.stderr, end="")
             failure.write(described, folder)
         except Exception:  # a full disk, or an error whose description fails: the exit code still reports it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import traceback
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ from pathlib import Path
 from kernel_backend.durable import replacing
 from kernel_backend.model.frames import OURS, Call, Sources, users_frame
 from kernel_backend.model.snapshot import Snapshot
-from kernel_backend.model.trial import Failure, Frame
+from kernel_backend.model.trial import USAGE_ERROR, Failure, Frame
+from kernel_backend.runner.program_end import end_of, usage_error
 
 # Classes are compared by name, as torch or Horovod may not be importable here.
 _CONSEQUENCES = {"HorovodInternalError", "DistBackendError", "DistNetworkError", "DistStoreError"}
@@ -30,19 +32,27 @@ _MOST_FRAMES = 30  # the innermost frames, in case of infinite recursion
 
 
 def describe(
-    error: BaseException, rank: int, step: int | None, code: Path, cwd: Path, snapshot: Snapshot | None
+    error: BaseException,
+    rank: int,
+    step: int | None,
+    code: Path,
+    cwd: Path,
+    snapshot: Snapshot | None,
+    log: Path | None = None,
 ) -> Failure:
     """Return the failure record of `error`, raised during step `step`.
 
-    `code` holds the definition; frames of files under `code` and `cwd` are the user's own.
+    `code` holds the definition; frames of files under `code` and `cwd` are the user's own. A program that exits since
+    it refuses its command line has said why in the rank's `log`; its traceback is left out.
     """
+    refusal = _refusal(error, log)
     return Failure(
         rank=rank,
-        type=type(error).__name__,
-        message=_plain(_message(error))[:LONGEST_MESSAGE],
+        type=USAGE_ERROR if refusal else type(error).__name__,
+        message=_plain(refusal or _message(error))[:LONGEST_MESSAGE],
         step=step,
         frames=tuple(_frames(error, Sources(code, cwd, snapshot)))[-_MOST_FRAMES:],
-        traceback=_plain(_traceback(error))[-LONGEST_TRACEBACK:],
+        traceback="" if refusal else _plain(_traceback(error))[-LONGEST_TRACEBACK:],
         consequence=is_consequence(error),
         invalid=any(kind.__name__ == "InvalidHyperparameters" for kind in type(error).__mro__),
         at=time.time(),
@@ -66,6 +76,14 @@ def write(failure: Failure, folder: Path) -> None:
     """Write `failure-<rank>.json` atomically."""
     with replacing(folder / f"failure-{failure.rank}.json", durable=False) as file:
         file.write(failure.model_dump_json(indent=2).encode())
+
+
+def _refusal(error: BaseException, log: Path | None) -> str | None:
+    if log is None or not isinstance(error, SystemExit):
+        return None
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return usage_error(error.code, end_of(log))
 
 
 def _message(error: BaseException) -> str:

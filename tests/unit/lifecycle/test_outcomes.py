@@ -119,6 +119,23 @@ def test_a_store_that_cannot_be_reached_at_the_start_is_tried_as_often_as_any_fa
     assert follow(trial(failures=5, failure=away), Outcome.FAILED, away)[0] is TrialState.FAILED
 
 
+REFUSED = Failure(rank=0, type="UsageError", message="train.py: error: unrecognized arguments: --beta")
+ENDED = Failure(rank=0, type="ProgramFailed", message="./solve ended with exit code 4; its last line: no such mesh")
+
+
+def test_a_program_that_refuses_its_command_line_fails_at_once():
+    assert follow(trial(), Outcome.FAILED, REFUSED)[0] is TrialState.FAILED
+    assert notes(trial(), REFUSED) == ("not tried again: the program refuses its command line",)
+
+
+def test_a_program_that_ends_twice_in_the_same_way_without_progress_fails():
+    before = trial(failures=1, failure=ENDED)
+    assert follow(before, Outcome.FAILED, ENDED)[0] is TrialState.FAILED
+    assert follow(before, Outcome.FAILED, ENDED, progress=True)[0] is TrialState.QUEUED
+    other = ENDED.model_copy(update={"message": "./solve ended with exit code 4; its last line: no licence"})
+    assert follow(before, Outcome.FAILED, other)[0] is TrialState.QUEUED
+
+
 @pytest.mark.parametrize("failure", [UNSAVED, UNREACHABLE])
 def test_storage_that_cannot_be_written_or_reached_is_tried_again_like_any_fault(failure):
     for failures in range(5):

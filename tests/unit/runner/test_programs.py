@@ -139,9 +139,20 @@ at exit
 """
 
 
+ARGPARSE = "usage: train.py [-h]\n                [--lr LR]\ntrain.py: error: argument --lr: invalid float value: 'x'\n"
+CLICK = "Usage: train.py [OPTIONS]\nTry 'train.py --help' for help.\n\nError: No such option: --beta\n"
+TYPER = "Usage: train.py [OPTIONS]\n╭─ Error ────╮\n│ No such option: --beta │\n╰────────────╯\n"
+
+
 @pytest.mark.parametrize(
     ("code", "text", "kind", "message"),
     [
+        (2, ARGPARSE, "UsageError", "train.py: error: argument --lr: invalid float value: 'x'"),
+        (2, CLICK, "UsageError", "Error: No such option: --beta"),
+        (2, TYPER, "UsageError", "No such option: --beta"),
+        (1, ARGPARSE, "ProgramFailed", "train ended with exit code 1; its last line: train.py: error: argument"),
+        (2, "make: *** [all] Error 2\n", "ProgramFailed", "train ended with exit code 2; its last line: make"),
+        (137, "Killed\n", "SIGKILL", "train ended with exit code 137 (SIGKILL); its last line: Killed"),
         (1, RAISED, "OutOfMemoryError", "CUDA out of memory"),
         (3, "hello\nbad thing\n", "ProgramFailed", "train ended with exit code 3; its last line: bad thing"),
         (-9, "", "SIGKILL", "train was killed by SIGKILL; it printed nothing"),

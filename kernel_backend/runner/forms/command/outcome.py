@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import signal
 import time
 from pathlib import Path
 
 from kernel_backend.model.frames import Call, Sources, users_frame
-from kernel_backend.model.trial import Failure
+from kernel_backend.model.trial import PROGRAM_FAILED, USAGE_ERROR, Failure
 from kernel_backend.runner.failure import LONGEST_MESSAGE, is_lost_peer
+from kernel_backend.runner.program_end import end_of, signal_of, usage_error
 
-_END = 64 * 1024  # bytes read from the end of the log
 _SHOWN = 300  # characters shown of its last line
 _BEGIN = "Traceback (most recent call last):"
 _CALL = re.compile(r'^\s+File "(.*)", line (\d+), in (.*)$')
@@ -25,18 +24,27 @@ _HINTS = {
 def program_failure(code: int, log: Path, rank: int, step: int | None, command: str, sources: Sources) -> Failure:
     """Return the failure of a program with this exit code; a negative code is a signal.
 
-    If its log ends with a traceback, the failure is that exception, with the user's frames.
+    If its log ends with a traceback, the failure is that exception, with the user's frames. A shell whose command was
+    killed has failed by that signal.
     """
-    text = _end_of(log)
-    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    text = end_of(log)
+    refusal = usage_error(code, text)
+    if refusal is not None:
+        return Failure(rank=rank, type=USAGE_ERROR, message=refusal[:LONGEST_MESSAGE], step=step, at=time.time())
     raised = _raised(text) if code > 0 else None
     if raised is None:
         lines = [line for line in text.splitlines() if line.strip()]
         last = f"; its last line: {lines[-1].strip()[:_SHOWN]}" if lines else "; it printed nothing"
-        kind = signal.Signals(-code).name if code < 0 else "ProgramFailed"
-        message = f"{command[:_SHOWN]} ended with {how}{last}" if code > 0 else f"{command[:_SHOWN]} was {how}{last}"
-        consequence = is_lost_peer(kind, text[-4096:])
-        return Failure(rank=rank, type=kind, message=message, step=step, consequence=consequence, at=time.time())
+        kind = signal_of(code)
+        how = f"was killed by {kind}" if code < 0 else f"ended with exit code {code}{f' ({kind})' if kind else ''}"
+        return Failure(
+            rank=rank,
+            type=kind or PROGRAM_FAILED,
+            message=f"{command[:_SHOWN]} {how}{last}",
+            step=step,
+            consequence=is_lost_peer(kind or PROGRAM_FAILED, text[-4096:]),
+            at=time.time(),
+        )
     kind, message, block = raised
     hint = _HINTS.get(kind)
     if kind == "FileNotFoundError" and str(sources.code) in message:
@@ -57,12 +65,6 @@ def program_failure(code: int, log: Path, rank: int, step: int | None, command: 
         invalid=kind == "InvalidHyperparameters",
         at=time.time(),
     )
-
-
-def _end_of(log: Path) -> str:
-    with log.open("rb") as file:
-        file.seek(max(0, file.seek(0, 2) - _END))
-        return file.read().decode(errors="replace")
 
 
 def _raised(text: str) -> tuple[str, str, list[str]] | None:

@@ -1,0 +1,55 @@
+"""Read how a program ended from its exit code and the end of its log."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+END = 64 * 1024  # bytes read from the end of the log
+_REFUSED = 2  # the exit code of argparse, click and their like for a command line that they refuse
+_LINES = 30  # lines at the end of the log that may hold the usage
+_BOX = " \t│╭╮╰╯─"  # drawn around a message by rich, as in typer
+_BY_SHELL = 128  # a shell adds it to the signal that ended its command
+
+
+def end_of(log: Path) -> str:
+    """Return the end of a log."""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, 2) - END))
+        return file.read().decode(errors="replace")
+
+
+def usage_error(code: object, text: str) -> str | None:
+    """Return the message of a program that refuses its command line; None if it ended otherwise.
+
+    Examples
+    --------
+    >>> usage_error(2, "usage: train.py [-h] [--lr LR]\\ntrain.py: error: unrecognized arguments: --beta")
+    'train.py: error: unrecognized arguments: --beta'
+    >>> usage_error(2, "the mesh has no cells") is None
+    True
+    """
+    lines = [line.strip(_BOX) for line in text.splitlines()[-_LINES:]]
+    if code != _REFUSED or not any(line.lower().startswith("usage:") for line in lines):
+        return None
+    lines = [line for line in lines if line]
+    errors = [line for line in lines if re.search(r"\berror: \S", line, re.IGNORECASE)]
+    return (errors or lines)[-1]
+
+
+def signal_of(code: int) -> str | None:
+    """Return the name of the signal that ended a program, or the command of a shell; None for another exit code.
+
+    Examples
+    --------
+    >>> signal_of(-9), signal_of(137), signal_of(1)
+    ('SIGKILL', 'SIGKILL', None)
+    """
+    number = -code if code < 0 else code - _BY_SHELL
+    if number <= 0:
+        return None
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # real-time signals have no names
+        return f"SIG{number}" if code < 0 else None

@@ -1,0 +1,57 @@
+"""Jobs of programs with training loops of their own, submitted as a user does: how they end and how often they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.submitted import daylight, submit_program
+from tests.support.world import World
+
+pytestmark = pytest.mark.distributed
+
+ARGUED = """
+import argparse
+import torch
+from torch import nn
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=0.1)
+parser.add_argument("--epochs", type=int, default=2)
+args = parser.parse_args()
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=args.lr)
+for epoch in range(args.epochs):
+    for _ in range(4):
+        loss = model(torch.randn(8, 4)).square().mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    print(f"epoch {epoch} loss {loss.item():.6f}", flush=True)
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--form=command",)])
+def test_a_program_that_refuses_its_command_line_is_not_tried_again(
+    world: World, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    number = submit_program(world, tmp_path, ARGUED, *options, "--", "python", "train.py", "--lr=0.1", "--momentum=3")
+    ended = world.ended(number)
+    (trial,) = ended.trials
+    assert (ended.state, trial.attempt) == ("failed", 1)
+    assert trial.failure is not None
+    assert trial.failure.type == "UsageError"
+    assert trial.failure.message == "train.py: error: unrecognized arguments: --momentum=3"
+    shown = daylight(world, "show", str(number)).stdout
+    assert "train.py: error: unrecognized arguments: --momentum=3" in shown
+    assert "not tried again: the program refuses its command line" in shown
+
+
+def test_a_command_that_ends_twice_in_the_same_way_is_not_tried_a_third_time(world: World, tmp_path: Path) -> None:
+    line = ("--", "bash", "-c", "echo reading; echo no such mesh >&2; exit 4")
+    number = submit_program(world, tmp_path, "", *line)
+    (trial,) = world.ended(number).trials
+    assert (trial.state, trial.attempt) == ("failed", 2)
+    assert trial.failure is not None
+    assert trial.failure.message.endswith("ended with exit code 4; its last line: no such mesh")
