@@ -3,7 +3,8 @@
     python benchmarks/raw_loop.py --rounds 5
 
 The same program runs by `python program.py` and as a job of one slot, by turns, each on one thread and in a process of
-its own; it takes the time of each of its steps by itself. A ratio is the median over rounds of (job / bare).
+its own; it takes the time of each of its steps by itself, on the wall and of the CPU. A ratio is the median over rounds
+of (job / bare).
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -29,6 +32,7 @@ from kernel_backend.definition.script.rewrite import rewritten
 from kernel_backend.definition.script.signs import signs
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.experiment import Config, parse_cadence
+from kernel_backend.model.launch.allocator import allocator_env
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.resources import Share
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
@@ -51,26 +55,37 @@ for epoch in range(1):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        times.append(time.perf_counter())
+        times.append((time.perf_counter(), time.process_time()))
 with open("times.json", "w") as file:
     json.dump(times, file)
 """
 
 
-def step_ms(folder: Path) -> float:
-    """Return the median time of a step that a program has written down."""
+class Step(NamedTuple):
+    """The median time of a step, in milliseconds."""
+
+    wall: float
+    cpu: float
+
+
+def step_of(folder: Path) -> Step:
+    """Return the median times of a step that a program has written down."""
     times = json.loads((folder / "times.json").read_text())[20:]
-    return 1e3 * statistics.median(after - before for before, after in itertools.pairwise(times))
+    return Step(*(_median_ms(clock) for clock in zip(*times, strict=True)))
 
 
-def bare(source: str) -> float:
+def _median_ms(clock: Sequence[float]) -> float:
+    return 1e3 * statistics.median(after - before for before, after in itertools.pairwise(clock))
+
+
+def bare(source: str) -> Step:
     folder = Path(tempfile.mkdtemp())
     (folder / "program.py").write_text(source)
     subprocess.run([sys.executable, "program.py"], cwd=folder, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True)
-    return step_ms(folder)
+    return step_of(folder)
 
 
-def job(source: str, every: str) -> tuple[float, list[dict[str, float]]]:
+def job(source: str, every: str) -> tuple[Step, list[dict[str, float]]]:
     """Return the step time as a job of one slot, and what its checkpoints took."""
     folder = Path(tempfile.mkdtemp())
     (folder / "code").mkdir()
@@ -103,12 +118,12 @@ def job(source: str, every: str) -> tuple[float, list[dict[str, float]]]:
     attempt = AttemptFolder(folder / "attempt")
     attempt.prepare(spec, "no token")
     command = [sys.executable, "-P", "-m", "kernel_backend.runner", str(attempt.path)]
-    environ = os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": sys.path[0]}
+    environ = {**os.environ, **allocator_env(os.environ), "PYTHONHASHSEED": "0", "PYTHONPATH": sys.path[0]}
     with subprocess.Popen(command, cwd=folder, env=environ, stdin=subprocess.PIPE) as rank:
         if rank.wait():
             raise SystemExit(f"the job failed with code {rank.returncode}")
     records = map(json.loads, attempt.spool.read_text().splitlines())
-    return step_ms(folder), [each for each in records if each["type"] == "checkpoint"][:-1]  # the last one is awaited
+    return step_of(folder), [each for each in records if each["type"] == "checkpoint"][:-1]  # the last one is awaited
 
 
 def recognised() -> str:
@@ -133,22 +148,23 @@ def main() -> None:
     print(recognised(), flush=True)
     for width in options.widths:
         source = PROGRAM.format(width=width, steps=STEPS)
-        plain, ratios, differences, saves = [], [], [], []
+        alone, ours, saves = [], [], []
         for _ in range(options.rounds):
-            alone = bare(source)
-            ours, _ = job(source, "1000h")
-            _, commits = job(source, "40steps")
-            saves += commits
-            plain.append(alone)
-            ratios.append(ours / alone)
-            differences.append(ours - alone)
+            alone.append(bare(source))
+            ours.append(job(source, "1000h")[0])
+            saves += job(source, "40steps")[1]
+        wall, cpu = ([each[clock] / other[clock] for each, other in zip(ours, alone, strict=True)] for clock in (0, 1))
         print(
-            f"steps of {statistics.median(plain):.1f} ms: {statistics.median(ratios):.3f} of the bare loop "
-            f"({min(ratios):.3f} to {max(ratios):.3f}), {1e3 * statistics.median(differences):+.0f} us a step; "
+            f"steps of {statistics.median(each.wall for each in alone):.1f} ms: {_spread(wall)} of the bare loop's "
+            f"on the wall, {_spread(cpu)} of its CPU; "
             f"a checkpoint of {statistics.median(each['bytes'] for each in saves) / 1e6:.1f} MB stalls "
             f"{1e3 * statistics.median(each['stall'] for each in saves):.1f} ms",
             flush=True,
         )
+
+
+def _spread(ratios: Sequence[float]) -> str:
+    return f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
 
 
 if __name__ == "__main__":

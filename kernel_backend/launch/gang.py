@@ -17,6 +17,7 @@ from kernel_backend.launch.forkserver.client import Forkserver, NoForkserver, Wa
 from kernel_backend.launch.forkserver.frameworks import frameworks
 from kernel_backend.launch.rank_spec import RankProcesses, RankRequest, RankSpec
 from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo, interface_of, process_env, rank_assignments
+from kernel_backend.model.launch.allocator import allocator_env
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.numerics import numerics_env
 
@@ -39,16 +40,19 @@ def rank_env(
     base: Mapping[str, str], job: LaunchSpec, assignment: RankAssignment, rendezvous: RendezvousInfo
 ) -> dict[str, str]:
     """Return a rank's environment, with variables for both backends: the rank chooses one later."""
-    plain = process_env(base, assignment, numerics_env(job.config.reproducible, job.config.threads or 1))
+    plain = process_env(base, assignment, _common_env(base, job))
     plain |= torch.env(assignment, rendezvous) | horovod.env(assignment, rendezvous)
     return plain | tensorflow.env(assignment, rendezvous)
 
 
 def forkserver_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
     """Return the environment variables that are equal for all ranks of a gang and of later attempts."""
-    numerics = numerics_env(job.config.reproducible, job.config.threads or 1)
-    common = {**base, "PYTHONUNBUFFERED": "1", "DAYLIGHT_HOME": job.home, **numerics}
+    common = {**base, "PYTHONUNBUFFERED": "1", "DAYLIGHT_HOME": job.home, **_common_env(base, job)}
     return {name: value for name, value in common.items() if name != _MARK}
+
+
+def _common_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
+    return {**allocator_env(base), **numerics_env(job.config.reproducible, job.config.threads or 1)}
 
 
 def _rendezvous(job: LaunchSpec, everyone: Sequence[RankAssignment]) -> horovod.Rendezvous | None:

@@ -61,6 +61,6 @@ def interface_of(address: str) -> str | None:
     return "lo" if address.startswith("127.") else None
 
 
-def process_env(base: Mapping[str, str], assignment: RankAssignment, numerics: Mapping[str, str]) -> dict[str, str]:
-    """Return a rank's environment with numerics variables and visible devices, without variables of a backend."""
-    return {**base, "PYTHONUNBUFFERED": "1", **numerics, **devices.visible(assignment.kind, (assignment.slot,))}
+def process_env(base: Mapping[str, str], assignment: RankAssignment, common: Mapping[str, str]) -> dict[str, str]:
+    """Return a rank's environment: that of all ranks and its visible devices, without variables of a backend."""
+    return {**base, "PYTHONUNBUFFERED": "1", **common, **devices.visible(assignment.kind, (assignment.slot,))}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import socket
+import subprocess
+import sys
 
 import pytest
 from torch.distributed import TCPStore
@@ -16,6 +18,7 @@ from kernel_backend.launch.gang import reserved_port
 from kernel_backend.launch.gang_outcome import gang_outcome, lost
 from kernel_backend.launch.rendezvous import RendezvousInfo, interface_of, process_env, rank_assignments
 from kernel_backend.launch.spool import SpoolReader
+from kernel_backend.model.launch.allocator import allocator_env
 from kernel_backend.model.launch.launch_spec import OF_RANKS
 from kernel_backend.model.launch.numerics import numerics_env
 from kernel_backend.model.reports import Report
@@ -82,6 +85,23 @@ def test_slots_are_those_devices_that_the_service_was_limited_to(monkeypatch):
 def test_hash_seed_and_threads_are_the_same_for_every_rank():
     env = process_env({"OMP_NUM_THREADS": "64", "KEEP": "me"}, rank_assignments(UNEVEN)[0], numerics_env("host", 2))
     assert (env["PYTHONHASHSEED"], env["OMP_NUM_THREADS"], env["KEEP"]) == ("0", "2", "me")
+
+
+def test_memory_that_a_step_frees_is_not_given_back_to_the_system():
+    step = "for _ in range(20): blocks = [bytearray(8 << 20) for _ in range(5)]; del blocks"
+    faults = "import resource; faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt"
+    program = f"{faults}\n{step}\nbefore = faults()\n{step}\nprint(faults() - before)"
+    without = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    default, ours = (
+        int(subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=True).stdout)
+        for env in (without, {**without, **allocator_env(without)})
+    )
+    assert default > 10 * 5 * 2048  # pages of 4 kB, touched anew in most rounds
+    assert ours < 2048
+
+
+def test_a_memory_setting_of_the_user_is_kept():
+    assert "MALLOC_TRIM_THRESHOLD_" not in allocator_env({"MALLOC_TRIM_THRESHOLD_": "1000"})
 
 
 def test_a_reserved_port_is_taken_by_nobody_but_the_rank_whose_store_listens_there():
