@@ -73,10 +73,11 @@ def decode(data: bytes) -> dict[str, Tensor]:
 def flatten(tree: Any) -> tuple[Any, dict[str, Tensor]]:
     """Split a state of nested dicts, lists, tuples, numbers, strings and tensors into JSON and tensors by name.
 
+    A tensor object that the state holds several times has one name.
     Raises DaylightError with the path of a value that is none of these.
     """
     tensors: dict[str, Tensor] = {}
-    return _flatten(tree, "", tensors), tensors
+    return _flatten(tree, "", tensors, {}), tensors
 
 
 def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
@@ -147,20 +148,24 @@ def _memory(tensor: Tensor) -> bytes | memoryview:
     return memoryview(memory).cast("B")
 
 
-def _flatten(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+def _flatten(tree: Any, path: str, tensors: dict[str, Tensor], names: dict[int, str]) -> Any:
+    """Convert a state to JSON; add its tensors to `tensors`, and their names by `id()` to `names`."""
     if isinstance(tree, Tensor):
-        name = _free(path, tensors)
-        tensors[name] = tree
-        return {"$tensor": name}
+        if id(tree) not in names:
+            names[id(tree)] = name = _free(path, tensors)
+            tensors[name] = tree
+        return {"$tensor": names[id(tree)]}
     if isinstance(tree, Counter):  # MultiStepLR keeps its milestones in a Counter
-        return {"$counter": _flatten(dict(tree), path, tensors)}
+        return {"$counter": _flatten(dict(tree), path, tensors, names)}
     if isinstance(tree, dict):
-        items = [(key, _flatten(value, f"{path}.{key}" if path else f"{key}", tensors)) for key, value in tree.items()]
+        items = [
+            (key, _flatten(value, f"{path}.{key}" if path else f"{key}", tensors, names)) for key, value in tree.items()
+        ]
         if all(type(key) is str and key not in _TAGS for key, _ in items):
             return dict(items)
-        return {"$map": [[_flatten(key, path, tensors), value] for key, value in items]}
+        return {"$map": [[_flatten(key, path, tensors, names), value] for key, value in items]}
     if isinstance(tree, list | tuple):
-        values = [_flatten(value, f"{path}.{index}", tensors) for index, value in enumerate(tree)]
+        values = [_flatten(value, f"{path}.{index}", tensors, names) for index, value in enumerate(tree)]
         return values if isinstance(tree, list) else {"$tuple": values}
     if isinstance(tree, float) and not math.isfinite(tree):
         return {"$float": repr(float(tree))}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kernel_backend.definition.contract import Definition
 from kernel_backend.definition.parse import parse
-from kernel_backend.definition.script.parts import PART
+from kernel_backend.definition.script.parts import PART, STATE
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.snapshot import Snapshot
@@ -29,6 +29,13 @@ experiment.json   options and hyperparameters
 manifest.json     the parts with their sizes and xxh3-128 digests, and on what the bits depend
 """
 
+# A tensor of several modules is stored under one name, which the manifest tells.
+_OF_PROGRAM = """\
+import json; modules = json.load(open("manifest.json"))["state"]["{part}"]; tensors = {tensors}
+    names = {{name: module["{state}"] for name, module in modules.items()}}
+    state = {{name: {{key: tensors[each["$tensor"]] for key, each in own.items()}} for name, own in names.items()}}
+    # the state_dict of each of the program's modules, by name of its variable"""
+
 
 def readme(experiment: Experiment, manifest: Manifest, source: str, snapshot: Snapshot) -> str:
     """Return the text of README.txt for a downloaded checkpoint."""
@@ -45,7 +52,7 @@ def readme(experiment: Experiment, manifest: Manifest, source: str, snapshot: Sn
 def _loading(manifest: Manifest, source: str, snapshot: Snapshot, weights: str) -> str:
     """Return the line of Python that loads the weights into the model."""
     if PART in manifest.state:
-        return f"state = {_state(manifest, PART)}  # of the program's modules, by name"
+        return _OF_PROGRAM.format(part=PART, tensors=_state(manifest, PART), state=STATE)
     state = _state(manifest, weights)
     try:
         definition = parse(source, snapshot.roles_from, snapshot.contract)

@@ -21,6 +21,7 @@ from kernel_backend.runner.forms.script.events import Events
 from kernel_backend.runner.forms.script.files import ProgramFiles
 from kernel_backend.runner.forms.script.heads import Heads
 from kernel_backend.runner.forms.script.iterators import track_libraries
+from kernel_backend.runner.forms.script.named_modules import NamedModules
 from kernel_backend.runner.forms.script.output import Output
 from kernel_backend.runner.forms.script.program import Program
 from kernel_backend.runner.forms.script.saved import ProgramPart
@@ -46,12 +47,13 @@ class _Listener:
     events: Events
     output: Output
     files: ProgramFiles
+    modules: NamedModules
+    part: ProgramPart
 
     def __init__(self, save_at: Sequence[int]) -> None:
         self.save_at, self.heads = set(save_at), 0
         self.notes: list[str] = []
         self.checkpoints: dict[int, Any] = {}
-        self.part = ProgramPart()
 
     def begun(self) -> None:
         pass
@@ -69,7 +71,9 @@ class _Listener:
                 return
             if stations is not None and self.save_at:
                 self.part.stations, self.part.text = stations, self.output.text
-                self.checkpoints[self.heads] = pickle.dumps((self.heads, self.part.state_dict()))
+                self.checkpoints[self.heads] = pickle.dumps(
+                    (self.heads, self.modules.state_dict(), self.part.state_dict())
+                )
 
     def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
         self.files.resume(saved["files"])
@@ -143,13 +147,16 @@ def _form(path: Path, listener: _Listener, checkpoint: bytes | None) -> dict[str
     program = Program(module_tree(path.read_text()), path, Start(path, [str(path)], [path.parent]))
     listener.heads_of = heads = Heads(listener, lambda: program.sites, program.deepest, always=True)
     heads.snapshots = Snapshots(program.builtins, program.module, program.codes)
+    listener.modules = NamedModules(vars(program.module), heads.frames)
+    listener.part = ProgramPart(listener.modules)
     listener.events = events = Events()
     listener.output = Output(events.output)
     listener.files = ProgramFiles(str(path.parent), path.parent.with_suffix(".files"), ())
     untrack = track_libraries()
     _seed()
     if checkpoint is not None:
-        listener.heads, state = pickle.loads(checkpoint)
+        listener.heads, modules, state = pickle.loads(checkpoint)
+        listener.modules.load_state_dict(modules)
         listener.part.load_state_dict(state)
         RandomStates().load_state_dict(state["first"])
         heads.replay(listener.part.stations)

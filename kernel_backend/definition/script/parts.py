@@ -9,6 +9,7 @@ PART = "modules"  # state of each module by variable name, with its pickled stru
 STATE, SKELETON = "state", "skeleton"
 PROGRAM = "program"  # everything else, with `BLOBS`: the bytes of tensors and arrays, each named by its digest
 BLOBS, STATIONS = "blobs", "stations"
+SHARED = "shared"  # contents of the program that are tensors of its modules: module, key and strides, by digest
 
 
 def compared(state: Mapping[str, Any], digests: Mapping[str, str]) -> Mapping[str, str]:

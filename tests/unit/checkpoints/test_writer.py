@@ -54,6 +54,14 @@ tensors = st.builds(
 )
 
 
+def test_a_tensor_that_a_state_holds_twice_is_written_once():
+    weight = torch.ones(3)
+    tree, tensors = flatten({"net": {"weight": weight}, "inner": [weight, torch.ones(3)]})
+    assert list(tensors) == ["net.weight", "inner.1"]
+    net, (first, second) = unflatten(tree, tensors).values()
+    assert net["weight"] is first is not second
+
+
 def test_a_nested_state_comes_back_with_its_types():
     state = {
         "state": {0: {"step": torch.tensor(3.0), "history": [torch.ones(2), None]}},

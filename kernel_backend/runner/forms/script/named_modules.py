@@ -1,15 +1,21 @@
-"""Save a program's modules by variable name in its checkpoints, so that a notebook can load them."""
+"""Save a program's modules by variable name in its checkpoints, so that a notebook can load them.
+
+The program's own part refers to their tensors by digest, so that weights are stored once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.definition.script.parts import SKELETON, STATE
+from kernel_backend.errors import CheckpointDamaged
+from kernel_backend.runner.forms.script.blobs import Blobs, bytes_of, digest
 from kernel_backend.runner.forms.script.skeleton import skeleton
 
 
@@ -20,6 +26,7 @@ class NamedModules:
         """Set up the part; `names` are the program's globals, `frames` returns the frames of its running loops."""
         self._names, self._frames = names, frames
         self._found: dict[str, nn.Module] = {}
+        self._saved: dict[str, Any] = {}  # states of a checkpoint's modules, until their contents were taken
 
     def iteration(self, loop: TrainingLoop, frame: FrameType) -> None:
         """Record the modules in an outer loop's function, which may return before the program ends."""
@@ -35,11 +42,47 @@ class NamedModules:
         return dict(named.values())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return each module's state, and its pickled structure."""
-        return {name: _state(module) for name, module in self.found().items()}
+        """Return each module's state, and its pickled structure; tensors of several modules are the same objects."""
+        found = self._states()
+        return {name: state | _structure(module) for name, module, state in found}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Do nothing, as the program's own part restores its modules."""
+        """Keep the states for `contents_of`; the program's own part restores its modules."""
+        self._saved = state
+
+    def shared(self, blobs: Blobs) -> dict[str, Any]:
+        """Return, by digest, the module, key and strides of the tensor whose bytes equal those of a blob."""
+        memory = {(blob.data_ptr(), blob.numel()): name for name, blob in blobs.items()}
+        places: dict[str, Any] = {}
+        for module, _, state in self._states():
+            for key, tensor in state[STATE].items():
+                if isinstance(tensor, Tensor) and _fills_its_storage(tensor):
+                    data = bytes_of(tensor)
+                    name = memory.get((data.data_ptr(), data.numel())) or digest(data)
+                    if name in blobs:
+                        places.setdefault(name, {"module": module, "key": key, "strides": list(tensor.stride())})
+        return places
+
+    def contents_of(self, places: Mapping[str, Any]) -> Blobs:
+        """Return the contents that a checkpoint holds as tensors of its modules; raise CheckpointDamaged."""
+        saved, self._saved = self._saved, {}
+        found: Blobs = {}
+        for name, place in places.items():
+            tensor = saved[place["module"]][STATE][place["key"]]
+            laid = torch.empty_strided(tensor.shape, place["strides"], dtype=tensor.dtype).copy_(tensor)
+            found[name] = bytes_of(laid)
+            if digest(found[name]) != name:
+                raise CheckpointDamaged(f"{place['key']} of {place['module']} has not the bytes that the program had")
+        return found
+
+    def _states(self) -> list[tuple[str, nn.Module, dict[str, Any]]]:
+        """Return name, module and state of each module; those with most tensors first, whose names tensors get."""
+        found = [(name, module, {STATE: dict(module.state_dict())}) for name, module in self.found().items()]
+        found.sort(key=lambda each: -len(each[2][STATE]))
+        first: dict[Any, Tensor] = {}
+        for _, _, state in found:
+            state[STATE] = {key: first.setdefault(_memory(value), value) for key, value in state[STATE].items()}
+        return found
 
     def _look(self) -> None:
         frames = [frame.f_locals for frame in self._frames()]
@@ -48,19 +91,33 @@ class NamedModules:
         self._found = {name: each for name, each in self._found.items() if any(True for _ in each.parameters())}
 
 
-def _modules(names: Mapping[str, Any]) -> list[tuple[str, nn.Module]]:
-    """Return the modules of a namespace, then those in its objects' attributes, such as `model` of `self`."""
-    own = [(name, each) for name, each in list(names.items()) if isinstance(each, nn.Module)]
-    inner = [
-        (attribute if name == "self" else f"{name}.{attribute}", each)
-        for name, owner in list(names.items())
-        if not isinstance(owner, nn.Module | type) and type(owner).__module__ == "__main__"
-        for attribute, each in vars(owner).items()
-        if isinstance(each, nn.Module)
-    ]
-    return [*own, *inner]
+def _modules(names: Mapping[str, Any]) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the modules of a namespace, then those in its objects' attributes, such as `model` of `self`."""
+    held = list(names.items())
+    yield from ((name, each) for name, each in held if isinstance(each, nn.Module))
+    for name, owner in held:
+        if not isinstance(owner, nn.Module | type) and type(owner).__module__ == "__main__":
+            attributes = getattr(owner, "__dict__", {})
+            inner = ((attribute, each) for attribute, each in attributes.items() if isinstance(each, nn.Module))
+            yield from ((key if name == "self" else f"{name}.{key}", each) for key, each in inner)
 
 
-def _state(module: nn.Module) -> dict[str, Any]:
+def _structure(module: nn.Module) -> dict[str, Any]:
     made = skeleton(module)
-    return {STATE: dict(module.state_dict())} | ({} if made is None else {SKELETON: made})
+    return {} if made is None else {SKELETON: made}
+
+
+def _memory(value: Any) -> Any:
+    """Return a key that is equal for tensors that are the same values in memory."""
+    if not isinstance(value, Tensor) or value.layout is not torch.strided or not value.numel():
+        return id(value)
+    return str(value.device), value.data_ptr(), value.dtype, value.shape, value.stride()
+
+
+def _fills_its_storage(tensor: Tensor) -> bool:
+    """Return True if the tensor has each byte of its storage once, in whatever order of dimensions."""
+    if tensor.layout is not torch.strided or not 0 < tensor.nbytes == tensor.untyped_storage().nbytes():
+        return False
+    strides = tensor.stride()
+    order = sorted(range(tensor.dim()), key=lambda dimension: -strides[dimension])
+    return tensor.permute(order).is_contiguous()

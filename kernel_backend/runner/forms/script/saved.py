@@ -1,26 +1,36 @@
-"""Save a program as a checkpoint part: its state at each station, with tensors and arrays by digest."""
+"""Save a program as a checkpoint part: its state at each station, with tensors and arrays by digest.
+
+Contents that are tensors of the program's modules are in the part of these.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from kernel_backend.definition.script.parts import BLOBS, STATIONS
+from kernel_backend.definition.script.parts import BLOBS, SHARED, STATIONS
 from kernel_backend.runner.forms.script.blobs import Blobs, from_bytes, together
 from kernel_backend.runner.forms.script.heads import Station
+from kernel_backend.runner.forms.script.named_modules import NamedModules
 from kernel_backend.runner.forms.script.snapshots import Snapshot
 
 
 class ProgramPart:
     """Checkpoint part with the state of a program."""
 
-    def __init__(self) -> None:
-        """Set up without stations, so that the program runs from its top without a restore."""
+    def __init__(self, modules: NamedModules) -> None:
+        """Set up without stations, so that the program runs from its top without a restore.
+
+        `modules` is saved and restored before this part.
+        """
+        self._modules = modules
         self.stations: list[Station] = []
         self.first: dict[str, Any] = {}  # random states at the program's start
         self.text = ""  # the program's output
 
     def state_dict(self) -> dict[str, Any]:
         """Return the stations, and the contents that they refer to by digest."""
+        blobs = together(each.snapshot for each in self.stations)
+        shared = self._modules.shared(blobs)
         return {
             STATIONS: [
                 {
@@ -31,14 +41,15 @@ class ProgramPart:
                 }
                 for each in self.stations
             ],
-            BLOBS: together(each.snapshot for each in self.stations),
+            BLOBS: {name: blob for name, blob in blobs.items() if name not in shared},
+            SHARED: shared,
             "first": self.first,
             "text": from_bytes(self.text.encode("utf-8", "surrogateescape")),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Set the stations and the initial random states from a checkpoint."""
-        blobs: Blobs = state[BLOBS]
+        blobs: Blobs = state[BLOBS] | self._modules.contents_of(state.get(SHARED, {}))
         self.stations = [
             Station(each["loop"], each["finished"], Snapshot(each["graph"].numpy().tobytes(), blobs), each["returned"])
             for each in state[STATIONS]

@@ -100,7 +100,7 @@ class ScriptTraining:
         self._resumes = self._split is not None or rank.ranks.size == 1
         if not self._resumes:
             self._training.guarantee = guarantee("anew", "the program wires its ranks itself")
-        self._part = ProgramPart()
+        self._part = ProgramPart(self._modules)
         self._training.register(PROGRAM, self._part)
         _refuse_other_values(self._training.resumed_params, rank.job.params)
         self._end: tuple[list[Station], str] = ([], "")  # the stations where the loop ended, and the log there
