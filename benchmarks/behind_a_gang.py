@@ -65,7 +65,7 @@ class Observation:
         self.before = now, sum(map(len, cluster.free.values())) - taken
 
     def _capacity(self, cluster: ClusterState, decisions: Decisions, slots: int) -> float:
-        """When so many slots are free if nobody starts any more."""
+        """Return the time at which so many slots are free if nothing else is started."""
         runs = [*cluster.runs.values(), *(start.run(cluster.at) for start in decisions.starts)]
         free, at = self.slots - sum(run.slots for run in runs), cluster.at
         for end, count in sorted((run.since + self.ends[run.key.experiment], run.slots) for run in runs):

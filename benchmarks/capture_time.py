@@ -1,4 +1,4 @@
-"""How long a cell's capture takes by the length of the history, beside cloudpickle of the same functions.
+"""Measure the time to capture a cell against the length of the history, beside cloudpickle of the same functions.
 
     python benchmarks/capture_time.py
 

@@ -1,4 +1,4 @@
-"""How often a job sees other values than the kernel: our slice beside simpler ways, on the same notebooks.
+"""Count how often a job sees other values than the kernel, with our slice and with simpler ways to capture.
 
     python benchmarks/capture_wrong.py --count 1000
 

@@ -1,4 +1,4 @@
-"""How long training stands still for a checkpoint of 400 MB, against torch.save with fsync and dcp.async_save.
+"""Measure the stall of training at a checkpoint of 400 MB, against torch.save with fsync and dcp.async_save.
 
 The state is a model of 33 million parameters and its AdamW. One training is saved in turn by each contender: a cycle
 of steps that begins with a checkpoint, and in each round one without. What a cycle takes longer than that one is what

@@ -22,7 +22,7 @@ HOUR = 3600.0
 
 
 class Policy(NamedTuple):
-    """How a job gets through crashes; times in seconds."""
+    """Costs of a way to survive crashes, in seconds."""
 
     name: str
     every: float  # of work between checkpoints; infinite: there are none

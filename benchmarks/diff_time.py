@@ -1,4 +1,4 @@
-"""How long `diff` takes for two large experiments, beside `git diff --no-index` of the same two snapshots unpacked.
+"""Measure the time of `diff` for two large experiments, beside `git diff --no-index` of their unpacked snapshots.
 
     python benchmarks/diff_time.py [--files 20000] [--reports 10000] [--rounds 5]
 

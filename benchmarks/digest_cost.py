@@ -1,4 +1,4 @@
-"""What digests of the samples cost: the share of a step of the first epoch.
+"""Measure the cost of sample digests, as a share of a step of the first epoch.
 
 One training by the runner's own loop, in which every other step's samples have digests; neighbouring steps are
 compared, so that whatever else the machine does meets both. A step is everything from one batch in hand to the next.

@@ -1,4 +1,4 @@
-"""What --logical-workers costs: a step of four logical ranks against the ring's, at the same number of slots.
+"""Measure the cost of --logical-workers: a step of four logical ranks against the ring's, at equal numbers of slots.
 
 With four logical ranks each slot computes its shares of the batch one after the other and gradients are summed by a
 fixed tree, so the bits are the same on 1, 2 and 4 slots. The ring takes a slot's whole share at once and sums in an

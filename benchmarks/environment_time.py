@@ -1,4 +1,4 @@
-"""What an environment costs: recording, locking, building and finding it built, beside pip from the same lock.
+"""Measure recording, locking, building and finding an environment, beside pip from the same lock.
 
     python benchmarks/environment_time.py [--rounds 2] [--all]
 
@@ -67,7 +67,7 @@ def recorded(rounds: int) -> tuple[float, float]:
 
 
 def chosen(everything: bool) -> Environment:
-    """What is built: packages that an index has."""
+    """Return the environment to build, with only packages that an index has."""
     found = record()
     small = [name for name in found.distributions if not name.startswith(LARGE)][::8]
     kept = {name: version for name, version in found.distributions.items() if everything or name in small}

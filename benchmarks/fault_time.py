@@ -164,7 +164,7 @@ def killed_under_torchrun() -> Times:
 
 
 def alive(process: psutil.Process) -> bool:
-    """Whether it runs still."""
+    """Return True while the process runs."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     return False

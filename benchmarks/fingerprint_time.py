@@ -1,4 +1,4 @@
-"""How long the fingerprint of 20,000 files takes: the first, one after nothing has changed, one after one file has.
+"""Measure the fingerprint of 20,000 files: the first one, one without a change, and one after a file has changed.
 
 The named peers: `git add` and `git status` of the same folder, which keep such a cache too.
 

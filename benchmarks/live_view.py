@@ -1,4 +1,4 @@
-"""How soon a report is seen, what that costs the kernel, and how soon a long experiment is drawn.
+"""Measure how soon a report is drawn, its cost in the kernel, and how soon a long experiment is drawn.
 
     python benchmarks/live_view.py [--seconds 30]
 
@@ -233,7 +233,7 @@ def kernel_of(jupyter: Jupyter, notebook: str) -> psutil.Process:
 
 
 def sizes() -> None:
-    """What a page loads for either."""
+    """Print the kilobytes of JavaScript that a page loads for our view and for plotly's FigureWidget."""
     import plotly
 
     ours = sum(file.stat().st_size for file in (ROOT / "jupyter_ext/labextension/static").glob("*.js"))

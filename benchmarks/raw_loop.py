@@ -1,4 +1,4 @@
-"""What a raw training loop costs as a job: per-step overhead, stall of a checkpoint, rewriting, recognised programs.
+"""Measure a raw training loop as a job: overhead of a step, stall at a checkpoint, rewriting, recognised programs.
 
     python benchmarks/raw_loop.py --rounds 5
 

@@ -42,7 +42,7 @@ PATIENCE_S = 300.0
 
 
 class Kill(NamedTuple):
-    """When this step, counted from 1, has begun, and so much of a step later."""
+    """A kill that comes `delay_s` seconds after the given step, counted from 1, has begun."""
 
     step: int
     delay_s: float
@@ -77,7 +77,7 @@ def lineage(attempts: Sequence[Attempt]) -> list[Step]:
 
 
 def misfed(steps: Sequence[Step]) -> tuple[int, int]:
-    """How many samples were trained on twice or more in an epoch, and how many never, over all epochs."""
+    """Count the samples trained on twice or more within an epoch, and those never trained on, over all epochs."""
     twice = never = 0
     for epoch in range(breakable.EPOCHS):
         seen = Counter(sample for step in steps if step.epoch == epoch for sample in step.samples)

@@ -1,4 +1,4 @@
-"""What a round costs in the service, whose picture follows the store: 10,000 slots, 1,000 running, 100,000 queued.
+"""Measure a round of the scheduler in the service: 10,000 slots, 1,000 trials running, 100,000 queued.
 
     python benchmarks/scheduler_rounds.py [--queued 100000]
 

@@ -1,4 +1,4 @@
-"""How long a decision takes, and how fairly and fully a cluster is shared, beside other ways to share it.
+"""Measure the time of a scheduling decision, and fairness and utilisation of a cluster beside other policies.
 
     python benchmarks/scheduling.py [--days 2] [--seed 0] [--sizes 1000,10000,100000]
 

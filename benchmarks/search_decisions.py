@@ -1,4 +1,4 @@
-"""What a decision of a search costs after very many trials, and what a restart costs.
+"""Measure a search's decision after very many trials, and its restart.
 
     python benchmarks/search_decisions.py [--trials 10000] [--events 100000]
 
@@ -122,7 +122,7 @@ class Written:
 
 
 def replay(events: int) -> tuple[int, float]:
-    """How many events, and the seconds in which they are taken in."""
+    """Rebuild a search from its log; return the number of events and the seconds taken."""
     written = Written(make(settings("random"), SPACE), events)
     simulate(written, Trained(256), 8)  # type: ignore[arg-type]
     began = time.perf_counter()

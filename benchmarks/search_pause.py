@@ -1,4 +1,4 @@
-"""What it costs a search to pause a trial and resume it: the same training paused after each epoch, and never.
+"""Measure the cost of pausing a trial and resuming it: the same training paused after each epoch, and never paused.
 
     python benchmarks/search_pause.py [--runs 3] [--epochs 8] [--epoch-seconds 4]
 

@@ -1,4 +1,4 @@
-"""How much sooner a search finds what random search finds, in seconds of real training on this machine.
+"""Compare each search with random search by the seconds of real training until an equally good result.
 
     python benchmarks/search_real.py [--trials 1000] [--draws 4000] [--seeds 10] [--table FILE] [--only NAME ...]
 

@@ -1,4 +1,4 @@
-"""Which search finds a good configuration first: ours and others', on recorded trainings, under one simulated clock.
+"""Compare searches, ours and others', on recorded trainings under one simulated clock.
 
     python benchmarks/search_taskset.py [--seeds 2] [--workers 8] [--only NAME ...] [--at-most R] [--results FILE]
 
@@ -170,7 +170,7 @@ def _mean(runs: list[Run], name: str) -> str:
 
 
 def against(found: dict[str, list[Run]]) -> str:
-    """How much longer than ours the others take; on the runs that both have, where there are fewer."""
+    """Return a line of ratios: the time of each other search by ours, on the runs that both have."""
     ours = {tuple(each["key"][1:4]): each for each in found.get("asha", [])}
     ratios = []
     for name, runs in found.items():

@@ -1,4 +1,4 @@
-"""What derived seeds cost: a sample's seeding, an epoch's order, and going to any place of it, against torch's own way.
+"""Measure derived seeds against torch's own way: seeding a sample, ordering an epoch, and starting anywhere within it.
 
     python benchmarks/seeding.py [--rounds 7]
 

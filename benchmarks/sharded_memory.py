@@ -44,7 +44,7 @@ def loss(output, target):
 
 
 def peaks(ran: Attempt) -> list[float]:
-    """What each rank's memory grew by, in MB."""
+    """Return the growth of each rank's memory in MB."""
     found = []
     for log in sorted(ran.folder.path.glob("rank-*.log")):
         text = log.read_text()

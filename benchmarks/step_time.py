@@ -70,7 +70,7 @@ def distributed(name: str, net: nn.Module) -> tuple[nn.Module, torch.optim.Optim
 
 
 def contender(name: str, model: str, ranks: int) -> Contender:
-    """Who trains a model on so many ranks."""
+    """Return the contender of that name for a model on so many ranks."""
     params, batch = MODELS[model]
     if name in OURS:
         return Contender(partial(ours.train, batch_size=batch, backend=name.split()[-1]), (params,), ranks)

@@ -53,7 +53,7 @@ def lives(axes: Axes, found: Trace, title: str) -> None:
 
 
 def draw_lives(task: Task) -> None:
-    """What methods make of the same compute."""
+    """Draw the trials of four search methods, given the same compute."""
     figure, axes = plt.subplots(1, 4, figsize=(11, 2.7), sharey=True, layout="constrained")
     asked = {**METHODS, "pbt": {"method": "pbt", "population": 16}}
     for each, name in zip(axes, ("random", "hyperband", "asha", "pbt"), strict=True):

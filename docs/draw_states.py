@@ -24,7 +24,7 @@ MACHINES: dict[str, tuple[dict[Any, Any], StrEnum, frozenset[Any]]] = {
 
 
 def arrows(table: dict[Any, Any]) -> dict[tuple[StrEnum, StrEnum], list[str]]:
-    """What leads from one state to another: the events' names, with their guard where one decides."""
+    """Map each pair of states to the events that lead from one to the other, with their guards."""
     found: dict[tuple[StrEnum, StrEnum], list[str]] = {}
     for (state, event), target in table.items():
         name = event.__name__.lower()

@@ -67,7 +67,7 @@ def run(notebook: Any) -> str | None:
 
 
 def belongs_to(home: Path, process: psutil.Process) -> bool:
-    """Whether a process was started with this DAYLIGHT_HOME: the service, a launcher, a rank."""
+    """Return True for a process that was started with this DAYLIGHT_HOME: the service, a launcher, a rank."""
     try:
         return process.pid != os.getpid() and process.environ().get("DAYLIGHT_HOME") == str(home)
     except psutil.Error:

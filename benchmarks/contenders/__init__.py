@@ -1,1 +1,1 @@
-"""What the benchmarks of training share: who is measured, on what work, and how they take turns."""
+"""Contenders, workloads and the order of turns that the benchmarks of training share."""

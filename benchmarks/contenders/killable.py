@@ -37,14 +37,14 @@ CONTEXT.set_forkserver_preload(["torch._dynamo", "lightning", "accelerate", "tor
 
 
 class Step(NamedTuple):
-    """What was trained on."""
+    """A training step's epoch and the indices of its samples."""
 
     epoch: int
     samples: tuple[int, ...]
 
 
 class Attempt(NamedTuple):
-    """What one process did, after it had resumed at a step."""
+    """A record of one process of a training: the step at which it resumed, and the steps that it trained."""
 
     pid: int
     resumed: int
@@ -57,7 +57,7 @@ class Attempt(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a training."""
+    """Final weights of a training, its attempts, and the error where it failed."""
 
     weights: dict[str, torch.Tensor]
     attempts: list[Attempt]
@@ -68,13 +68,13 @@ class Training(Protocol):
     """A training that is under way."""
 
     def over(self) -> bool:
-        """Whether it is through, or has given up."""
+        """Return True once the training has completed or has failed for good."""
 
     def attempts(self) -> list[Attempt]:
         """Its processes so far."""
 
     def outcome(self) -> Outcome:
-        """What came of it."""
+        """Return the final weights, the attempts and the error, if any."""
 
 
 class Peer:
@@ -88,7 +88,7 @@ class Peer:
         self._start()
 
     def over(self) -> bool:
-        """Whether it is through, or has given up; one that was killed is started again."""
+        """Return True once the training has completed or failed; start it again where its process was killed."""
         code = self._process.exitcode
         if code == -signal.SIGKILL:
             self._start()
@@ -105,7 +105,7 @@ class Peer:
         return found
 
     def outcome(self) -> Outcome:
-        """What came of it."""
+        """Return the final weights and the attempts, or the last line of the error output."""
         if self._process.exitcode != 0:
             words = (self._folder / "errors").read_text().strip().splitlines()
             return Outcome({}, self.attempts(), words[-1] if words else f"exit code {self._process.exitcode}")
@@ -130,7 +130,7 @@ class Daylight:
         self._looked = 0.0
 
     def over(self) -> bool:
-        """Whether it is through; asked for all the time, and looked up now and then."""
+        """Return True once the experiment has ended; ask the service at most once in LOOK_S seconds."""
         if time.monotonic() - self._looked < LOOK_S:
             return False
         self._looked = time.monotonic()
@@ -153,7 +153,7 @@ class Daylight:
                 self._resumed[json.loads(ranks.read_text())["0"]] = checkpoint_step(attempt.resume_from)
 
     def outcome(self) -> Outcome:
-        """What came of it."""
+        """Return the weights of the last checkpoint and the attempts, or the error of the last attempt."""
         overview = self._world.overview(self._number)
         if overview.experiment.state != "completed":
             failure = overview.attempts[-1].failure

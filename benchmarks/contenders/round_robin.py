@@ -38,7 +38,10 @@ _FRESH = multiprocessing.get_context("spawn")
 
 
 class Contender(NamedTuple):
-    """Who trains. Processes start with the variables in `env`, before torch is imported, if there are any."""
+    """A training function, its arguments and its number of ranks.
+
+    `env` is set in each of its processes before torch is imported.
+    """
 
     train: Train
     arguments: tuple[Any, ...] = ()
@@ -136,7 +139,7 @@ class Gang:
 
 
 class RoundRobin:
-    """What a contender calls once a step: it returns at once, or when it is its turn again.
+    """A callback that a contender calls once a step; it returns when the contender may go on.
 
     Steps run ahead of a GPU; with one, all steps of a turn get the same share of it.
     """

@@ -30,7 +30,7 @@ class Way(Protocol):
 
 
 class Peer:
-    """What the peers have in common: a folder for each checkpoint, of which the newest stays."""
+    """Base class of the peers that save: a folder for each checkpoint, of which the newest stays."""
 
     def __init__(self, run: Training, folder: Path) -> None:
         self._run, self._folder = run, folder

@@ -28,7 +28,7 @@ Verdict = Continue | Pause | Prune | Complete
 
 
 class Contender:
-    """What all adapters have in common: new trials while there are rows, each meant to train to the end."""
+    """Base class of the adapters: propose new trials while the table has rows, each to be trained to the end."""
 
     def __init__(self, space: Space, units: int, most: int) -> None:
         self._space, self._units, self._most = space, units, most
@@ -57,7 +57,7 @@ class Contender:
         raise NotImplementedError
 
     def on_report(self, trial: int, unit: int, value: float) -> Verdict:
-        """What the library decides."""
+        """Return the library's decision on a trial after a report: go on, pause or stop."""
         raise NotImplementedError
 
 
@@ -117,7 +117,7 @@ def _state(value: float) -> Any:
 
 @dataclass(eq=False)
 class _RayTrial:
-    """What a scheduler of Ray Tune reads of a trial."""
+    """The attributes of a trial that a scheduler of Ray Tune reads."""
 
     trial_id: str
     number: int

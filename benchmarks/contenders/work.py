@@ -35,7 +35,7 @@ class Transformer(nn.Module):
         self.answer = nn.Linear(64, CLASSES)
 
     def forward(self, words: Tensor) -> Tensor:
-        """What the mean of all words says."""
+        """Compute the class scores from the mean over all words."""
         return self.answer(self.layers(self.words(words)).mean(1))
 
 
