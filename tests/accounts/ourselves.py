@@ -20,7 +20,7 @@ class Ourselves:
         self.started: list[subprocess.Popen[bytes]] = []
 
     def area(self, user: str) -> Path:
-        """Where a user's agent keeps its files."""
+        """Return the folder in which a user's agent keeps its files."""
         return self.home / user / SUBFOLDER
 
     def __call__(self, user: str, stdin: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""What the service says of settings that do not go together with Unix accounts."""
+"""Test the errors for settings that contradict Unix accounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done in a user's area by their agent: code, artifacts, search classes, interpreters."""
+"""Test the files that a user's agent handles in the user's workspace: code, artifacts, search classes, interpreters."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Accounts:
         return pwd.getpwnam(name)
 
     def area(self, name: str) -> Path:
-        """Where a user's files of Daylight lie."""
+        """Return the folder of Daylight in a user's home."""
         return Path(self.user(name).pw_dir) / ".local/share/jupyter/daylight/hub"
 
     def start(self) -> None:
@@ -134,7 +134,7 @@ class Accounts:
         process.wait()
 
     def log(self, what: str) -> str:
-        """What the helper or the service has said."""
+        """Return the log of the helper or of the service."""
         path = self.base / f"{what}.log"
         return path.read_text() if path.exists() else ""
 

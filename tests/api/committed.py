@@ -15,7 +15,7 @@ from kernel_backend.store.sql import SqlStore
 
 
 def folder(home: Path, trial: int = 1) -> Path:
-    """Where the first experiment's checkpoints are."""
+    """Return the folder of the first experiment's checkpoints."""
     return home / "checkpoints" / "1" / str(trial)
 
 
@@ -55,5 +55,5 @@ def spoil(file: Path) -> None:
 
 
 def names(home: Path) -> list[str]:
-    """What lies in the folder."""
+    """List the names in the folder of checkpoints."""
     return sorted(each.name for each in folder(home).glob("*"))

@@ -49,7 +49,7 @@ def as_later(value: Any) -> Any:
 
 
 def holds(value: Any) -> bool:
-    """Whether a value is a record, or has some."""
+    """Return True for a record, and for a collection that contains one."""
     if isinstance(value, Mapping):
         return any(map(holds, value.values()))
     return any(map(holds, value)) if isinstance(value, list | tuple) else isinstance(value, Record)

@@ -153,7 +153,7 @@ class Served:
 
     @property
     def roster(self) -> StoredQuotas:
-        """Who may have what: a test may write it."""
+        """Return the service's stored quotas, which a test may write."""
         return self.service.stored_quotas
 
     @property

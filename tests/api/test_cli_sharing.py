@@ -19,7 +19,7 @@ Said = Callable[..., str]
 
 @pytest.fixture
 def said(service: Served, capsys: pytest.CaptureFixture[str]) -> Said:
-    """What a line prints, which goes well."""
+    """Run a command line, assert its exit code, and return what it printed."""
 
     def run(*line: str, code: int = 0) -> str:
         assert main(list(line)) == code

@@ -52,7 +52,7 @@ def crowd(port: int, count: int, user: int | None = None) -> Iterator[None]:
 
 
 def is_open(connection: socket.socket) -> bool:
-    """Whether the service has not closed it."""
+    """Return True while the service keeps the connection open."""
     connection.setblocking(False)
     try:
         return connection.recv(1) != b""

@@ -1,4 +1,4 @@
-"""What the API and the command line tell of the environment that an experiment ran with."""
+"""Test how the API and the command line show the environment of an experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody is told of why they wait gives away nothing of experiments and quotas that they may not see."""
+"""Test that the reason for waiting reveals no experiment or quota that the reader has no access to."""
 
 from __future__ import annotations
 

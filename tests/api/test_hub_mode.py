@@ -1,4 +1,4 @@
-"""What a hub changes for clients and for the service's program, without a hub."""
+"""Test the changes that a hub makes for clients and for the service's program, without a hub."""
 
 from __future__ import annotations
 

@@ -306,7 +306,7 @@ print(model.times(7), type(model).__module__)
 
 
 def run_in_another_home(data: bytes, folder: Path) -> list[str]:
-    """What a job of this archive prints, that has no file of the notebook's home."""
+    """Run a job of this archive in a home without the notebook's files; return the lines that it prints."""
     unpack(data, folder / "code")
     done = subprocess.run(
         [sys.executable, "-c", JOB, str(folder / "code")],

@@ -1,4 +1,4 @@
-"""What views ask for over HTTP: curves, the end of a log, a list; whole however they grow, and strict JSON."""
+"""Test the data that views request over HTTP: whole curves, ends of logs and lists, as strict JSON."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class LaterConfig(Config):
 
 
 class LaterSubmission(Submission):
-    """What a later client sends."""
+    """A submission with the fields of a later client."""
 
     config: LaterConfig = LaterConfig()
 

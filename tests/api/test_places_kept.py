@@ -21,7 +21,7 @@ def lose(engine: StillEngine, key: AttemptId) -> None:
 
 
 def kept(served: Served) -> dict[int, Reservation]:
-    """What is kept, by experiment."""
+    """Return the scheduler's reservations by experiment."""
     picture = served.run(served.service._loop.cluster_state.now())
     return {each.key.experiment: each for each in picture.reservations}
 

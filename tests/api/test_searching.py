@@ -1,4 +1,4 @@
-"""How a search stands, over the wire, and what a person can do about it by hand."""
+"""Test the status of a search and its manual control over HTTP."""
 
 from __future__ import annotations
 

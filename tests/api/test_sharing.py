@@ -1,4 +1,4 @@
-"""Who may have what, seen and changed over HTTP by two of a group, a stranger and an admin."""
+"""Test quotas over HTTP, as seen and changed by two users of a group, one of another and an admin."""
 
 from __future__ import annotations
 

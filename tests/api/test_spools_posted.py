@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> AttemptFolder:
 
 @pytest.fixture
 def post(served: Served, client: Client, folder: AttemptFolder) -> Iterator[Callable[[], SpoolUploader]]:
-    """What begins to post the folder's spool."""
+    """Provide a function that begins to upload the folder's spool."""
     submit(client)
     token = token_of(served, FIRST)
     folder.write("token", token.encode())

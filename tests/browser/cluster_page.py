@@ -69,7 +69,7 @@ class ClusterPage:
 
     @property
     def said(self) -> Locator:
-        """What was done last."""
+        """Return the message about the last action."""
         return self.page.locator(".dl-said-text")
 
     @property

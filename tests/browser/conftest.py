@@ -110,7 +110,7 @@ def lab(pages: Callable[[Jupyter], Lab], jupyterlab: Jupyter) -> Lab:
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Iterator[Gate]:
-    """What a test's experiments wait behind; it opens at the end, so that none goes on."""
+    """Provide a gate that a test's experiments wait behind; open it at the end, so that all of them finish."""
     gate = Gate(tmp_path / "gate")
     yield gate
     gate.open()

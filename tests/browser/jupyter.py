@@ -74,7 +74,7 @@ class Jupyter:
             self.request("DELETE", f"api/kernels/{kernel['id']}")
 
     def page_url(self, notebook: str | None, workspace: str) -> str:
-        """Where a browser finds a notebook, or the application alone."""
+        """Return the URL of a notebook, or of the application without one."""
         if self.app == "notebook":
             path = f"notebooks/{notebook}" if notebook else "tree"
         else:

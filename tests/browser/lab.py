@@ -142,7 +142,7 @@ class Lab:
         self.page.wait_for_function(kept, arg=[index, MIME_TYPE, state, trials], timeout=LATE)
 
     def changed(self) -> bool:
-        """Whether the notebook in front differs from its file."""
+        """Return True while the open notebook differs from its file."""
         return bool(self.page.evaluate(f"() => {CURRENT}.context.model.dirty"))
 
     def saved(self, notebook: str) -> Any:
@@ -180,7 +180,7 @@ class Lab:
         return path
 
     def asked(self, pattern: str) -> int:
-        """How many requests of the page matched so far (`POST .*/bundle/`)."""
+        """Count the page's requests so far that match a pattern, such as `POST .*/bundle/`."""
         return sum(1 for each in self._requests if re.search(pattern, each))
 
     def until(self, look: Callable[[], bool], what: str) -> None:

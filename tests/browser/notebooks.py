@@ -16,7 +16,7 @@ EPOCHS = 250  # of 1.6 s, until the gate is opened: longer than a test may take
 
 
 class Gate:
-    """Whether experiments hurry: they train slowly, to be looked at, until the gate is opened, and then end at once."""
+    """A gate that holds experiments: they train slowly while it is closed, and end at once when it opens."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,5 +61,5 @@ def write(path: Path, *cells: str, output: dict[str, Any] | None = None) -> str:
 
 
 def kept(world: World, number: int) -> dict[str, Any]:
-    """What a notebook keeps of an experiment as it is now."""
+    """Return the bundle that a notebook saves of an experiment's current state."""
     return Job(number, Client.connect(start=False, home=world.home))._repr_mimebundle_()

@@ -19,7 +19,7 @@ class Panel:
 
     @property
     def search(self) -> Locator:
-        """Where a person types what they look for."""
+        """Return the search box of the panel."""
         return self.root.get_by_role("searchbox", name="Search experiments")
 
     @property
@@ -34,7 +34,7 @@ class Panel:
 
     @property
     def alert(self) -> Locator:
-        """What to do where the service cannot be reached."""
+        """Return the alert that is shown while the service cannot be reached."""
         return self.root.get_by_role("alert")
 
     def item(self, number: int) -> Locator:

@@ -42,7 +42,7 @@ class Cluster:
         return number
 
     def state(self, number: int) -> str:
-        """What an experiment does."""
+        """Return the state of an experiment."""
         return self.client("ada").experiment(number).state
 
     def stop(self, name: str, number: int) -> None:

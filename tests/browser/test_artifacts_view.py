@@ -1,4 +1,4 @@
-"""What a training keeps is seen in its view: pictures as such, everything else to be saved."""
+"""Test the artifacts in a training's view: pictures are shown, every other file can be saved."""
 
 from __future__ import annotations
 

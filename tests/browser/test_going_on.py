@@ -1,4 +1,4 @@
-"""What a view does when something that it was drawn with goes away: page, kernel, server, service."""
+"""Test that a view recovers after its page, kernel, server or service has gone away."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def all_told(lab: Lab, world: World, view: View) -> Locator:
 
 
 def at_rest(lab: Lab, figure: Locator, part: Locator) -> FloatRect:
-    """Where a part of a figure, which each answer draws anew, is in sight once everything has its place."""
+    """Return the box of a part of a figure once its position on the page no longer changes."""
     box: FloatRect | None = None
 
     def stays() -> bool:

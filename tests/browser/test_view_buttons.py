@@ -1,4 +1,4 @@
-"""What the buttons of a view do."""
+"""Test the buttons of a view."""
 
 from __future__ import annotations
 

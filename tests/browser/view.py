@@ -28,7 +28,7 @@ class View:
 
     @property
     def note(self) -> Locator:
-        """What it says about its connection."""
+        """Return the message about the view's connection."""
         return self.root.locator(".dl-connection")
 
     @property
@@ -43,7 +43,7 @@ class View:
 
     @property
     def question(self) -> Locator:
-        """Whether to stop for good."""
+        """Return the dialog that asks to confirm a stop."""
         return self.root.get_by_role("alertdialog")
 
     @property

@@ -1,4 +1,4 @@
-"""What every place of checkpoints promises; a place's test class gives it a fixture and inherits the sentences."""
+"""Contract of checkpoint storage: the test class of each kind of storage inherits these tests and gives a fixture."""
 
 from __future__ import annotations
 

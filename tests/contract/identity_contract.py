@@ -1,4 +1,4 @@
-"""What every identity of many people keeps, the real hub's as the one that other tests stand on."""
+"""Contract of an identity provider for many users: the tests hold for a real hub and for its stand-in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernel_backend.model.cluster.people import Person
 
 
 class Site(Protocol):
-    """Where people live: dave of vision, eve of speech, the admin ada; and what can happen to them."""
+    """A site with users (dave of vision, eve of speech, the admin ada), and the changes that can happen to them."""
 
     identity: Identity
 

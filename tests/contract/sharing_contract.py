@@ -1,4 +1,4 @@
-"""What every store keeps about sharing: a part of the store's contract."""
+"""Contract of a store's quotas, a part of the store's contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store keeps: inherited by one class for each database, which brings a `store` of its own."""
+"""Contract of a store: one class for each database inherits these tests and brings a `store` of its own."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def reported(number: int, trial: int, unit: int, value: float, decision: Decisio
 
 
 def pruned_at(store: Store, number: int, index: int) -> dict[str, Any]:
-    """What is said of a trial that rested and is given up."""
+    """Prune a paused trial, and return the stored trial as JSON."""
     return store.advance_trial(number, index, events.Prune(), at=4.0).to_json()
 
 

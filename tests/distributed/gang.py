@@ -104,7 +104,7 @@ class Trial:
 
     @property
     def home(self) -> Directory:
-        """Where its checkpoints are."""
+        """Return the storage of the trial's checkpoints."""
         assert self.checkpoints is not None
         return Directory(self.checkpoints)
 
@@ -158,7 +158,7 @@ class Trial:
         return self.home.committed()[-1]
 
     def pinned(self) -> str | None:
-        """What the next attempt goes on from; None where nothing was committed yet."""
+        """Return the checkpoint from which the next attempt resumes, None before the first commit."""
         committed = self.home.committed()
         return committed[-1].id if committed else None
 
@@ -246,7 +246,7 @@ class Attempt:
 
     @property
     def records(self) -> list[SpoolRecord]:
-        """What rank 0 said."""
+        """Return the records that rank 0 wrote into its spool."""
         return read_after(self.folder.spool, 0)
 
     @property
@@ -274,7 +274,7 @@ class Attempt:
         return [each.id for each in self.records if isinstance(each, Committed)]
 
     def failures(self) -> dict[int, Failure]:
-        """What its ranks wrote about their ends."""
+        """Return the failures that the attempt's ranks wrote, by rank."""
         return self.folder.failures()
 
     def logs(self) -> str:

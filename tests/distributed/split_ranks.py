@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Ran(NamedTuple):
-    """What a program left behind on one rank."""
+    """Result of a program on one rank."""
 
     values: dict[str, Any]  # its tensors, numbers and texts, and the states of its modules and optimizers, by name
     output: str

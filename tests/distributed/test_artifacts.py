@@ -1,4 +1,4 @@
-"""What a definition keeps with `run.artifact`: by rank 0 alone, once more by an attempt that begins again."""
+"""Test `run.artifact` on two ranks: rank 0 alone keeps files, and an attempt that starts over keeps them again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gang's loaders delivered in the first epoch has one digest, at any size of the gang and after any kill."""
+"""Test the digest of the first epoch's samples: it is one at any size of the gang and after any kill."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ PER_ATTEMPT = ("MASTER_PORT", "HOROVOD_GLOO_RENDEZVOUS_PORT", "DAYLIGHT_WARM", "
 
 
 def facts(attempt: Any) -> dict[str, Any]:
-    """What the attempt's rank saw, without what is its own by right."""
+    """Return the facts that the attempt's rank wrote about its process, without those that differ in each attempt."""
     text = (attempt.folder.path / "facts.json").read_text().replace(str(attempt.folder.path), "ATTEMPT")
     found: dict[str, Any] = json.loads(text)
     for name in PER_ATTEMPT:

@@ -1,4 +1,4 @@
-"""What `metrics` says of a validation is the value of the whole set: on any number of slots, over both backends."""
+"""Test that `metrics` give the value of the whole validation set: on any number of slots, over both backends."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def broken_at(step: int, where: str) -> str:
 
 
 def place(source: str) -> str:
-    """Where the loss function is, in the cell whose second line is the source's first."""
+    """Return the cell and line of the loss function in the message of an error."""
     above = source[: source.index("def loss(")]
     return f"cell [4] line {above.count(chr(10)) + 2}"
 

@@ -40,13 +40,13 @@ def trial(tmp_path):
 
 
 def runs(trial: Trial) -> int:
-    """How often prepare was begun."""
+    """Count how often `prepare` was started."""
     log = trial.folder.parent / "log"
     return len(log.read_text().split()) if log.exists() else 0
 
 
 def phases(attempt: Attempt) -> set[str]:
-    """What its two ranks are at."""
+    """Return the current phases of the attempt's two ranks."""
     return {tick.phase for rank in (0, 1) if (tick := attempt.folder.tick(rank))}
 
 

@@ -40,7 +40,7 @@ if __name__ == "__main__":
 
 
 def printed(folder, source, *words, file="train.py", program=("train.py",)):
-    """What `python train.py WORDS` prints, on one thread."""
+    """Run `python train.py WORDS` on one thread, and return its output."""
     (folder / file).write_text(f"import torch; torch.set_num_threads(1)\n{source}")
     command = [sys.executable, *program, *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""What the flags of a training do, in real gangs: schedules, averages, mixed precision, streams of random numbers."""
+"""Test the options of a training in real gangs: schedules, averages, mixed precision, streams of random numbers."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class WarmGang(Gang):
             line.close()
 
     def unread(self) -> int:
-        """How many bytes of what the ranks were told they have not read."""
+        """Return the number of bytes sent to the ranks that they have not read."""
         count, found = array.array("i", [0]), 0
         for line in self._lines:
             fcntl.ioctl(line, termios.FIONREAD, count)

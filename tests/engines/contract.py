@@ -1,4 +1,4 @@
-"""What every engine keeps: the promises of `engines/base.py`, with real processes as ranks."""
+"""Contract of every engine: the promises of `engines/base.py`, with real processes as ranks."""
 
 from __future__ import annotations
 

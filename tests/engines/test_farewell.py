@@ -1,4 +1,4 @@
-"""How a gang leaves: who is stuck behind its last checkpoint is not waited for, and undoes nothing."""
+"""Test how a gang ends: a rank that hangs after the last checkpoint is ended, and undoes nothing."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def ranks(server, tmp_path: Path) -> Callable[..., Ranks]:
 
 
 def gone(pid: int) -> bool:
-    """Whether no such process lives."""
+    """Return True where no live process has this id; a zombie does not count."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

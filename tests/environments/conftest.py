@@ -1,4 +1,4 @@
-"""What tests of environments share."""
+"""Fixtures that the tests of environments share."""
 
 from __future__ import annotations
 

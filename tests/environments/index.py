@@ -1,4 +1,4 @@
-"""Whether a package index can be reached from here."""
+"""Find out whether a package index can be reached from this machine."""
 
 from __future__ import annotations
 

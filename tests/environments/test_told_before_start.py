@@ -1,4 +1,4 @@
-"""What a person is told about packages before an attempt begins."""
+"""Test the notes about packages that a user gets before an attempt starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written for CUDA: copies on a side stream, random states, mixed precision, determinism, NCCL."""
+"""Test the code for CUDA: copies on a side stream, random states, mixed precision, determinism, NCCL."""
 
 from __future__ import annotations
 

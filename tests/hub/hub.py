@@ -85,12 +85,12 @@ class Hub:
 
     @property
     def api_url(self) -> str:
-        """Where the hub's own API is."""
+        """Return the URL of the hub's own API."""
         return f"http://127.0.0.1:{self._ports['hub']}/hub/api"
 
     @property
     def log(self) -> str:
-        """What the hub and its services have said."""
+        """Return the log of the hub and its services."""
         return (self.folder / "hub.log").read_text()
 
     def start(self) -> Hub:
@@ -160,7 +160,7 @@ class Hub:
         return found
 
     def api(self, method: str, path: str, **body: Any) -> Any:
-        """What the hub's API answers to the tests, which may do everything there."""
+        """Call the hub's API with all rights, assert success, and return the answer."""
         answer = self._http.request(
             method,
             f"{self.api_url}/{path}",
@@ -224,7 +224,7 @@ class Notebook:
         self._socket = self._open.enter_context(asked)
 
     def run(self, code: str) -> str:
-        """What a cell prints and raises."""
+        """Execute a cell, and return its output and the text of its error."""
         id = uuid.uuid4().hex
         header = {"msg_id": id, "msg_type": "execute_request", "username": "", "session": "tests", "version": "5.3"}
         content = {"code": code, "silent": False, "store_history": True, "allow_stdin": True}
@@ -246,7 +246,7 @@ class Notebook:
                 return said
 
     def get(self, path: str) -> httpx.Response:
-        """What the notebook server answers."""
+        """Return the notebook server's answer to a GET of this path."""
         return httpx.get(self._url + path, headers=self._headers, timeout=60, trust_env=False)
 
     def close(self) -> None:

@@ -57,7 +57,7 @@ def test_the_panel_of_a_notebook_server_shows_what_its_owner_may_see(hub: Hub, s
 
 
 def got(url: str, **request: Any) -> httpx.Response:
-    """What is answered to somebody without cookies."""
+    """Return the answer to a GET without cookies."""
     return httpx.get(url, timeout=60, trust_env=False, **request)
 
 

@@ -44,11 +44,11 @@ class Hosted:
         self.http = httpx.Client(headers={"Authorization": f"token {TOKEN}"}, timeout=60, trust_env=False)
 
     def get(self, path: str, **request: Any) -> httpx.Response:
-        """What is answered to a GET below `daylight`."""
+        """Return the answer to a GET below `daylight`."""
         return self.http.get(self.url + path, **request)
 
     def post(self, path: str, **request: Any) -> httpx.Response:
-        """What is answered to a POST below `daylight`."""
+        """Return the answer to a POST below `daylight`."""
         return self.http.post(self.url + path, **request)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What may sit at the service's place: one that remembers each byte it heard, and one that says far too much."""
+"""Servers in place of the service: one remembers each byte that it received, one sends answers without an end."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class StandIn:
 
 
 def is_whole(said: bytes) -> bool:
-    """Whether a request has come with all of its body, which may come after its headers."""
+    """Return True once a request has arrived with all of its body, which may come after its headers."""
     head, end, body = said.partition(b"\r\n\r\n")
     length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
     return bool(end) and len(body) >= (int(length[1]) if length else 0)

@@ -35,7 +35,7 @@ class ReadOnly(Authorizer):
     """Lets people look at what is Daylight's, and touch nothing."""
 
     def is_authorized(self, handler: Any, user: Any, action: str, resource: str) -> bool:
-        """Whether they may."""
+        """Allow reads of `daylight` alone."""
         return (action, resource) == ("read", "daylight")
 
 
@@ -43,7 +43,7 @@ class Closed(Authorizer):
     """Lets people do whatever they like, but for what is Daylight's."""
 
     def is_authorized(self, handler: Any, user: Any, action: str, resource: str) -> bool:
-        """Whether they may."""
+        """Allow everything but `daylight`."""
         return resource != "daylight"
 
 

@@ -1,4 +1,4 @@
-"""What a notebook's output keeps of an experiment, made by the Jupyter server from what the service says."""
+"""Test the bundle of an experiment in a notebook's output, made by the Jupyter server from the service's answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a browser hears through the Jupyter server is what the service says, and no more than that."""
+"""Test that a browser gets the service's answers unchanged through the Jupyter server, and from allowed routes only."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def in_its_place(home: Path) -> Iterator[Callable[..., StandIn]]:
 
 
 def own(served, method: str, path: str) -> httpx.Response:
-    """What the service itself says."""
+    """Return the service's own answer, without the Jupyter server in between."""
     headers = {"Authorization": f"Bearer {TOKEN}"}
     return httpx.request(method, served.url + path, headers=headers, timeout=20, trust_env=False)
 

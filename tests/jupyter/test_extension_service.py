@@ -41,7 +41,7 @@ def hasty(home: Path, tmp_path: Path) -> Iterator[Hosted]:
 
 @pytest.fixture
 def log(hosted: Hosted) -> Iterator[list[str]]:
-    """What the Jupyter server says at level info."""
+    """Collect the messages that the Jupyter server logs at level info."""
     said: list[str] = []
     handler = logging.Handler(logging.INFO)
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]

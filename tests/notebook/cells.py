@@ -20,7 +20,7 @@ class Kernel(NamedTuple):
 
 
 def printed(cell: Any) -> str:
-    """What a cell printed."""
+    """Return the text that a cell printed."""
     return "".join(output.text for output in cell.outputs if output.output_type == "stream")
 
 

@@ -30,7 +30,7 @@ def text(cell: Any) -> str:
 
 
 def pictures(cells: list[Any]) -> int:
-    """How many the cells have drawn that no magic did."""
+    """Count the pictures in the outputs of cells without a magic."""
     drawn = [each for cell in cells if "%dl" not in cell.source for each in cell.get("outputs", ())]
     return sum("image/png" in each.get("data", {}) for each in drawn)
 

@@ -46,7 +46,7 @@ class JupyterServer:
         self.kernel = answer.raise_for_status().json()["id"]
 
     def execute(self, code: str) -> str:
-        """What a cell prints and shows, as text; an error's text is part of it."""
+        """Execute a cell, and return as text what it prints, displays and raises."""
         url = f"ws{self.url.removeprefix('http')}/api/kernels/{self.kernel}/channels?token={self.token}"
         message = str(uuid.uuid4())
         header = {

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """What `make demo` printed, and the folder that it used."""
+    """Run `make demo`; return its output and the folder that it used."""
     folder = tmp_path_factory.mktemp("demo")
     done = subprocess.run([sys.executable, DEMO, folder], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -1,4 +1,4 @@
-"""What a notebook's output holds, and the widget's side of a conversation with a page, in a real kernel."""
+"""Test a notebook's output and the widget's messages to a page, in a real kernel."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Page:
         return [each["content"]["data"] for each in self.run(source) if each["msg_type"] in kinds]
 
     def idle(self, cell: str) -> bool:
-        """Whether that cell has ended."""
+        """Return True once the kernel has reported that the cell has ended."""
         return any(
             each["parent_header"].get("msg_id") == cell and each["content"].get("execution_state") == "idle"
             for each in self.heard
@@ -66,7 +66,7 @@ class Page:
                 continue
 
     def said(self, model: str, kind: str) -> list[dict[str, Any]]:
-        """What the kernel sent to a widget's pages."""
+        """Return the messages of one kind that the kernel sent to a widget's pages."""
         comm = (
             each["content"]
             for each in self.heard
@@ -120,7 +120,7 @@ def page(kernel: Kernel) -> Page:
 
 @pytest.fixture(scope="module")
 def submitted(page: Page) -> list[dict[str, Any]]:
-    """What the submission of #1 showed; it trains for long."""
+    """Submit #1, which trains for long, and return the bundles that the cell displays."""
     return page.bundles(f"%%dlsubmit --slots 1 --epochs 5000 --backend torch pause=0.05{DEFINITION}")
 
 

@@ -54,7 +54,7 @@ def load(source: str, cell: int = 1, before_cell: Callable[[], None] = int) -> d
 
 
 def apart(work: Callable[[], T]) -> T:
-    """What `work` returns in a process of its own, so that what it does to modules is gone; raises what it raised."""
+    """Call `work` in a forked process, whose changes to modules are lost, and return its value or raise its error."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -20,7 +20,7 @@ FIRST_LOAD = 250_000  # bytes of JavaScript that a page may load before anything
 
 
 def run(*command: str | Path, cwd: Path, **variables: str) -> str:
-    """What a command says on both its streams; it has to succeed."""
+    """Run a command, assert its success, and return what it printed on both streams."""
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -71,7 +71,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask(installed: Path, *arguments: str) -> str:
-    """What `jupyter ...` of that environment says, with no configuration but its own."""
+    """Run `jupyter ...` of that environment with no configuration but its own, and return its output."""
     own = {name: str(installed.parent / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "HOME")}
     return run(
         installed / "jupyter",

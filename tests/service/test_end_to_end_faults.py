@@ -1,4 +1,4 @@
-"""What dies otherwise than by kill -9: ranks that hang or freeze, logs that say it is of no use, a full database."""
+"""Test faults other than kill -9: ranks that hang or freeze, log lines that forbid a retry, a full database."""
 
 from __future__ import annotations
 

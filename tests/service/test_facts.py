@@ -1,4 +1,4 @@
-"""What a trial finds out about its data and weights reaches whoever asks, through real processes."""
+"""Test that the facts of a trial's data and weights reach the API, through real processes."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def quiet(world: World) -> dict[str, str]:
 
 
 def told_once(world: World, number: int) -> bool:
-    """Whether no (kind, step) was stored twice, and validation of every epoch is there."""
+    """Return True where no (kind, step) was stored twice, and every epoch has its validation."""
     reports = world.reports(number)
     counts = collections.Counter((report.kind, report.step) for report in reports)
     return set(counts.values()) == {1} and [s for k, s in sorted(counts) if k == "validation"] == [

@@ -72,7 +72,7 @@ def log(world: World, number: int) -> list[LogEntry]:
 
 
 def distance(decisions: Sequence[Any]) -> float:
-    """How far new trials are from what is best, in powers of ten, on average."""
+    """Return the mean distance of new trials from the best learning rate, in powers of ten."""
     rates = [each.params["lr"] for each in decisions if isinstance(each, Create)]
     return sum(abs(math.log10(lr) + 2) for lr in rates) / len(rates)
 

@@ -11,7 +11,7 @@ from kernel_backend.model.cluster.servers import Server
 
 @dataclass
 class Named:
-    """What a test has named."""
+    """Quotas of users and groups, drained nodes and notebook servers that a test sets."""
 
     users: Mapping[str, Quota] = field(default_factory=dict)
     groups: Mapping[str, Quota] = field(default_factory=dict)

@@ -82,6 +82,6 @@ def batches(
 
 
 def rows(steps: Any) -> list[list[int]]:
-    """What each sample drew, and its index, in order."""
+    """Return the random numbers of each sample, followed by its index, in order."""
     shares = [share for step in steps for share in step if share.samples]
     return [[*noise.tolist(), int(index)] for share in shares for noise, index in zip(*share.data, strict=True)]

@@ -30,7 +30,7 @@ from kernel_backend.runner.forms.script.start import Start
 
 
 class Result:
-    """What a run left: what it printed, its global values as text and bytes, its files, and how it ended."""
+    """Result of a run: its output, its global values as text and bytes, its files, and its error."""
 
     def __init__(self, found: dict[str, Any]) -> None:
         self.printed: str = found["printed"]

@@ -1,4 +1,4 @@
-"""What a test reads of a spool: all of it, page by page."""
+"""Read all records of a spool, page by page."""
 
 from __future__ import annotations
 

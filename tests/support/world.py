@@ -231,7 +231,7 @@ class World:
 
 
 def gone(process: psutil.Process) -> bool:
-    """Whether a process lives no more; a zombie does not."""
+    """Return True where a process has ended; a zombie counts as ended."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

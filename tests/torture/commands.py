@@ -78,7 +78,7 @@ def keras(python: str) -> Script:
 
 
 class Printed(NamedTuple):
-    """What rank 0 of a run printed."""
+    """Parsed output of rank 0 of a run."""
 
     begun: list[int]  # epochs, in order
     numbers: dict[int, dict[str, float]]  # of those that ended
@@ -132,7 +132,7 @@ def submit(world: World, script: Script, folder: Path, epochs: int, rate: str, *
 
 
 def attempts(world: World, script: Script, number: int, trial: int = 1) -> list[Printed]:
-    """What each attempt of a trial printed, in order."""
+    """Return the parsed output of each attempt of a trial, in order."""
     logs = world.home.glob(f"attempts/{number}.{trial}-*/rank-0.log")
     return [read(script, log) for log in sorted(logs, key=lambda log: int(log.parent.name.rpartition("-")[2]))]
 

@@ -8,7 +8,7 @@ import fsspec
 
 
 class Files:
-    """What lies under a folder or a URL, by names such as `5-1/model.safetensors`."""
+    """Files under a folder or a URL, by names such as `5-1/model.safetensors`."""
 
     def __init__(self, where: str) -> None:
         self._fs, root = fsspec.url_to_fs(where)

@@ -45,7 +45,7 @@ def run(count: int, seed: int, folder: Path) -> str:
 
 
 def _one(place: Directory, disk: Path, step: int, rng: random.Random, how: str, what: str) -> str:
-    """What a save under a random shortage of room has come to; all must be well after it."""
+    """Save under a random shortage of disk space, assert that no file is damaged, and return how far the save came."""
     before = _files(disk)
     came_to = FITTED
     with _room(disk, rng, how):

@@ -37,7 +37,7 @@ EPOCHS = 24  # of the long proof: there is time for many kills in one training
 
 
 class Outcome(NamedTuple):
-    """What came of one training: everything that must not depend on what was done to it."""
+    """Results of one training that must be the same whatever was killed meanwhile."""
 
     parts: dict[str, str]  # digests of weights, optimizer, averages, buffers
     state: dict[str, Any]  # schedule, scaler, parameter groups, best so far
@@ -93,7 +93,7 @@ def _submitted(world: World, form: str, options: dict[str, Any]) -> int:
 
 
 def outcome(world: World, number: int) -> Outcome:
-    """What has come of a training."""
+    """Return a training's newest checkpoint and all of its metrics; no report may be stored twice."""
     newest: Manifest = CheckpointStorage(str(world.home / "checkpoints")).open(number, 1).committed()[-1]
     metrics = {(report.kind, report.step): report.metrics for report in world.reports(number)}
     reports = len(world.reports(number))
@@ -103,7 +103,7 @@ def outcome(world: World, number: int) -> Outcome:
 
 
 def differences(before: Outcome, after: Outcome) -> list[str]:
-    """What is not equal to the last bit."""
+    """List the results that differ in any bit."""
     found = [
         f"part {name}" for name in before.parts.keys() | after.parts if before.parts.get(name) != after.parts.get(name)
     ]

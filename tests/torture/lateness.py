@@ -47,7 +47,7 @@ class Promises:
 
 
 def _sure(cluster: ClusterState, request: SlotRequest, runs: list[Allocation], node: str | None) -> float:
-    """When so many slots are free at the latest, those who passed not counted: they go when they are asked to."""
+    """Return the latest time at which so many slots are free; runs on reserved slots are preempted and do not count."""
 
     def counted(run: Allocation) -> int:
         return run.slots if node is None else run.by_node[node]

@@ -35,7 +35,7 @@ class Result:
 
     @property
     def flagged(self) -> bool:
-        """Whether a comparison of the captured values finds out."""
+        """Return True where the comparison of captured values finds the difference."""
         return bool(set(self.differing) & set(self.capture.compared))
 
     def __str__(self) -> str:
@@ -600,7 +600,7 @@ def describe(value: object, seen: tuple[int, ...] = ()) -> object:
 
 
 def _taken(iterator: Iterator[object], seen: tuple[int, ...]) -> Iterator[object]:
-    """What an iterator gives, or how it fails: a cell may have made one of what cannot be added."""
+    """Describe an iterator's first values, or its error: a cell may have made one that fails."""
     try:
         for each in itertools.islice(iterator, 20):
             yield describe(each, seen)

@@ -47,7 +47,7 @@ with open("digests.json", "w") as _file:
 
 
 class Left(NamedTuple):
-    """What a run left behind."""
+    """Result of a run: output, digests of its values, and files."""
 
     printed: str
     digests: dict[str, str]

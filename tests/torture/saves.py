@@ -12,7 +12,7 @@ SIZE = 200_000
 
 
 def state_of(step: int) -> dict[str, object]:
-    """What is saved at a step: every value of it tells the step."""
+    """Return the state to save at a step; every value in it follows from the step."""
     return {"step": step, "weights": torch.full((SIZE,), float(step)), "more": {"half": torch.full((3,), step / 2)}}
 
 

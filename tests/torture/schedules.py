@@ -34,7 +34,7 @@ RULES = Rules(half_life=3600.0, advance=300.0, min_run=20.0, grace=20.0, soon=30
 
 
 def check(cluster: ClusterState, decisions: Decisions) -> None:
-    """What holds for every decision, whatever the picture."""
+    """Assert the properties of every decision, for any state of the cluster."""
     _nothing_is_given_twice(cluster, decisions)
     _no_limit_is_exceeded(cluster, decisions)
     _who_goes_may_be_asked_to(cluster, decisions)
@@ -82,7 +82,7 @@ def _who_goes_may_be_asked_to(cluster: ClusterState, decisions: Decisions) -> No
 
 
 def _capacities(cluster: ClusterState, decisions: Decisions, pool: str) -> dict[str, Capacity]:
-    """What is free in a pool when the starts have been carried out."""
+    """Return the free capacity of a pool after all starts are carried out, by kind of node."""
     given: Counter[str] = Counter()
     for start in decisions.starts:
         given.update({share.node: len(share.slots) for share in start.placement})
@@ -120,7 +120,7 @@ def _nothing_is_idle_that_could_be_had(cluster: ClusterState, decisions: Decisio
 
 
 def _guarantees_are_met_or_on_their_way(cluster: ClusterState, decisions: Decisions) -> None:
-    """Who asks within a guarantee does not wait while those who could be asked to go would make room."""
+    """Assert that no request within a guarantee waits while preemptible runs hold the slots that it needs."""
     ledger = Ledger(cluster)
     for start in decisions.starts:
         ledger.give(start.request)
@@ -159,7 +159,7 @@ def _limits_are_kept_for_who_can_use_them(cluster: ClusterState, decisions: Deci
 
 
 def _may_stand_in_the_way(cluster: ClusterState, ledger: Ledger, other: SlotRequest, request: SlotRequest) -> bool:
-    """Whether `other` can be placed now, and what it waits for is what `ask` would take from it."""
+    """Return True where `other` can be placed now and waits for slots that `request` would take from it."""
     if not feasible(cluster.usable(other.pool), other.slots, other.excluded, other.one_node):
         return False
     if ledger.spent("user", other.owner) or ledger.spent("group", other.group):

@@ -1,4 +1,4 @@
-"""Who is killed: whatever process takes part in a training."""
+"""Kill a random process that takes part in a training."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from kernel_backend.errors import InvalidDefinition, InvalidRequest
 
 
 def run(work: Callable[[Confined], Coroutine[Any, Any, Any]], **limits: Any) -> Any:
-    """What comes of `work` with a fresh set of processes."""
+    """Return the result of `work` with a fresh set of processes."""
 
     async def whole() -> Any:
         confined = Confined(**limits)

@@ -1,4 +1,4 @@
-"""Whose process is at the other end of a connection, asked of the kernel and read from its tables."""
+"""Test the look-up of the process at the other end of a connection, by netlink and by the tables of /proc."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLACES = {
 
 @pytest.fixture(params=[netlink, proc], ids=["netlink", "proc"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """How it is looked up: proc is for kernels that do not answer otherwise."""
+    """Select the way of the look-up: /proc serves kernels without the netlink protocol."""
     if request.param is proc:
 
         def silent(*_: object) -> None:

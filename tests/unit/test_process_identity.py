@@ -11,7 +11,7 @@ from kernel_backend import process_identity
 
 @pytest.fixture
 def boots(monkeypatch):
-    """What the machine says of its boot from here on, look by look."""
+    """Return a function that sets the boot times that psutil reports, one for each call."""
     boot = psutil.boot_time()
 
     def told(*off):

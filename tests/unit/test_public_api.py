@@ -1,4 +1,4 @@
-"""What users import is documented: NumPy sections that agree with the signatures, and examples that run."""
+"""Test that public names have NumPy sections that agree with their signatures, and examples that run."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def report(step: int, kind: Kind = "training", **metrics: float) -> StoredReport
 
 
 def curves(reports: list[StoredReport]) -> tuple[Curve, ...]:
-    """What the service hands to the drawing."""
+    """Return the curves as the service passes them to the drawing."""
     heard = [(each.kind, each.step, each.epoch, each.at, each.metrics) for each in reports]
     return thin(1, gather(heard, seq=1), points=400).curves
 

@@ -1,4 +1,4 @@
-"""What `run.artifact` takes and refuses, and how it lies there: whole, at once, the same bytes for the same files."""
+"""Test `run.artifact`: which names and files it accepts, and that the same files give the same bytes, atomically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does not matter to the submitted cell stays behind."""
+"""Test that cells on which the submitted cell does not depend are not captured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a notebook allows and a job cannot do is said before anything is sent, with the cell and the way out."""
+"""Test that code which a job cannot run is refused before submission, with the cell and a hint."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ COLLECTION = notebooks()
 
 @pytest.fixture(scope="module", autouse=True)
 def imported_once():
-    """What the notebooks import and each process would import anew."""
+    """Import once what the notebooks need and each forked process would import anew."""
     for name in ("numpy", "pandas", "torch", "sklearn.linear_model", "sklearn.preprocessing", "matplotlib.pyplot"):
         if importlib.util.find_spec(name.split(".")[0]):
             importlib.import_module(name)

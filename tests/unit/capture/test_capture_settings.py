@@ -1,4 +1,4 @@
-"""What earlier cells set in packages comes along with a cell that imports them again, and with what uses them."""
+"""Test that settings of packages are captured with a cell that imports these packages, and with what uses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a submitted cell draws at its top level is what the notebook would have drawn, however it was seeded."""
+"""Test that a submitted cell draws the notebook's random numbers at its top level, however it was seeded."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def in_notebook(cells: list[str], draw: str = DRAW) -> tuple[object, Capture, Process]:
-    """What the notebook draws, and what was captured and recorded right before."""
+    """Return the number that the notebook draws, and the capture and process record taken right before."""
     kernel = shell()
     recorder = execute(kernel, [IMPORTS, *cells])
     capture = capture_cell(recorder.cells, draw, kernel.user_ns)
@@ -101,7 +101,7 @@ def in_notebook(cells: list[str], draw: str = DRAW) -> tuple[object, Capture, Pr
 
 
 def in_job(capture: Capture, process: Process) -> tuple[object, list[str]]:
-    """What the job draws, and what is told about it."""
+    """Return the number that the job draws, and its notes."""
     torch.manual_seed(7), np.random.seed(7), random.seed(7)
     check = ProcessCheck(process, cell_of(capture.source, capture.roles_from))
     drawn = load(capture.source, capture.roles_from, check.cell_begins)["x"]

@@ -19,7 +19,7 @@ USE = "def train_data(): return {}"
 
 
 def captured(monkeypatch: pytest.MonkeyPatch, cells: Sequence[str], name: str = "x", **options: bool) -> Capture:
-    """What a cell that uses `name` takes along after the cells have run."""
+    """Execute the cells, and capture a cell that uses `name`."""
     notebook = types.ModuleType("__main__")
     monkeypatch.setitem(sys.modules, "__main__", notebook)
     with redirect_stdout(io.StringIO()):

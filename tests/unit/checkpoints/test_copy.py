@@ -27,7 +27,7 @@ def commit(places: CheckpointStorage, step: int) -> None:
 
 
 def taken(places: CheckpointStorage, or_newer: bool = False) -> list[tuple[str, bytes]]:
-    """What 12.9 has after it took over 12.3/20-1: ids, and the bytes of the model."""
+    """Copy checkpoint 12.3/20-1 into trial 12.9; return the trial's checkpoint ids, each with the model's bytes."""
     place = places.open(12, 9)
     copy_checkpoint(places, "12.3/20-1", place, 12, 9, or_newer=or_newer)
     assert {(each.experiment, each.trial) for each in place.committed()} == {(12, 9)}

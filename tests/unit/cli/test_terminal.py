@@ -1,4 +1,4 @@
-"""What somebody else has named or printed steers nobody's terminal."""
+"""Test that names and output of other users cannot control a terminal."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def read(folder: Path) -> dict[str, str]:
 
 
 def seen(root: Path, then: Fingerprint, folders: Path, declared: Path | None = None) -> View:
-    """What is at `root` now as it was `then`, when it was declared at the same place or another."""
+    """Compare the files at `root` with the fingerprint `then`, declared at the same path or another."""
     sizes = {"files": len(then.files), "bytes": then.bytes, "digest": then.digest, "listed": "data/0.tsv"}
     data = Data(name="leslie", path=str(declared or root), **sizes)
     return view(data, then.listed, fingerprint(str(root)), root, folders)

@@ -22,7 +22,7 @@ SMALL = MODEL + DATA + LOSS
 
 
 def meant(source: str, role: str) -> dict[str, str]:
-    """What each loop value of a role's is given to."""
+    """Map each loop value of a role's parameters to the value that it stands for."""
     return {each.name: each.value_of for each in parse(source).functions[role].parameters if each.kind == "loop"}
 
 

@@ -1,4 +1,4 @@
-"""What is given, what is searched and what has its default: each hyperparameter is one of them."""
+"""Test that each hyperparameter is given, searched or has its default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cell may contain, and how it is told that something is missing."""
+"""Test what a cell may contain, and the errors where something is missing."""
 
 from __future__ import annotations
 

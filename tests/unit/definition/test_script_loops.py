@@ -1,4 +1,4 @@
-"""Which loops of a program train, and how deep they are."""
+"""Test which loops of a program are found to train, and their nesting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program's source says about how exactly it can go on, with the name and the line."""
+"""Test the warnings, with name and line, about code that keeps a program from resuming exactly."""
 
 from __future__ import annotations
 

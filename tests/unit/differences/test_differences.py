@@ -1,4 +1,4 @@
-"""What differs between two experiments is named by its cause, and what changes nothing is passed over."""
+"""Test that each difference of two experiments is attributed to its cause, and harmless ones are omitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `daylight(c)` adds to a hub's configuration, whatever stands there already."""
+"""Test the settings that `daylight(c)` adds to a hub's configuration, whatever it holds already."""
 
 from __future__ import annotations
 

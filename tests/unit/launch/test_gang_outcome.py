@@ -1,4 +1,4 @@
-"""What the end of a gang was, where its launcher knew more than exit codes: a hang, and how far each rank was."""
+"""Test the outcome of a gang where the launcher knows more than exit codes: a hang, and each rank's progress."""
 
 from __future__ import annotations
 

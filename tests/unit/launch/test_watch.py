@@ -1,4 +1,4 @@
-"""Who hangs and who only waits, from signs of life and stacks; and what logs are searched for."""
+"""Test how hanging ranks are told from waiting ones by heartbeats and stacks, and the search of logs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_stacks_below_name_files_that_there_are() -> None:
 
 
 def stacks(main: list[tuple[str, int, str]]) -> str:
-    """What a rank writes whose main thread stands there, and which has another thread."""
+    """Return the stack dump of a rank with these calls in the main thread, and a second thread."""
 
     def lines(calls: list[tuple[str, int, str]]) -> str:
         return "\n".join(f'  File "{file}", line {line} in {function}' for file, line, function in calls)

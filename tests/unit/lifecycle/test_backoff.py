@@ -1,4 +1,4 @@
-"""How long a trial rests before it is tried again."""
+"""Test the backoff of a trial before its next attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attempt's end means to its trial, and what an experiment's state means to it."""
+"""Test how an attempt's end, and an experiment's state, change the state of a trial."""
 
 from __future__ import annotations
 

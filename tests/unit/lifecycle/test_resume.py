@@ -1,4 +1,4 @@
-"""Where a trial goes on after whatever has happened to its attempts."""
+"""Test which checkpoint a trial resumes from, after any history of attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which checkpoint a person means: the newest, the best, or that of a step."""
+"""Test the choice of a checkpoint: the newest, the best, or that of a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When an experiment may be deleted, brought back, and freed; and how its disk space is told."""
+"""Test when an experiment may be deleted, restored and freed, and the text about its disk space."""
 
 from __future__ import annotations
 

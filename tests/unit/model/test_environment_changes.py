@@ -1,4 +1,4 @@
-"""How environments differ, and in which order that is told."""
+"""Test the differences of environments, and their order."""
 
 from __future__ import annotations
 

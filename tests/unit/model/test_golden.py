@@ -225,7 +225,7 @@ def ended(picture: Overview) -> bool:
 
 
 def said(ask: Callable[..., Any] | list[Callable[..., Any]], *calls: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """What each function says of each list of arguments."""
+    """Yield the results of each function for each list of arguments, as JSON."""
     functions = ask if isinstance(ask, list) else [ask]
     for arguments in map(list, calls):
         answers = {function.__name__: function(*arguments) for function in functions}

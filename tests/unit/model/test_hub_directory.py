@@ -1,4 +1,4 @@
-"""What a hub's groups may have, read from properties that anybody may have written."""
+"""Test the quotas of a hub's groups, read from properties that anybody may have written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When training waits for a checkpoint that is being written, and when it does not; what no checkpoint can hold."""
+"""Test when training waits for a checkpoint that is being written, and the errors for state that cannot be saved."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Saving:
         return load_model(self.home, manifest)["weight"].tolist()
 
     def notes(self) -> list[str]:
-        """What the person was told."""
+        """Return the texts of all notes in the spool."""
         records = [json.loads(line) for line in self.spool.read_text().splitlines()]
         return [record["text"] for record in records if record["type"] == "note"]
 
@@ -121,7 +121,7 @@ def waits(training: threading.Thread) -> bool:
 
 
 def goes_on(training: threading.Thread) -> bool:
-    """Whether it does although nothing is written."""
+    """Return True where training goes on although nothing is written."""
     training.join(PATIENCE_S)
     return not training.is_alive()
 

@@ -1,4 +1,4 @@
-"""Which samples, in which order, with which random numbers: functions of seed and position alone."""
+"""Test that samples, their order and their random numbers follow from seed and position alone."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Together(Augmented):
 
 
 class Collating(Augmented):
-    """What makes batches draws, too."""
+    """A data set whose `collate` draws random numbers, too."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is delivered has one digest, however it is cut, shared, loaded and read ahead; and only in the first epoch."""
+"""Test that the first epoch's samples have one digest, however they are batched, shared, loaded and prefetched."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SOURCES = {
 
 
 def seen(data, steps=None) -> SampleDigests:
-    """What an epoch's batches say that they were made of."""
+    """Sum the sample digests over an epoch's batches."""
     found = SampleDigests()
     for shares in data.steps(0, steps or data.per_epoch):
         for share in shares:

@@ -1,4 +1,4 @@
-"""What a rank says, and how it leaves, where files and threads do not do as they should."""
+"""Test a rank's records and exit where files are missing, disks full or threads stuck."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of the first epoch: nothing is said twice, and nothing is lost before the validation."""
+"""Test that a kill within the first epoch neither repeats nor loses what is reported about its data."""
 
 from __future__ import annotations
 

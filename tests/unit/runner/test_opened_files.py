@@ -1,4 +1,4 @@
-"""What the hook hears: files that are opened for reading, and nothing that stops whoever opens one."""
+"""Test the audit hook that records files opened for reading, and that it disturbs no caller."""
 
 from __future__ import annotations
 

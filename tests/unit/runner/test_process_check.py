@@ -1,4 +1,4 @@
-"""What is set in the notebook's process by what is not followed is missed in the job, and the state check says so."""
+"""Test that the state check reports settings of the notebook's process that the job lacks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ USES_TORCH = "import torch\ndef model(): return torch.nn.Linear(1, 1)"
 
 @pytest.fixture(scope="module", autouse=True)
 def imported_once():
-    """What each process here would import anew."""
+    """Import once what each forked process would import anew."""
     import numpy
     import torch  # noqa: F401
 
@@ -59,7 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(folder: Path, cells: Sequence[str], target: str = USES_TORCH) -> list[Difference]:
-    """What a job finds set otherwise that is captured after these cells."""
+    """Capture a cell after these cells, and return the settings of the process that differ in the job."""
 
     def in_kernel() -> tuple[str, int, Process]:
         kernel = shell()

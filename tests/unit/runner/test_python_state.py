@@ -1,4 +1,4 @@
-"""What functions hold is as it was, whatever they did to it."""
+"""Test that objects which a user's functions hold have their old state again after each call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program names while it trains becomes a curve: of a step, or a validation outside the innermost loop."""
+"""Test which names of a program become curves: those of a step, and of a validation outside the innermost loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How calls are shared out, and what is said of it: decisions without a rank."""
+"""Test the plans that split a call over ranks, and the notes about them, without a rank."""
 
 from __future__ import annotations
 

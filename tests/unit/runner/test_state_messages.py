@@ -1,4 +1,4 @@
-"""What is said of a value that the job makes otherwise than the notebook: its cell, and what may be the cause."""
+"""Test the note about a value that differs between job and notebook: it names the cell and likely causes."""
 
 from __future__ import annotations
 

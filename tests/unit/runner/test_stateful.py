@@ -1,4 +1,4 @@
-"""What a rank holds beside its weights: buffers of logical ranks, averages, random states, and what bits depend on."""
+"""Test the state of a rank besides weights: buffers of logical ranks, averages, random states, versions."""
 
 from __future__ import annotations
 

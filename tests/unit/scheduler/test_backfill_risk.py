@@ -1,4 +1,4 @@
-"""How likely enough slots are released by a time: exact for few runs, bounded from above for many."""
+"""Test the probability that enough slots are free by a time: exact for few runs, bounded from above for many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an account has held over time: averages of steps, by any grid."""
+"""Test an account's mean usage over time, for any grid of intervals."""
 
 from __future__ import annotations
 

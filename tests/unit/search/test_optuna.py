@@ -57,7 +57,7 @@ def loss(params: dict[str, Value]) -> float:
 
 
 def seen_of(space: Space, count: int, value: Any = None) -> Observations:
-    """What a random search of so many trials has seen; without a function all values are random."""
+    """Return the observations of a random search of so many trials; without a function all values are random."""
     seen = Observations(Encoder(space), "min", [1, 4])
     draw, numbers = RandomSampler(5), random.Random(1)
     for trial in range(1, count + 1):

@@ -1,4 +1,4 @@
-"""What holds of every search, whatever happens to it: random histories, with late words and words said twice."""
+"""Test properties of every search under random histories, in which events are late or come twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a search stands is told from its log alone, and says what the searcher itself goes by."""
+"""Test the status of a search: it follows from the log alone, and agrees with the searcher."""
 
 from __future__ import annotations
 

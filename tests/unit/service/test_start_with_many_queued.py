@@ -39,7 +39,7 @@ def service(home: Path, slots: list[int]) -> tuple[Service, SqlStore]:
 
 
 def statements(home: Path, count: int) -> int:
-    """How many SQL statements the first round takes with so many experiments in the queue."""
+    """Count the SQL statements of the first round with so many experiments in the queue."""
     made, store = service(home, [1] * count)
     asked: list[str] = []
     event.listen(store._engine, "before_cursor_execute", lambda *args: asked.append(args[2]))

@@ -1,4 +1,4 @@
-"""What watchers get: everything, once, in order; read once for all of them, and nobody is woken for nothing."""
+"""Test watchers of events: each gets every event once and in order, and all share one read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is recorded of the environment."""
+"""Test the record of the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of a git checkout."""
+"""Test the record of a git checkout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of an interpreter's folders, without importing what lies there."""
+"""Test the list of installed distributions, which is read from folders without importing them."""
 
 from __future__ import annotations
 

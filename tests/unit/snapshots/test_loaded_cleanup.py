@@ -1,4 +1,4 @@
-"""How long a home keeps the definitions of models that were loaded."""
+"""Test how long definitions of loaded models are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person writes after the options: values, ranges, lists, conditions and blocks."""
+"""Test the values, ranges, lists, conditions and blocks that a user writes after the options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which searches can be: told before anything is sent, with the way out."""
+"""Test the check of a search's options before submission, and the hints in its errors."""
 
 from __future__ import annotations
 

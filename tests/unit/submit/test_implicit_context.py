@@ -1,4 +1,4 @@
-"""What travels without being asked, and what does not although it would."""
+"""Test the files that a submission takes along without being asked, and those that it leaves out."""
 
 from __future__ import annotations
 

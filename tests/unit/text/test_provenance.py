@@ -1,4 +1,4 @@
-"""What a training was given, as a person reads it."""
+"""Test the text about a training's data and weights."""
 
 from __future__ import annotations
 

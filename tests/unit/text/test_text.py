@@ -1,4 +1,4 @@
-"""What is printed of an experiment."""
+"""Test the text that is printed of an experiment."""
 
 from __future__ import annotations
 

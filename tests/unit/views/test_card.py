@@ -1,4 +1,4 @@
-"""What a notebook shows of an experiment: text, HTML and a picture, made by plain functions."""
+"""Test the card of an experiment in a notebook: text, HTML and a picture, made by pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a notebook's output holds is written in two languages: it is no part of the API, so no tool compares it."""
+"""Test that the saved output of a notebook has the same fields in Python and TypeScript.
+
+It is no part of the API, so no tool compares the two.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a notebook keeps of a search fits in it, and begins with the best."""
+"""Test that the saved output of a search fits its limit, and begins with the best trials."""
 
 from __future__ import annotations
 

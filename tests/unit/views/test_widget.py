@@ -212,7 +212,7 @@ def test_what_is_wrong_with_a_question_is_answered(served: Served, client: Clien
 
 
 class Pages:
-    """What all pages of a feed were sent."""
+    """A recorder of the messages sent to all pages of a feed."""
 
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
