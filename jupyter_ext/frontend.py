@@ -81,7 +81,7 @@ def lacks_for_widget() -> str | None:
 
 
 class Hearing:
-    """Measure the seconds without a message from the page, except while a running cell delays messages."""
+    """Clock of the seconds since the page's last message; it stands still while a running cell delays messages."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell

@@ -39,7 +39,7 @@ def _named(executed: Executed, needed: Sequence[int]) -> set[str]:
 
 
 def _files(magic: Magic, lines: Sequence[str]) -> set[str]:
-    """Return the words of a command or magic that creates files which may be names of files or folders."""
+    """Return the words, in a command that creates files, that may be names of files or folders."""
     if magic.name not in _SHELLS:
         return set()
     body = "\n".join(lines[magic.line :]) if magic.name in ("%%bash", "%%sh", "%%script") else ""

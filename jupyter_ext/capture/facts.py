@@ -10,7 +10,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass
 class Statement:
-    """Top-level statement with the names it uses; lines count from 1 in its cell, columns in characters from 0.
+    """Names that a top-level statement binds and reads; lines count from 1 in its cell, columns in characters from 0.
 
     If the statement shares a line with others, `after` is the column where it begins on its first line, and `before` is
     the column where it ends on its last line.

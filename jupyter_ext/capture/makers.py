@@ -1,4 +1,4 @@
-"""Find magics that may have bound a name without Python code, which a job cannot repeat."""
+"""Find magics that may have bound a name without Python code; a job cannot repeat these."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def _numbered(cell: Cell | str, index: int) -> Cell:
 
 
 def _shared(executed: Executed) -> list[str]:
-    """Return the names of functions whose results a role takes through a required argument of that name."""
+    """Return the names of the cell's functions whose results a role requires as an argument of the same name."""
     functions: dict[str, tuple[int, FunctionNode]] = {}
     for time, statement in enumerate(executed.statements):
         for name in statement.binds:
@@ -257,7 +257,10 @@ class _Writer:
         self._values, self._read_times, self._reader = Values(), dict[str, int](), ""
 
     def read(self, found: Values, read_times: Mapping[str, int]) -> None:
-        """Import the function that reads captured values; each value is read before the statement at its time."""
+        """Write the import of the function that reads captured values.
+
+        `read_times` maps each value to the index of the statement before which the module reads it.
+        """
         if found.written:
             bound = {name for statement in self.executed.statements for name in statement.binds}
             self._reader = "captured" if "captured" not in bound else "captured_in_notebook"
@@ -266,7 +269,7 @@ class _Writer:
         self._values, self._read_times = found, dict(read_times)
 
     def _read_values(self, until: int) -> None:
-        """Write the lines that read captured values due at or before the statement `until`."""
+        """Write the lines that read captured values which the statement at index `until`, or an earlier one, needs."""
         due = [name for name, time in self._read_times.items() if time <= until]
         for name in due:
             del self._read_times[name]

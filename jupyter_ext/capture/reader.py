@@ -15,7 +15,7 @@ _BRANCHES = {ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast
 
 
 def read(statement: Statement) -> None:
-    """Fill in the sets of names of a statement."""
+    """Collect into a statement the names that it binds and reads."""
     reader = _Reader(statement)
     for node in statement.nodes:
         reader.visit(node)

@@ -27,7 +27,7 @@ _KNOWN = (frozenset(dir(builtins)) - _OF_IPYTHON) | _MODULE_NAMES
 
 
 class Slice:
-    """Program slice of the submitted statements: times of `needed` statements, and `missing` names that none binds."""
+    """Program slice of the submitted statements: indices of `needed` ones, and `missing` names that none binds."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Slice:
         return tuple(sorted(name for name in used if self._stays(name)))
 
     def makers(self, name: str) -> set[int]:
-        """Return the times of all statements on which the value of `name` depends."""
+        """Return the indices of all statements on which the value of `name` depends."""
         return Slice(self.history, self.end, [name], self.captured, alone=True).needed
 
     def _stays(self, name: str) -> bool:
@@ -111,7 +111,7 @@ class Slice:
                 self._resolve(name, time, required)
 
     def _take(self, time: int, used: int) -> None:
-        """Mark the statement at `time` as needed; functions that it defines count as called at time `used`."""
+        """Mark the statement at index `time` as needed; functions that it defines count as called at index `used`."""
         statement = self.history.executed[time]
         self.needed.add(time)
         must = not statement.failed
@@ -126,7 +126,7 @@ class Slice:
                 self._queue.append((name, self.end, must and not found))
 
     def _take_settings(self, time: int) -> None:
-        """Add the statements that changed settings of packages which the statement at `time` imports."""
+        """Add the statements that changed settings of the packages which the statement at index `time` imports."""
         statement = self.history.executed[time]
         if statement.packages:
             self._due += self._settings(statement.packages, time)
@@ -134,7 +134,7 @@ class Slice:
             self._due += self._settings(statement.packages_later, self.end)
 
     def _settings(self, packages: Iterable[str], until: int) -> list[int]:
-        """Return the times before `until` of statements that changed settings of these packages or of ones they use."""
+        """Return the indices below `until` of statements that set something in these packages, or in ones they use."""
         set_in = self.history.settings
         used = {each for package in packages for each in ({package} | self._used_by(package)) & set_in.keys()}
         return sorted({time for package in used for time in set_in[package] if time < until})
@@ -172,7 +172,7 @@ class Slice:
             self._take(changer, changer)
 
     def _binding(self, name: str, binders: Sequence[int]) -> list[int]:
-        """Return the times that may have bound `name`: the last unconditional binding, and later conditional ones."""
+        """Return the indices of statements that may have bound `name`, from the last certain one on."""
         found: list[int] = []
         for time in reversed(binders):
             found.append(time)

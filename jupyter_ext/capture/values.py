@@ -74,7 +74,7 @@ def values(names: Iterable[str], namespace: Mapping[str, object] | None) -> Valu
 
 
 def read_times(sliced: Slice, found: Values) -> dict[str, int]:
-    """Return, for each captured value, the time of the statement before which the module reads it from its file."""
+    """Return, for each captured value, the index of the statement before which the module reads it from its file."""
     history, placed = sliced.history, dict[str, int]()
     for name, written in found.written.items():
         after = _last(history.binders.get(name, []), sliced.start) + 1

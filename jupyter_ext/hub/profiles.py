@@ -109,7 +109,7 @@ def _revoke(spawner: Any, token: str) -> None:
 
 
 def _given(user: Any) -> list[Account]:
-    """Return an account with the quota of the user's first hub group, as if none of its slots were in use."""
+    """Return an account with the quota of the user's first hub group, and none of its slots in use."""
     first = next(iter(user.groups), None)
     quota = read_quota(first.properties)[0] if first is not None else None
     if first is None or quota is None:

@@ -45,10 +45,10 @@ class Cell:
         tell(text)
 
     def note(self, text: str) -> None:
-        """Print nothing: the experiment's card shows the note."""
+        """Print nothing, as the experiment's card shows the note."""
 
     def agrees(self, question: str) -> bool:
-        """Return True without asking: the user has confirmed the action by running the line."""
+        """Return True without asking the user, who has confirmed the action by running the line."""
         return True
 
     def waits(self, asked: bool | None) -> bool:

@@ -61,7 +61,7 @@ class FunctionsForm:
         return role in self._definition.roles
 
     def _asked(self, *roles: str) -> set[str]:
-        """Return the loop values, such as `output`, that these roles take as arguments."""
+        """Return the training loop's values, such as `output`, that the functions of these roles take as arguments."""
         functions = [self._definition.functions[role] for role in roles if self._has(role)]
         return {each.value_of for function in functions for each in function.parameters if each.kind == "loop"}
 
@@ -147,7 +147,7 @@ class FunctionsForm:
         return f"{THEIRS}{function.attribute}({', '.join(found)})"
 
     def _values(self, batch: str, index: str) -> dict[str, str]:
-        """Return the expressions for the loop values of a step, by name."""
+        """Return the expressions for the values that a training step passes to the user's functions, by name."""
         found = {"output": "output", "target": "target", "input": _INPUT, "batch": batch, "epoch": "epoch"}
         if self._definition.steps:
             found |= {"index": index, "model": "net"} | self._parts

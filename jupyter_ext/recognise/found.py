@@ -1,4 +1,4 @@
-"""Identify a cell that is not a definition (framework, script, uncalled loop), and suggest an alternative."""
+"""Identify training code that is no valid definition (framework, script, uncalled loop), and suggest an alternative."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _START_RANKS = frozenset({"init_process_group", "hvd.init", "deepspeed.initializ
 
 @dataclass(frozen=True)
 class Recognised:
-    """Error text about a cell without roles and, if possible, the same code rewritten as a cell of functions."""
+    """Error text about a cell without training functions and, if possible, the cell rewritten with such functions."""
 
     text: str
     cell: str | None = None
@@ -36,12 +36,12 @@ class Recognised:
 
     @property
     def shown(self) -> str:
-        """Return the rewritten cell and its options as the end of a message, for frontends that cannot display it."""
+        """Return the rewritten cell and its options as the end of an error message, for text-only frontends."""
         return f", to be submitted with {' '.join(self.options) or 'no options'}:\n\n{self.cell}"
 
 
 def recognise(source: str, roles_from: int) -> Recognised | None:
-    """Describe the code from line `roles_from` on (framework, script, uncalled loop); None if it is none of these."""
+    """Identify the training code from line `roles_from` on: framework, script or uncalled loop; None for other code."""
     body = module_tree(source).body
     own = [each for each in body if each.lineno >= roles_from]
     if _roles(own):

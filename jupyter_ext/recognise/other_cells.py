@@ -1,4 +1,4 @@
-"""Find values of other cells that can serve as a submitted cell's missing roles, and write lines that use them."""
+"""Find values of other cells that a submitted cell lacks (its model, its data), and write lines that use them."""
 
 from __future__ import annotations
 

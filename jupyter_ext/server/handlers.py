@@ -34,7 +34,7 @@ _Record = TypeVar("_Record", bound=Record)
 
 
 class Handler(JupyterHandler):
-    """Base class of handlers: Jupyter's authorization resource, and errors in the service's format."""
+    """Base class of handlers; it names the resource to authorize, and replies to errors in the service's format."""
 
     auth_resource = "daylight"
 
@@ -63,7 +63,7 @@ class Handler(JupyterHandler):
             return False
 
     def reply(self, status: int, body: dict[str, Any]) -> None:
-        """Reply with JSON."""
+        """Reply to the request with JSON."""
         self.pass_on(Answer(status, "application/json", json.dumps(body, allow_nan=False).encode()))
 
     def pass_on(self, answer: Answer) -> None:

@@ -47,7 +47,7 @@ class Relay(WebSocketMixin, WebSocketHandler, Handler):
             found.close()
 
     def open(self) -> None:
-        """Start forwarding."""
+        """Start forwarding the service's messages, now that the websocket is open."""
         super().open()
         assert self._upstream is not None
         self._passing = asyncio.create_task(self._pass_frames(self._upstream), name="Daylight's stream")

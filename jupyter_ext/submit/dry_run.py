@@ -62,7 +62,7 @@ def _program(checked: PreparedSubmission) -> str:
 
 
 def _first_line(tree: ast.Module) -> int:
-    """Return the number of lines above the first statement behind docstring and imports from `__future__`."""
+    """Return the number of lines before the first statement that is neither docstring nor `from __future__` import."""
     body = tree.body[ast.get_docstring(tree) is not None :]
     first = next(each for each in body if not (isinstance(each, ast.ImportFrom) and each.module == "__future__"))
     above: list[ast.expr] = getattr(first, "decorator_list", [])

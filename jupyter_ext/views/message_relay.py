@@ -25,7 +25,7 @@ ABSENT_S = 90.0  # pages send every 20 s, hidden ones once a minute: after this 
 
 @dataclass(frozen=True)
 class RelayPage:
-    """Callbacks of a relay, which its own threads call."""
+    """Callbacks by which a relay sends and saves messages for pages; its own threads call them."""
 
     send: Callable[[dict[str, Any]], None]  # sends a message to every page
     save: Callable[[], None]  # saves the state from which a reloaded page starts
@@ -42,7 +42,7 @@ class MessageRelay:
 
     @property
     def goes_on(self) -> bool:
-        """Return whether messages are being sent."""
+        """Return whether messages are currently sent to pages."""
         return self._run is not None and self._run.goes_on
 
     def watch(self, after: int) -> None:
@@ -52,7 +52,7 @@ class MessageRelay:
                 self._begin(after)
 
     def here(self, after: int) -> None:
-        """Restart a stream that has ended: a page is open that has all messages up to number `after`."""
+        """Restart the stream, if it has ended, for a page that has all messages up to number `after`."""
         with self._lock:
             if not self.goes_on:
                 self._begin(after)

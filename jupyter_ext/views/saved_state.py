@@ -91,7 +91,7 @@ def fitted(status: SearchStatus, curves: SearchCurves) -> SavedSearch:
 
 
 def _best_of(status: SearchStatus, kept: int) -> SearchStatus:
-    """Return the status with at most `kept` trials, `kept` results per rung and the newest 2 `kept` incumbents."""
+    """Return the search status with at most `kept` trials, `kept` results per rung and 2 * `kept` newest incumbents."""
     brackets = tuple(
         bracket.model_copy(
             update={"rungs": tuple(rung.model_copy(update={"entries": rung.entries[:kept]}) for rung in bracket.rungs)}

@@ -44,7 +44,7 @@ class AbstractObject:
     )
 
     def hold(self, value: Iterable[AbstractObject], under: str = ELEMENTS) -> None:
-        """Add the objects in `value` to the possible values of attribute `under`, by default of the elements."""
+        """Add the objects in `value` to the possible values of the attribute `under`; by default, of the elements."""
         new = frozenset(value).difference(self.fields.get(under, ()))
         if new:
             self.fields.setdefault(under, set()).update(new)
@@ -56,7 +56,7 @@ class AbstractObject:
         return set().union(*self.fields.values())
 
     def linked(self) -> set[AbstractObject]:
-        """Return the objects reachable in one step: its parts, its classes and the object that it is bound to."""
+        """Return the objects to which this one refers directly: parts, classes and the object that it is bound to."""
         return {*self.parts(), *self.classes, *self.bound}
 
     def names_field(self, name: str) -> bool:

@@ -155,14 +155,14 @@ class AbstractState:
                 part.holders.discard(each)
 
     def make(self, node: object, **more: Any) -> AbstractObject:
-        """Return the object of an allocation site (a node or a tuple); it is the same throughout a statement."""
+        """Return the object created at an allocation site (a node or a tuple), the same one throughout a statement."""
         key = (node if isinstance(node, tuple) else id(node), *more)
         if key not in self.made:
             self.made[key] = AbstractObject(**more)
         return self.made[key]
 
     def holding(self, node: object, value: Iterable[AbstractObject], **more: Any) -> Value:
-        """Return the object of an allocation site, with these values added to its possible elements."""
+        """Return the object created at an allocation site, with these values added to its possible elements."""
         obj = self.make(node, **more)
         obj.hold(value)
         return frozenset([obj])

@@ -73,7 +73,7 @@ def _named(state: AbstractState, code: Code) -> Iterator[AbstractObject]:
 
 
 def _by_name(state: AbstractState, obj: AbstractObject) -> Code:
-    """Return the names used by a function and by all functions that it names; cached until such a name is rebound."""
+    """Return the names used by a function and by all functions that it names, cached until one of these is rebound."""
     if obj in state.code:
         return state.code[obj]
     assert obj.function is not None

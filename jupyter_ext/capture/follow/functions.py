@@ -85,7 +85,7 @@ def enter(state: AbstractState, obj: AbstractObject, arguments: list[Value], key
 
 
 def _is_spent(state: AbstractState) -> bool:
-    """Return True if the limit of interpreted nodes is reached for this statement."""
+    """Return True if this statement has used up its limit of syntax nodes to interpret."""
     return state.steps > min(state.left, _STEPS_OF_ONE)
 
 

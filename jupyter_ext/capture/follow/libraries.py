@@ -150,7 +150,7 @@ def sets(path: tuple[str, ...]) -> bool:
 
 
 def only_looks(name: str | None, path: tuple[str, ...]) -> bool:
-    """Return True if a call of `name.path()` whose value is discarded only displays something."""
+    """Return True if a call of `name.path()` that is a statement of its own only displays something."""
     return set(path or [name]) <= LOOKING or bool(path and path[-1] in LOOKING)
 
 
