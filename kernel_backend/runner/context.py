@@ -45,7 +45,7 @@ class RankContext:
         self.spool.say(Note(level=level, text=text))
 
     def say_guarantee(self, text: str) -> None:
-        """Report a reproducibility guarantee that replaces the one reported at the start."""
+        """Report a reproducibility guarantee, which replaces the one reported at the training's start."""
         self.spool.say(Guarantee(text=text))
 
     def say_started(

@@ -60,7 +60,7 @@ def describe(
 
 
 def is_consequence(error: BaseException) -> bool:
-    """Return True if the error is only a consequence of the loss of another rank."""
+    """Return True if an error was only caused by the loss of another rank."""
     kinds = [kind.__name__ for kind in type(error).__mro__]
     return any(is_lost_peer(kind, _message(error)) for kind in kinds)
 
@@ -114,7 +114,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _is_way(file: str) -> bool:
-    """Return True for files of Daylight and importlib, whose frames are left out of tracebacks."""
+    """Return True for files of Daylight and importlib, which tracebacks leave out."""
     return Path(file).is_relative_to(OURS) or file.startswith("<frozen importlib")
 
 

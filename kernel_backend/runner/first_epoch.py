@@ -67,7 +67,7 @@ class FirstEpoch:
             self._say_files()
 
     def finish(self) -> None:
-        """Report the samples and files recorded so far, if the training ended before its first epoch did."""
+        """Report the samples and files recorded so far, if the training ended within its first epoch."""
         if not self._delivered:
             self._say_delivered(whole=False)
         if not self._over:

@@ -112,7 +112,7 @@ class LogicalRanks:
         return {name: copy for name, (_, copy) in self._saved.items()}
 
     def _agree(self) -> None:
-        """Copy the modules' current buffers to all logical ranks of this process."""
+        """Copy the modules' current buffers to all logical ranks that this process computes."""
         live = self.live()
         for kept in self._kept.values():
             for name, tensor in live.items():

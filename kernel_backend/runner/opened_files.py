@@ -49,7 +49,7 @@ def stop() -> None:
 
 @contextlib.contextmanager
 def unheard() -> Iterator[None]:
-    """Suspend recording during the block."""
+    """Suspend the recording of opened files during the block."""
     global _keep
     keep, _keep = _keep, None
     try:

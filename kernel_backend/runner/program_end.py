@@ -14,7 +14,7 @@ _BY_SHELL = 128  # a shell adds it to the signal that ended its command
 
 
 def end_of(log: Path) -> str:
-    """Return the end of a log."""
+    """Return the end of a program's log."""
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, 2) - END))
         return file.read().decode(errors="replace")

@@ -296,7 +296,7 @@ class Checkpointer:
         self._commit(pending.position, pending.state, written, cost)
 
     def _shared(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Store a frozen part; reuse the stored file if another checkpoint of the experiment has the same bytes."""
+        """Store a frozen part; if another checkpoint of the experiment has the same bytes, reuse its file."""
         digested = Digesting()
         for piece in data:
             digested.take(piece)

@@ -114,7 +114,7 @@ class TrainingContents:
         return state, {name: tensors for name, tensors in parts.items() if tensors}
 
     def frozen_apart(self, name: str, tensors: Mapping[str, Tensor], module: nn.Module) -> dict[str, dict[str, Tensor]]:
-        """Split a module's tensors into a trained and a frozen part, by name of the part."""
+        """Split a module's tensors into a trained and a frozen part, returned by their names."""
         return split_frozen(name, tensors, module)
 
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:

@@ -23,7 +23,7 @@ class Stateful(Protocol):
 
 @runtime_checkable
 class TakesOver(Protocol):
-    """Part that can restore its state from a training with other hyperparameters, yet keep its own options."""
+    """Checkpoint part that a trial with other hyperparameters can restore, keeping its own options."""
 
     def take_over(self, state: dict[str, Any]) -> None:
         """Restore the state, but keep this trial's own options."""
@@ -162,7 +162,7 @@ _HEARD = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")  # a plate
 
 
 def _taken(state: Mapping[str, Any]) -> int:
-    """Return the number of steps that a schedule's state counts; for chained schedules, the largest of their counts."""
+    """Return the number of steps in a schedule's state; for chained schedules, the largest of their numbers."""
     own: int | None = state.get("last_epoch")
     return own if own is not None else max(map(_taken, state["_schedulers"]))
 

@@ -21,7 +21,7 @@ from kernel_backend.runner.determinism.random_states import RandomStates
 
 
 def _hush(text: str) -> None:
-    """Discard a message for the user (the default for `note`)."""
+    """Discard a note, where no function was given that shows it to the user."""
 
 
 class Batches:
@@ -103,7 +103,7 @@ class Batches:
 
     @property
     def disturbs(self) -> bool:
-        """Return True if reading samples advances the main random generators of this process."""
+        """Return True if reading samples changes the state of this process's global random generators."""
         return self._data.loading.disturbs
 
     def own_samples(self, total: int) -> int:

@@ -52,7 +52,7 @@ class Loading:
 
     @property
     def disturbs(self) -> bool:
-        """Return True if reading samples reseeds this process's generators: without workers, except for tensors."""
+        """Return True if reading samples reseeds this process's random generators, as it may without workers."""
         return self.workers == 0 and not isinstance(self._dataset, FromTensors)
 
     def read(self, wanted: Iterator[Wanted]) -> Iterator[tuple[Wanted, Any]]:

@@ -32,7 +32,7 @@ class StreamPosition(NamedTuple):
 
 
 class StreamStart(NamedTuple):
-    """Request to read a stream from a position, after skipping `left_out` batches."""
+    """Request to read a stream from a position on, without the `left_out` batches that follow it."""
 
     place: StreamPosition
     left_out: int = 0

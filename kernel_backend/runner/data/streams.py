@@ -32,7 +32,7 @@ class Stream:
         note: Callable[[str], None],
         digested: bool,
     ) -> None:
-        """Set up the stream.
+        """Set up the batches of a stream at its beginning.
 
         `note` receives the cost of seeking to a position; `digested` computes digests of the first epoch's samples.
         """

@@ -39,7 +39,7 @@ class Functions:
         self.params = self._definition.bind(params)
 
     def know(self, **constants: Any) -> None:
-        """Add values that stay the same from now on, such as `steps`."""
+        """Set values, such as `steps`, that functions may take as arguments and that no longer change."""
         self._constants |= constants
 
     def has(self, role: str) -> bool:
@@ -161,7 +161,7 @@ class Functions:
         return not any("target" in self.asked(role) for role in ("loss", "metrics", *self.steps) if self.has(role))
 
     def asked(self, role: str) -> frozenset[str]:
-        """Return which per-step values (`output`, `target`, `batch` ...) a `loss`, `metrics` or training step takes."""
+        """Return the per-step values (`output`, `target`, `batch` ...) that `loss`, `metrics` or steps take."""
         function = self._definition.functions[role]
         if role == "metrics" and function.value and self._are_objects(getattr(self._module, function.attribute)):
             return frozenset()

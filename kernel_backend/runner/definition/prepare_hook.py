@@ -49,7 +49,7 @@ def prepared(job: LaunchSpec, loaded: Loaded, progress: Progress) -> None:
 
 
 def _place(job: LaunchSpec) -> str:
-    """Return a key of this machine and working folder: trials whose folders differ each need their own run."""
+    """Return a key for this machine and working folder: each needs its own run of `prepare`."""
     return f"{socket.gethostname()}-{blake2b(os.fsencode(job.cwd), digest_size=8).hexdigest()}"
 
 

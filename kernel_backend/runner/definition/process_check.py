@@ -43,7 +43,7 @@ class ProcessCheck:
         self._random = random_digests(self._notebook.random)
 
     def differences(self) -> list[Difference]:
-        """Return the settings that differ and that the submitted cell does not set itself."""
+        """Return the settings that differ between job and notebook and that the submitted cell does not set."""
         after = self._look()
         if not self._compares:
             return []

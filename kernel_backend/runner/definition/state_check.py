@@ -179,7 +179,7 @@ def _way_out(names: list[str]) -> str:
 
 
 def _imported_again(code: Path, cwd: Path, seed: int, alive: Callable[[], None]) -> dict[str, str | None]:
-    """Return the digests after an import in another process; empty if that failed."""
+    """Import the definition in another process, and return the digests of its values; empty if that failed."""
     with tempfile.TemporaryDirectory(prefix="daylight-") as folder:
         answer = Path(folder) / "digests.json"
         command = [

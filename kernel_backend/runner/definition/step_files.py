@@ -85,7 +85,7 @@ class StepFiles:
         self._restored: list[tuple[Any, str, Any]] = []
 
     def inside(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a wrapper of the step function that redirects its files while it runs."""
+        """Wrap a step function so that its files are redirected while it runs."""
         if self._apart:
             return function
 
@@ -100,7 +100,7 @@ class StepFiles:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Redirect the files of calls on rank 0 that do not belong to the training, and delete them afterwards."""
+        """Redirect files that rank 0 writes in calls outside of the training, and delete them after the block."""
         self._redirects, before = True, self._enter()
         try:
             yield
@@ -158,7 +158,7 @@ class StepFiles:
         return own
 
     def moved(self, source: Any, target: Any) -> tuple[Any, Any]:
-        """Return the paths to rename; the target of a private file is private, too."""
+        """Return the paths to pass to a rename: a private file keeps being private under its new name."""
         before, after = self._path(source), self._path(target)
         if before is None or after is None or not (before in self._own or after in self._own):
             return source, target
@@ -225,7 +225,7 @@ class StepFiles:
             self._patch(os, name, self._of_two(getattr(os, name)))
 
     def _mkdir(self, path: Any, mode: int = 0o777, **options: Any) -> None:
-        """Create a folder in this rank's private folder; rank 0 creates the real one."""
+        """Create a folder as a private one of this rank, since rank 0 creates the user's."""
         found = self._path(path)
         if found is None or not is_result(found, self._cwd, self._caches):
             _mkdir(path, mode, **options)
@@ -234,7 +234,7 @@ class StepFiles:
             os.makedirs(self._own[found], exist_ok=True)
 
     def _deleting(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a deletion function that deletes private files only, and hides other files from this rank."""
+        """Wrap a function that deletes a file: it deletes private files, and only hides other files from this rank."""
 
         def deletes(path: Any, *args: Any, **named: Any) -> Any:
             found = self._path(path)

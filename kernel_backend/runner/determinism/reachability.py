@@ -128,7 +128,7 @@ def _of_class(kind: type) -> Parts:
 
 
 def _or_none(read: Callable[[], Any]) -> Any:
-    """Return the result of `read`; None if that is empty or raises, as user code may."""
+    """Call `read`, which may run user code, and return its result; None if it raises or returns an empty value."""
     try:
         return read()
     except Exception:

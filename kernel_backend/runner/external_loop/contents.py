@@ -99,7 +99,7 @@ class RegisteredContents:
         return PerRankState({rank: each for rank, each in buffers.items() if rank}, random)
 
     def check(self) -> None:
-        """Do nothing: each part was checked when it was registered."""
+        """Do nothing, as each part was checked when it was registered."""
 
     def split(self, per_rank: PerRankState) -> tuple[dict[str, Any], Parts]:
         """Split all parts into JSON and tensors."""

@@ -18,7 +18,7 @@ _ADVICE = "A lower learning rate or clipped gradients may help; --on-nan note tr
 
 
 class Judgement:
-    """Evaluation of reported values; all ranks that receive the same values come to the same result."""
+    """Evaluation of the values that a loop reports; all ranks that receive equal values get equal results."""
 
     def __init__(
         self, config: Config, note: Callable[[str, Literal["info", "warning"]], None], way_out: str = ""
@@ -53,7 +53,7 @@ class Judgement:
         return self._config.patience is not None and self._waited >= self._config.patience
 
     def training(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Note the first value that is not finite; raise NotFinite if a loss is not finite several times in a row."""
+        """Check a step's losses: note the first that is not finite; raise NotFinite after several in a row."""
         for name, value in metrics.items():
             if math.isfinite(value):
                 self._broken.pop(name, None)

@@ -288,7 +288,7 @@ class ExternalTraining:
         self._tick()
 
     def _agreed(self) -> tuple[bool, bool, bool]:
-        """Return whether any rank was released, needs a checkpoint, or has reports to exchange now."""
+        """Exchange requests: return whether any rank is released, must save, or has reports to exchange."""
         decides, now = self.rank.ranks.rank == 0, time.monotonic()
         due = decides and (self._checkpoints.due or self._pace.checkpoint(self.position.step))
         flush = decides and len(self.reports) > 0 and now - self._told >= QUIET_S

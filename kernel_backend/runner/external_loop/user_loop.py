@@ -253,14 +253,14 @@ class UserLoop:
         self._scope, self._loaders = {}, 0
 
     def _ordinal(self) -> int:
-        """Return the number of loaders begun earlier in this step, epoch or training: each has its own random order."""
+        """Return how many loaders this step, epoch or training began before: each gets a random order of its own."""
         self._loaders += 1
         return self._loaders - 1
 
     def _given(
         self, iteration: _Iteration, item: Any, samples: tuple[int, int] | None, last: bool, batch: Batch | None = None
     ) -> Iterator[Any]:
-        """Yield one item; for the iteration that counts the steps, a step boundary follows."""
+        """Yield one item of an iteration; if that iteration counts the steps, end the step afterwards."""
         drives = iteration is self._driver
         if drives:
             loaders = self._loaders

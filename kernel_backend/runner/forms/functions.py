@@ -279,7 +279,7 @@ def precision(config: Config, device: torch.device) -> Callable[[], AbstractCont
 
 
 def steps_known(config: Config, data: Batches) -> dict[str, int]:
-    """Return `{"steps": N}` with the length of the training, empty if only a pass over the data tells it."""
+    """Return `{"steps": N}` with the training's length in steps; empty if the data must be read to know it."""
     if config.steps is not None:
         return {"steps": config.steps}
     return {} if data.per_epoch is None else {"steps": config.epochs * data.per_epoch}

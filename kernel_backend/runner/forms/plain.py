@@ -98,7 +98,7 @@ class PlainTraining:
         return data, _shown(value)
 
     def _beside(self) -> None:
-        """Write heartbeats while the cell runs; exit once its slots are reclaimed, if it registered no state."""
+        """Write heartbeats while the cell runs; exit if its slots are reclaimed and it has registered no state."""
         while not self._ended.wait(_LOOK_S):
             self._rank.progress.tick("step", self.step)
             if self._rank.instructions.release and not self._methods.registered:

@@ -143,7 +143,7 @@ class Buckets:
             self._scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
 
     def _ready(self, bucket: _Bucket) -> None:
-        """Handle a bucket whose gradients are all computed; called during the backward pass."""
+        """Send, or otherwise process, a bucket once all of its gradients are computed, within the backward pass."""
 
     @property
     def _word_size(self) -> int:
@@ -298,7 +298,7 @@ class _Bucket:
         return self.wide
 
     def take(self, summed: Tensor) -> None:
-        """Overwrite the gradients with the sum."""
+        """Replace the bucket's gradients by their sum over the ranks."""
         if summed is not self.flat:
             self.flat.copy_(summed)
 

@@ -38,7 +38,7 @@ class Finite:
 
     @property
     def broken(self) -> bool:
-        """Return True if the newest loss is known to be non-finite; never waits for a GPU."""
+        """Return True if the newest loss is known to be non-finite, without waiting for a GPU."""
         return not self.waits and bool(self._streak)
 
     def take(self, step: int, loss: Tensor | float, find: Callable[[], str]) -> None:

@@ -43,7 +43,7 @@ class StepResult(NamedTuple):
 
 
 def train(run: Training) -> int:
-    """Train to the end, or until released, and return the exit code."""
+    """Train to the end, or until the slots must be released, and return the exit code."""
     if run.over:  # killed between its last checkpoint and its exit
         evaluate_test_data(run)
         return FINISHED
@@ -218,7 +218,7 @@ def loss_of(
 
 @contextmanager
 def lone_sample_told(batch: Batch) -> Iterator[None]:
-    """Convert BatchNorm's error about a single sample into InvalidDefinition with advice."""
+    """Replace BatchNorm's error about a batch of one sample, raised in the block, by InvalidDefinition with advice."""
     try:
         yield
     except ValueError as error:
@@ -301,7 +301,7 @@ def commit(run: Training) -> None:
 
 
 def moment(run: Training) -> Position:
-    """Return the training's position for a checkpoint; called by all ranks."""
+    """Return the position of the training, as a checkpoint stores it; called by all ranks."""
     facts = {
         "best": run.best,
         "validated": run.validated,

@@ -62,7 +62,7 @@ class Objective:
 
 
 def assigned(steps: Sequence[str], optimizers: Optimizers) -> dict[str, Optimizers]:
-    """Assign optimizers to training steps by name; `step` gets those for which there is no `step_<name>`.
+    """Map training steps to their optimizers: the one of key `gen` belongs to `step_gen`, all others to `step`.
 
     Without training steps, all belong to `loss`. Raises InvalidDefinition for a step without an optimizer, and for an
     optimizer without a step.

@@ -26,7 +26,7 @@ class Target:
         return self._until is not None and units >= self._until
 
     def moves_on(self, units: int, step: int) -> bool:
-        """Wait some time for a target beyond `units`; return True if one was received. All ranks call it."""
+        """Wait some time for the search to set a target beyond `units`; return True if it has. All ranks call it."""
         self._progress.tick("waiting", step)
         told = self._instructions.beyond(units, ANSWER_S) if self._ranks.rank == 0 else None
         further: int | None = self._ranks.broadcast_object(told)

@@ -46,7 +46,7 @@ class Agreement:
         return self._refusal is not None
 
     def refuse(self, error: InvalidDefinition) -> None:
-        """Register an error of this rank, which `compare` raises on all ranks at the end of the batch."""
+        """Register an error of this rank; `compare` raises it on all ranks at the end of the batch."""
         self._refusal = error
 
     def add(self, values: Mapping[str, Any], samples: int) -> None:

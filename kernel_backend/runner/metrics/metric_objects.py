@@ -66,7 +66,7 @@ def _reduced(values: list[Any], reduce: Callable[[Tensor], Tensor] | None) -> An
 
 
 def keep_to_itself(metric: Any) -> None:
-    """Make a torchmetrics metric compute from its local state only, as other ranks do not call `compute`."""
+    """Make a torchmetrics metric compute from its local state alone, since the other ranks do not compute theirs."""
     for each in _with_states(metric):
         each.distributed_available_fn = _never
 

@@ -49,7 +49,7 @@ class ShardedContents(TrainingContents):
         return others | self._own(manifest, read, name, shapes)
 
     def _own(self, manifest: Manifest, read: Read, name: str, shapes: Mapping[str, list[int]]) -> dict[str, Tensor]:
-        """Read the shards that overlap with this rank's rows one after the other, and concatenate these rows."""
+        """Return this rank's rows of a part, read one after the other from the stored shards that overlap with them."""
         mesh = next(each.device_mesh for each in self._model.parameters() if isinstance(each, DTensor))
         own = {key: own_rows(shape[0], self._ranks.size, self._ranks.rank) for key, shape in shapes.items()}
         found: dict[str, list[Tensor]] = {key: [] for key in shapes}

@@ -45,7 +45,7 @@ class Counts:
         return Place(self.step, max(self.epochs, self.here))
 
     def skip(self, later: Counts) -> None:
-        """Continue numbering steps after those in `later`, which were counted before a restart from this state."""
+        """Number further steps after those in `later`, counted before the program restarted from this state."""
         if not self.names_steps:
             self.step = max(self.step, later.step)
 

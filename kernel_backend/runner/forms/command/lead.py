@@ -255,12 +255,12 @@ class Lead:
 
     @property
     def over(self) -> bool:
-        """Return True once the program has reported as many units as a search lets it train at most."""
+        """Return True once the program has reported the maximum number of units that its search allows."""
         return self._job.until is not None and self._units >= self._total
 
     @property
     def beyond(self) -> bool:
-        """Return True if the program continues after its maximum in a search."""
+        """Return True if a program in a search goes on after its maximum number of units."""
         return self.over and bool(self._queue)
 
     @property
@@ -272,7 +272,7 @@ class Lead:
         return self.counts.step if self._job.config.steps is not None else self.counts.epochs
 
     def moves_on(self) -> bool:
-        """Wait some time for a further target; return True if one was received."""
+        """Wait some time for the search to set a further target; return True if it has."""
         return self._target.moves_on(self._units, self.step)
 
     def leave(self) -> None:

@@ -68,7 +68,7 @@ def program_failure(code: int, log: Path, rank: int, step: int | None, command: 
 
 
 def _raised(text: str) -> tuple[str, str, list[str]] | None:
-    """Return class, message and lines of the last traceback in a text; None if there is none."""
+    """Return the class, message and lines of the last Python traceback in a text; None if there is none."""
     begin = text.rfind(_BEGIN)
     if begin < 0:
         return None

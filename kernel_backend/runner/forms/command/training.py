@@ -179,7 +179,7 @@ class CommandTraining:
         return RELEASED
 
     def _ended(self, code: int) -> int:
-        """Return the exit code of this rank for a program that ended with `code`."""
+        """Return this rank's exit code, for a program that ended with `code`."""
         if self._lead is not None:
             self._lead.end()
         if self._board.leaving:

@@ -196,7 +196,7 @@ class KerasLoop:
     # Batches without samples of this rank
 
     def _keep_aside(self, shares: Shares) -> None:
-        """Copy metrics and buffers before a batch of which this rank has no samples, to restore them afterwards."""
+        """Copy metrics and buffers before a batch in which this rank has no samples, to restore them after it."""
         self._before = []
         if not shares.samples[0]:
             assert self._sums is not None

@@ -48,7 +48,7 @@ class MetricSums:
                 each.copy_(part.view(each.shape))
 
     def take(self) -> list[torch.Tensor]:
-        """Return a copy of the states."""
+        """Return a copy of the metrics' states, to be restored by `put`."""
         return [each.detach().clone() for each in self._states]
 
     def put(self, states: list[torch.Tensor]) -> None:
@@ -116,7 +116,7 @@ def _only_adds(function: Any) -> bool:
 
 
 def _adds_to(value: ast.expr, variable: str) -> bool:
-    """Return True if an expression is the variable plus a value."""
+    """Return True if an expression adds a value to the variable, as in `self.total + x`."""
     if not (isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)):
         return False
     return variable in (ast.unparse(value.left), ast.unparse(value.right))

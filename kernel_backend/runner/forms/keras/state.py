@@ -46,7 +46,7 @@ def other_variables(model: Any) -> Variables:
 
 
 def differ(model: Any, seed: int, rank: int) -> None:
-    """Reseed the random layers of this rank, so that ranks draw different numbers."""
+    """Reseed the random layers of this rank, so that each rank draws other numbers."""
     for place, each in enumerate(_seeds(model)):
         first, second = each.value.tolist()
         each.assign([(first + seeds.mix(seed, "keras", place, rank)) % _SEEDS, second])

@@ -16,7 +16,7 @@ class RankCallback(Callback):
         self._agree, self._validated = agree, validated
 
     def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
-        """Agree with the other ranks on what follows this step."""
+        """Agree with the other ranks whether to report, save or stop after this step."""
         self._agree()
 
     def on_validation_end(self, *args: Any, **kwargs: Any) -> None:

@@ -26,7 +26,7 @@ class Curves:
         self._values[of] |= metrics
 
     def given(self, of: Of) -> dict[str, float]:
-        """Return the stored values and discard them."""
+        """Return the stored values, and discard them."""
         found, self._values[of] = self._values[of], {}
         return found
 

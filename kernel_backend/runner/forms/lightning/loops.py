@@ -23,7 +23,7 @@ class Course(Protocol):
         """Restore the training, before Lightning's start hooks run."""
 
     def begun(self) -> None:
-        """Restore state that the start hooks have changed."""
+        """Restore state that Lightning's start hooks have changed."""
 
     def end_step(self) -> None:
         """Count a step."""

@@ -66,7 +66,7 @@ class TrainerState:
 
 
 def _waiting(trainer: Any) -> dict[str, Tensor]:
-    """Return copies of accumulated gradients that no weight update has used yet."""
+    """Return copies of accumulated gradients that no weight update has used."""
     module = trainer.lightning_module
     if module.automatic_optimization and not trainer.fit_loop.epoch_loop._should_accumulate():
         return {}
@@ -74,7 +74,7 @@ def _waiting(trainer: Any) -> dict[str, Tensor]:
 
 
 def holdable(state: Any) -> Any:
-    """Return the state if a checkpoint can hold it, else None."""
+    """Return the state, or None if a checkpoint cannot hold it."""
     try:
         flatten(state)
     except DaylightError:

@@ -68,7 +68,7 @@ _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
 class Released(BaseException):
-    """Raised through Lightning's loops to end a training that must release its slots."""
+    """Raised through Lightning's loops to end a training whose slots must be released."""
 
 
 class LightningTraining:
@@ -196,7 +196,7 @@ class LightningTraining:
     # The training
 
     def train(self) -> int:
-        """Train to the end or until released; return the exit code."""
+        """Train to the end, or until the slots must be released; return the exit code."""
         call = self._call
         data: dict[str, Any] = {"datamodule": call.datamodule} if call.datamodule is not None else {}
         if call.train_dataloaders is not None:
@@ -293,7 +293,7 @@ class LightningTraining:
         self.per_rank.apply()
 
     def begun(self) -> None:
-        """Restore state that the start hooks have changed; stop if the training is at its end or target."""
+        """Restore state that Lightning's start hooks have changed; stop if the training is at its end or target."""
         self.state.apply()
         self.per_rank.apply()
         if self.over:
@@ -409,7 +409,7 @@ class LightningTraining:
         )
 
     def agree(self) -> None:
-        """Exchange the ranks' requests after a step; they come with the gradients, or in a separate sum."""
+        """Exchange the ranks' requests (save, release) after a step, together with the gradients or separately."""
         if self._count == 1:
             self._agreed = self._own_flags()
         elif self._flags is not None:

@@ -49,7 +49,7 @@ class TrainerLoop:
 
     @property
     def world(self) -> int:
-        """Return the number of ranks."""
+        """Return the number of ranks of the job."""
         return self._rank.ranks.size
 
     @property
@@ -152,7 +152,7 @@ class TrainerLoop:
         self._taken += 1
 
     def counted(self) -> None:
-        """Record that the loss is divided by the items of all ranks, so that the ranks' losses must be added."""
+        """Record that the Trainer divides losses by the items of all ranks, so that the ranks' losses must be added."""
         self.scale = float(self.world) if self.scale else 0.0
 
     def add_loss(self, loss: Tensor) -> None:
