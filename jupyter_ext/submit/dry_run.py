@@ -23,7 +23,7 @@ def dry_run(checked: PreparedSubmission, asked: ParsedLine, command: str, tail: 
 
     `command` is `%%dlsubmit` or `daylight submit train.py`, and `tail` is appended to that line.
     """
-    head = [f"# {line}" for line in _about(checked, asked)]
+    head = [f"# {line}" for line in _about(checked)]
     values = [f"{name}={value!r}" for name, value in checked.params.items() if name not in checked.space.names]
     values += map(str, checked.space.parameters)
     words = [*to_options(checked.config), *asked.wanted.words(), *asked.others, *values]
@@ -69,7 +69,7 @@ def _first_line(tree: ast.Module) -> int:
     return min([first.lineno, *(each.lineno for each in above)]) - 1
 
 
-def _about(checked: PreparedSubmission, asked: ParsedLine) -> Iterator[str]:
+def _about(checked: PreparedSubmission) -> Iterator[str]:
     yield checked.capture.described
     yield checked.capture.relocate(checked.definition.summary)
     if checked.definition.form == "script":
@@ -77,15 +77,18 @@ def _about(checked: PreparedSubmission, asked: ParsedLine) -> Iterator[str]:
         tree = module_tree(checked.capture.source)
         yield checked.capture.relocate(presumption(tree, modules))
     yield from (f"{name} = {value!r}" for name, value in checked.params.items())
-    if asked.config.search is not None:
+    if checked.config.search is not None:
         # Imported here as it loads numpy, which a kernel does not need to submit.
-        from jupyter_ext.submit.search_summary import bounds_text, forecast_text, parameter_text
+        from jupyter_ext.submit.search_summary import bounds_text, forecast_text, parameter_text, trials_text
 
         yield "searched:"
         yield from (f"  {parameter_text(each)}" for each in checked.space.parameters)
-        yield bounds_text(asked.config, checked.space)
-        if foretold := forecast_text(asked.config, checked.space):
-            yield foretold
+        if checked.definition.epochs_fixed:
+            yield f"{trials_text(checked.config, checked.space)}, each as long as the program trains"
+        else:
+            yield bounds_text(checked.config, checked.space)
+            if foretold := forecast_text(checked.config, checked.space):
+                yield foretold
     yield from (f"requires {requirement}" for requirement in checked.capture.requirements)
     files = checked.travelling.files
     if files:

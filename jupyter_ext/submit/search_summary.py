@@ -40,6 +40,12 @@ def _one_of(values: Sequence[Value]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
+def trials_text(config: Config, space: Space) -> str:
+    """Return the method and the number of trials of a search, such as `random: 16 trials`."""
+    trials = plan(settings_of(config), space).trials
+    return f"{(config.search or Search()).method}: {'trials' if trials is None else counted(trials, 'trial')}"
+
+
 def bounds_text(config: Config, space: Space) -> str:
     """Describe the number and length of the trials of a search.
 

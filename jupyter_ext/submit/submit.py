@@ -23,6 +23,7 @@ from kernel_backend.client import Client
 from kernel_backend.data import Declared, declare
 from kernel_backend.definition.binding import bind_space, configured, with_epochs
 from kernel_backend.definition.contract import CONTRACT, REQUIRED, Definition, Form
+from kernel_backend.definition.options import check_options
 from kernel_backend.definition.parse import parse
 from kernel_backend.definition.script.modules import project_modules
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
@@ -42,7 +43,7 @@ from kernel_backend.snapshots.state import state_of
 from kernel_backend.spec.assignments import ParsedAssignments, parse_line
 from kernel_backend.spec.config_text import specified_options, to_config
 from kernel_backend.spec.options import OPTIONS
-from kernel_backend.spec.search_rules import check_search
+from kernel_backend.spec.search_rules import check_length, check_line
 
 T = TypeVar("T")
 _USUAL = Config()
@@ -129,7 +130,7 @@ def read(options: Namespace, wrong: Sequence[str] = ()) -> ParsedLine:
     given, space = tried(lambda: parse_line(options.words), ParsedAssignments({}, Space()))
     asked = tried(lambda: wanted(options), SubmitOptions())
     if not complaints:
-        tried(lambda: check_search(config, space), None)
+        tried(lambda: check_line(config, space), None)
     return ParsedLine(config, given, space, asked, tuple(complaints), tuple(specified_options(options)))
 
 
@@ -201,8 +202,8 @@ def check(
 
     `file` is the captured file if the source is not a notebook: modules next to it are found first. `session` is the
     notebook of the capture. `wrong` holds problems of the command line. Raises CaptureError with all problems
-    (InvalidRequest if `wrong` holds any), or InvalidDefinition if only the definition is invalid; all messages name
-    cells and lines.
+    (InvalidRequest if `wrong` holds any, or a search needs longer trials), or InvalidDefinition if only the definition
+    is invalid or does not go with the options; all messages name cells and lines.
     """
     travelling = _travelling(capture, asked, file)
     declared, unreadable = _declared(asked)
@@ -230,6 +231,9 @@ def check(
     if problems:
         kind = InvalidRequest if wrong else CaptureError
         raise kind("\n".join(each.message for each in problems), problems=[vars(each) for each in problems])
+    config = configured(definition, config)
+    check_options(definition, config)
+    check_length(config)
     compares = session is not None and asked.state_check
     state = _state(capture, session) if session is not None and compares else {}
     process = notebook_process(capture, files) if compares else None
@@ -249,7 +253,7 @@ def check(
         around=around,
         passing=passing,
         process=process,
-        config=configured(definition, config),
+        config=config,
         given=dict(given),
     )
 
@@ -366,7 +370,7 @@ def submit(
 
     Raises CaptureError or InvalidDefinition before anything is sent, and errors of the service.
     """
-    check_search(config, space)
+    check_line(config, space)
     checked = check(capture, given, asked, file, space=space, config=config)
     return send(checked, name=name, notebook=notebook, client=client, again=again).overview
 

@@ -55,8 +55,14 @@ def with_epochs(definition: Definition, config: Config, given: Mapping[str, Valu
     """Move a script's own name for its number of epochs, such as `EPOCHS=20`, to the option `--epochs`.
 
     Returns the configuration, and the values without that name. Raises InvalidDefinition if `--epochs` has another
-    value, if the value is not a number of epochs, or if neither the program nor the line has one.
+    value, if the value is not a number of epochs, if neither the program nor the line has one, or if the line gives no
+    length for a search of a command.
     """
+    if definition.form == "command" and config.search and not config.model_fields_set & {"epochs", "steps"}:
+        raise InvalidDefinition(
+            "a search trains each trial for --epochs N, and how many a command trains is not seen: write that number, "
+            f"which is how often it reports {config.metric.name}, or --steps N"
+        )
     name = definition.epochs_name
     if not name or name not in given:
         if name and "epochs" not in definition.settings and "epochs" not in config.model_fields_set:

@@ -272,9 +272,10 @@ def _counts_epochs(definition: Definition, config: Config) -> str | None:
             "--search pbt gives a trial other values while it trains, and a program goes on with those that it has: "
             "search with asha or hyperband"
         )
-    if definition.epochs_fixed and config.search is not None and method_of(config.search.method).judged != "end":
+    search = config.search
+    if definition.epochs_fixed and search and (search.learns or method_of(search.method).judged != "end"):
         return (
-            f"--search {config.search.method} decides about trials by their epochs: {definition.epochs_fixed}. Write "
+            f"--search {search.method} decides by the epochs of its trials: {definition.epochs_fixed}. Write "
             "`for epoch in range(epochs)` with epochs = 10 above it, or search with random"
         )
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
@@ -19,7 +19,24 @@ MOST_ROUNDS = 10_000  # of population-based training, which keeps a ranking for 
 
 def check_search(config: Config, space: Space) -> None:
     """Raise InvalidRequest with all problems of a search of this space with this configuration."""
-    wrong = list(_problems(config, space))
+    _raise([*_problems(config, space), *_units(config)])
+
+
+def check_line(config: Config, space: Space) -> None:
+    """Raise InvalidRequest like `check_search`, for the options of a line.
+
+    The length of the trials counts only if the line gives it: otherwise the definition may have one.
+    """
+    length = _units(config) if config.model_fields_set & {"epochs", "steps"} else ()
+    _raise([*_problems(config, space), *length])
+
+
+def check_length(config: Config) -> None:
+    """Raise InvalidRequest if the trials of a search are too short for its method."""
+    _raise(list(_units(config)))
+
+
+def _raise(wrong: Sequence[str]) -> None:
     if wrong:
         raise InvalidRequest("\n".join(wrong))
 
@@ -36,7 +53,6 @@ def _problems(config: Config, space: Space) -> Iterator[str]:
     yield from _strangers(search, method)
     yield from _options(search, method)
     yield from _warm(search, method)
-    yield from _units(search, method, config)
     if method.space == "counted":
         yield from uncounted(space)
 
@@ -75,7 +91,9 @@ def _warm(search: Search, method: SearchMethod) -> Iterator[str]:
         )
 
 
-def _units(search: Search, method: SearchMethod, config: Config) -> Iterator[str]:
+def _units(config: Config) -> Iterator[str]:
+    search = config.search or Search()
+    method = method_of(search.method)
     units, kind = (config.steps, "--steps") if config.steps else (config.epochs, "--epochs")
     if method.judged != "end" and units < 2:
         reason = f"{kind} {units} has nothing before the end to judge a trial by"

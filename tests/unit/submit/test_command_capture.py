@@ -233,3 +233,46 @@ def test_notebook_and_terminal_show_the_same(project: Path, capsys: pytest.Captu
     assert "# command: no training loop is recognised in it\n" in terminal
     assert " lr=0.5 -- python src/train.py --lr={lr}\n" in terminal
     assert notebook.strip() == terminal.replace("# daylight submit", "# %dlsubmit").strip()
+
+
+EPOCHS = """import torch
+from torch import nn
+lr, n = 0.1, 9
+model = nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=lr)
+for epoch in range(END):
+    loss = model(torch.randn(8, 4)).square().mean()
+    loss.backward()
+    opt.step()
+"""
+SEARCH = ["submit", "--dry-run", "--trials=4", "lr=0.01..0.1:log"]
+
+
+@pytest.mark.parametrize("method", ["asha", "hyperband", "tpe", "random"])
+def test_a_search_trains_as_many_epochs_as_the_loop_has(project: Path, capsys, method: str) -> None:
+    Path("train.py").write_text(EPOCHS.replace("END", "n"))
+    assert main([*SEARCH, f"--search={method}", "--", "python", "train.py"]) == 0
+    shown = capsys.readouterr().out
+    assert "--epochs 9 " in shown
+    assert any(f"trials of {least}9 epochs" in shown for least in ("", "1 to ")), shown
+
+
+@pytest.mark.parametrize("method", ["asha", "hyperband", "tpe"])
+def test_a_search_that_goes_by_epochs_is_refused_where_the_loop_does_not_show_them(
+    project: Path, capsys, method: str
+) -> None:
+    Path("train.py").write_text(EPOCHS.replace("END", "len(str(n))"))
+    assert main([*SEARCH, f"--search={method}", "--", "python", "train.py"]) != 0
+    said = capsys.readouterr().err
+    assert f"--search {method} decides by the epochs of its trials: line 6 loops over range(len(str(n)))" in said
+    assert "with epochs = 10 above it, or search with random" in said
+    assert main([*SEARCH, "--search=random", "--", "python", "train.py"]) == 0
+    assert "random: 4 trials, each as long as the program trains" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("method", ["asha", "random"])
+def test_a_search_of_a_command_needs_its_number_of_epochs(project: Path, capsys, method: str) -> None:
+    command = ["--metric=acc:max", "--", "bash", "run.sh", "{lr}"]
+    assert main([*SEARCH, f"--search={method}", *command]) != 0
+    assert "write that number, which is how often it reports acc, or --steps N" in capsys.readouterr().err
+    assert main([*SEARCH, f"--search={method}", "--epochs=9", *command]) == 0
