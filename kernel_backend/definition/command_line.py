@@ -36,7 +36,7 @@ class Command(Record):
 
     @property
     def arguments(self) -> int:
-        """Return the index of the first word behind the program, which names it by file or module."""
+        """Return the index of the first word after the program, which the command names by file or module."""
         return self.words.index("-m") + 2 if self.module else (self.at or 0) + 1
 
     def filled(self, values: Mapping[str, Value], checkpoints: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Decide whether the training loop of a program that a command starts is taken, or the program runs by itself."""
+"""Decide whether Daylight runs the training loop of a command's program itself, or starts the program unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OTHERS = frozenset({"chainer", "jittor", "mindspore", "mxnet", "oneflow", "padd
 
 
 def own_process(tree: ast.Module, command: Command, modules: Mapping[str, ast.Module]) -> str | None:
-    """Return why a program runs in processes of its own; None if its training loop is taken.
+    """Return why a program must be started unchanged, in its own processes; None if Daylight can run its loop.
 
     The reason is empty for a program that is not in Python. `tree` is that of the definition.
 
@@ -47,7 +47,7 @@ def own_process(tree: ast.Module, command: Command, modules: Mapping[str, ast.Mo
 
 
 def _saves(node: ast.AST) -> bool:
-    """Return whether a node names the folder of a command's own checkpoints, as it is or by `daylight.run`."""
+    """Return whether code refers to the command's checkpoint folder, by its variable or by `run.checkpoint`."""
     match node:
         case ast.Attribute(value=ast.Name(id="run"), attr="checkpoint" | "checkpoint_dir"):
             return True
@@ -57,7 +57,7 @@ def _saves(node: ast.AST) -> bool:
 
 
 def _imported(tree: ast.Module) -> set[str]:
-    """Return the packages that a module imports."""
+    """Return the top-level names of the packages that a module imports."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -34,7 +34,7 @@ class Program(NamedTuple):
 
     @property
     def own_process(self) -> str | None:
-        """Return why it needs a process of its own, though it is Python; empty for other programs.
+        """Return why this program needs a process of its own: a reason if it is Python, else an empty text.
 
         None: a process of the job can run it.
         """

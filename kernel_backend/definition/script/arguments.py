@@ -1,4 +1,4 @@
-"""Read the words behind a program as argparse will: they give options their values, or name placeholders for them."""
+"""Parse the words after a program on its command line like argparse: as values of options, or placeholders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO = "--no-"  # of argparse.BooleanOptionalAction
 
 @dataclass(frozen=True)
 class Arguments:
-    """Words behind a program, into which values of hyperparameters are written, and what they make of its options."""
+    """Words after a program on its command line, and the hyperparameters whose values they can hold."""
 
     found: Constants
     words: list[str | None]  # None: left out
@@ -28,7 +28,7 @@ class Arguments:
 
 
 class _Use(NamedTuple):
-    """Option that the words give, and where its value stands."""
+    """Option that a command line sets, and the words that hold its value."""
 
     option: OptionPlace
     text: str | None  # None: of a switch
@@ -77,7 +77,7 @@ def arguments(tree: ast.Module, found: Constants, command: Command) -> Arguments
 
 
 def _uses(found: Sequence[OptionPlace], known: set[str], words: Sequence[str]) -> Iterator[_Use]:
-    """Yield the options that the words give, in their order; `known` are the flags of others too."""
+    """Yield the options that the command line sets, in order; `known` holds the flags of all options."""
     flags = {flag: each for each in found for flag in each.flags}
     negative = {f"{_NO}{flag[2:]}": each for flag, each in flags.items() if each.switch and flag.startswith("--")}
     index = 0
@@ -107,7 +107,7 @@ def _abbreviates(flag: str, full: str) -> bool:
 
 
 def _value(option: OptionPlace, text: str) -> Any:
-    """Return what argparse makes of a text; raises ValueError where that is not known."""
+    """Convert a text to an option's value as argparse does; raises ValueError for a conversion that is not known."""
     kind = (option.annotation or "").removesuffix(" | None")
     if kind.startswith("Literal["):
         choices = ast.literal_eval(kind.removeprefix("Literal"))
@@ -121,7 +121,7 @@ def _unknown(text: str) -> Any:
 
 
 def _writer(words: list[str | None], use: _Use, default: Put) -> Put:
-    """Return the writer of another value: into its word or, where no word can say it, as the option's default."""
+    """Return a function that replaces an option's value: in its word or, for None and switches, in its default."""
 
     def put(value: ast.expr) -> None:
         none = isinstance(value, ast.Constant) and value.value is None
@@ -135,7 +135,7 @@ def _writer(words: list[str | None], use: _Use, default: Put) -> Put:
 
 
 def _text(value: ast.expr) -> str:
-    """Return a value as a word.
+    """Format a value as a word of a command line.
 
     Examples
     --------
@@ -148,4 +148,4 @@ def _text(value: ast.expr) -> str:
 
 
 def _nothing(value: ast.expr) -> None:
-    """Write nothing: the words hold a placeholder, which is filled in."""
+    """Do nothing, as the command line has a placeholder that is filled in later."""

@@ -53,7 +53,7 @@ def script_definition(tree: ast.Module, modules: Mapping[str, ast.Module]) -> De
 
 
 class Written(NamedTuple):
-    """Program with the values of a trial, and the words behind it on its command line."""
+    """Program with a trial's values written into it, and the words after it on its command line."""
 
     tree: ast.Module
     arguments: list[str]
@@ -81,7 +81,7 @@ def with_values(
 
 
 def presumption(tree: ast.Module, modules: Mapping[str, ast.Module]) -> str:
-    """Return the guarantee that a program's source lets presume."""
+    """Return the guarantee about restarts that a program's source suggests before it has run."""
     return presumed(signs(tree, _loops(tree, modules), without_program(modules, command_of(tree))))
 
 

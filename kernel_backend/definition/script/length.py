@@ -84,7 +84,7 @@ def _put_end(loop: ast.For, end: ast.expr, value: ast.expr) -> None:
 
 
 class _Tracer:
-    """Tracer from an expression to the literal that is its value, through names, arguments and attributes of `self`."""
+    """Tracer from an expression to the literal that gives its value, through names, arguments and `self`."""
 
     def __init__(self, tree: ast.Module, places: Mapping[str, Place]) -> None:
         self._tree, self._places = tree, places

@@ -41,7 +41,7 @@ def shipped_modules(code: Path, project: Project | None) -> dict[str, ast.Module
 
 
 def without_program(modules: Mapping[str, ast.Module], command: Command | None) -> dict[str, ast.Module]:
-    """Return the modules but the one that is the program of a command itself, under another name.
+    """Return the project's modules, except the file that the command runs as its program.
 
     Examples
     --------

@@ -32,7 +32,7 @@ def options(tree: ast.Module) -> Iterator[OptionPlace]:
 
 
 def flags_of(tree: ast.Module) -> set[str]:
-    """Return the flags of all options, those that are no hyperparameters too."""
+    """Return the flags of all options, including those that are no hyperparameters."""
     return {flag for call in _calls(tree) for flag in _texts(call) if flag.startswith("-")}
 
 

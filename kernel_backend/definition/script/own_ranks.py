@@ -1,4 +1,4 @@
-"""Find where a program wires its ranks itself: its calls are not split, and each rank writes its files."""
+"""Find code by which a program connects its ranks itself: then its calls are not split, and each rank writes files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PLACED = (ast.Name, ast.Attribute, ast.alias, ast.ImportFrom)
 
 
 def wired(trees: Mapping[str, ast.Module]) -> str | None:
-    """Return the first line that names what connects ranks to each other; None without any.
+    """Return the location of the first code that connects ranks to each other; None if there is none.
 
     `trees` are those of the program, named "", and of the modules of its project.
 
@@ -29,7 +29,7 @@ def wired(trees: Mapping[str, ast.Module]) -> str | None:
 
 
 def first_line(trees: Mapping[str, ast.Module], is_found: Callable[[ast.AST], bool]) -> str | None:
-    """Return `line 3`, or `line 3 of net`, of the first node that is found; None without any."""
+    """Return `line 3`, or `line 3 of net`, for the first node for which `is_found` is true; None if there is none."""
     for module, tree in trees.items():
         lines = [getattr(node, "lineno", 0) for node in ast.walk(tree) if is_found(node)]
         if lines:

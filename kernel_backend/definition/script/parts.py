@@ -13,7 +13,7 @@ SHARED = "shared"  # contents of the program that are tensors of its modules: mo
 
 
 def compared(state: Mapping[str, Any], digests: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the digests of a checkpoint's parts that are equal where two trainings have the same bits.
+    """Return those digests of a checkpoint's parts that are equal if two trainings are bit-identical.
 
     `state` is the checkpoint's, besides its tensors. A program's objects hold times of the clock, such as a progress
     bar's, and change between two heads of the same step: its modules are compared, or all tensors if it has none.

@@ -49,7 +49,7 @@ _CHANGING = {"time", "uuid", "secrets", "os.urandom", "os.getpid", "datetime"}  
 
 @dataclass(frozen=True)
 class Sign:
-    """Code in the source that prevents a better rung."""
+    """Code that prevents a stronger guarantee about restarts than `rung`."""
 
     rung: Rung
     line: int
@@ -95,7 +95,7 @@ def signs(
 
 
 def presumed(found: Sequence[Sign]) -> str:
-    """Return the text of the estimated guarantee, with the reason why it is not better.
+    """Return the text of the guarantee estimated from the source, with the reason why it is not stronger.
 
     Examples
     --------
