@@ -1,4 +1,4 @@
-"""Choose the resume checkpoint of a trial: the newest in its lineage after which attempts did not keep failing."""
+"""Choose the checkpoint from which a trial resumes: the newest after which its attempts do not keep failing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def resume_point(attempts: Sequence[Attempt], committed: Sequence[str]) -> Resum
 
 
 def remembered(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
-    """Return the checkpoints whose attempts are in the store; a restored database may lack some.
+    """Return the checkpoints whose attempts are in the store, since a restored database may lack some.
 
     A trial of a search must not resume from others, since the search would miss the reports up to there.
     """
@@ -48,7 +48,7 @@ def remembered(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[st
 
 
 def lineage(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
-    """Return the checkpoints in a trial's lineage, oldest first.
+    """Return the checkpoints that no later attempt has abandoned by resuming from an earlier step, oldest first.
 
     A checkpoint belongs to it unless a later attempt resumed from an earlier step.
     """

@@ -32,7 +32,7 @@ class _Question(NamedTuple):
 
 
 class Lookups:
-    """Cache the results of slow lookups in users' files, which run in threads.
+    """Cache of facts that threads look up in users' files, which may be slow.
 
     `wake` is called in the event loop when the result for a key has changed.
     """

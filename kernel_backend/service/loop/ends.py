@@ -44,7 +44,7 @@ class AttemptEnder:
         self._asked: dict[AttemptId, float] = {}  # when each gang was asked to exit, by time.monotonic()
 
     async def see_off(self, trial: Trial, attempt: Attempt, since: float | None) -> None:
-        """Ask a gang to commit a checkpoint and exit; kill it when its grace period is over. Called every round.
+        """Ask a gang to commit a checkpoint and exit; kill it once its grace period is over. Call it in every round.
 
         `since` is the stored time (seconds since the epoch) of the first request to exit, which an earlier service
         may have made; None if none was made.
@@ -102,7 +102,7 @@ class AttemptEnder:
         self._wake()
 
     def _check(self, key: AttemptId, task: asyncio.Task[None]) -> None:
-        """Raise the error with which a finished task failed to advance a trial; the next `settle` tries again."""
+        """Raise the error of a finished task that could not advance its trial; the next `settle` tries again."""
         if task.done() and self._settling.pop(key, None) is not None:
             task.result()
 
@@ -150,7 +150,7 @@ class AttemptEnder:
         return checkpoint_step(trial.checkpoint) > max(map(checkpoint_step, begun), default=0)
 
     async def _take_news(self, number: int) -> None:
-        """Let the experiment's search process all reports before the trial advances; do nothing if it is no search."""
+        """If the attempt's experiment is a search, let it process all reports before the trial advances."""
         experiment = await asyncio.to_thread(self._store.experiment, number)
         if experiment.config.search is not None:
             await asyncio.to_thread(self._searches.take_news, experiment)

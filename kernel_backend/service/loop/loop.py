@@ -147,7 +147,7 @@ class Loop:
             await self._ends.see_off(trial, attempt, self.cluster_state.asked_to_go(attempt.id))
 
     async def _end_times(self) -> None:
-        """Pause experiments that have used up their `--max-time`; their gangs save a checkpoint first."""
+        """Pause experiments that have used up their `--max-time`, after their gangs have saved a checkpoint."""
         cluster = await self.cluster_state.now()
         for run in [run for run in cluster.runs.values() if run.ends is not None and run.ends <= cluster.at]:
             trial = self.cluster_state.cache.trial(run.key.experiment, run.key.trial)
@@ -264,7 +264,7 @@ class Loop:
                     await self._put_aside(preempt)
 
     async def _put_aside(self, preempt: Preempt) -> None:
-        """Preempt a gang: it commits a checkpoint and exits.
+        """Preempt a gang: ask it to commit a checkpoint and exit.
 
         The trial gets no hold: it is requeued at its old position.
         """

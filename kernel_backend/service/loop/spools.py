@@ -64,7 +64,7 @@ class SpoolIntake:
     async def _patiently(
         self, key: AttemptId, owner: str, after: int, begin: SpoolPosition
     ) -> tuple[SpoolPage, list[Refused]]:
-        """Read a page of a spool and store it; raises _Unreadable if it cannot be read after some retries."""
+        """Read a page of a spool and store it, retrying for a while; raises _Unreadable if it cannot be read."""
         waits = RETRY.waits()
         while True:
             try:

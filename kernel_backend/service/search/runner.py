@@ -194,7 +194,7 @@ class Searches:
         return self._locks.setdefault(number, threading.Lock())
 
     def _answer(self, experiment: Experiment, question: Callable[[SearchState], T], otherwise: T) -> T:
-        """Return `question(state)`; `otherwise` if the search has ended or is busy, or if a slow searcher raises."""
+        """Return `question(state)` for a search, or `otherwise` if it has ended, is busy, or is slow and raises."""
         with self._locked(experiment) as known:
             if known is None:
                 return otherwise
@@ -372,7 +372,7 @@ class Searches:
 
     @contextlib.contextmanager
     def _believing(self, experiment: Experiment) -> Iterator[None]:
-        """Drop the cached searcher if the block fails: the next use rebuilds it from the stored log."""
+        """Drop the cached searcher if the block fails, so that the next use rebuilds it from the stored log."""
         try:
             yield
         except Exception:

@@ -83,7 +83,7 @@ class ClusterStateManager:
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[ClusterState]:
-        """Yield the current cluster state, locked against changes inside the block."""
+        """Yield the current cluster state, which nothing changes during the block."""
         async with self._lock:
             yield await self._current()
 
@@ -215,7 +215,7 @@ class ClusterStateManager:
         return cluster
 
     def _ended(self, number: int) -> Experiment | None:
-        """Return an ended experiment whose attempts still hold slots; None if its record cannot be read."""
+        """Return an experiment that has ended while attempts still hold slots; None if its record cannot be read."""
         try:
             return self._store.experiment(number)
         except (ValueError, TypeError):

@@ -22,7 +22,7 @@ from kernel_backend.store.base import Store
 
 
 class StartError(NamedTuple):
-    """Error of starting a trial, with the time of the next try. Until then its request blocks no others."""
+    """Error of starting a trial, with the time of the next try; until then its request does not block others."""
 
     text: str
     failures: int  # number of failures in a row
@@ -97,7 +97,7 @@ class RequestBuilder:
         return [first, *(replace(first, nth=nth) for nth in range(1, wanted))] if wanted else []
 
     def got(self, experiment: int, at: float) -> None:
-        """Record when a search was granted a gang: its next request counts as queued since then."""
+        """Record when a search was granted a gang; its next request counts as queued from that time on."""
         self._granted[experiment] = max(at, self._granted.get(experiment, at))
 
     def may_change(self, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:
