@@ -196,7 +196,7 @@ def text_of(value: object) -> str:
 
 
 def _telling_parts(line: str, behind: str) -> Iterator[str]:
-    """Yield the parts of a line that may contain a secret, joined with the next line `behind` if the value is there."""
+    """Yield the parts of a line that may contain a secret; a value in the next line, `behind`, is added."""
     if len(line) <= _LONGEST:
         if _AROUND.search(line):
             yield f"{line} {behind.strip()[:_BEHIND]}" if _OPEN.search(line[-_BEHIND:]) else line

@@ -85,7 +85,7 @@ class AgentOperations:
         return self._workspace.largest_number()
 
     def last_attempt(self, body: Iterator[bytes], experiment: int, trial: int, since: int) -> int:
-        """Return the last attempt number after `since` that has a folder, without a gap; else `since`."""
+        """Return the last of the consecutive attempt numbers after `since` that have a folder; else `since`."""
         return self._workspace.last_attempt(experiment, trial, since)
 
     def usage(self, body: Iterator[bytes], experiment: int) -> dict[str, int]:
@@ -109,7 +109,7 @@ class AgentOperations:
         return self._workspace.artifact(experiment, trial, name)
 
     def asker(self, body: Iterator[bytes], asked: str) -> SearchClassProcess:
-        """Return a search class in a new process; calls to it follow on the same socket."""
+        """Start a search class in a new process; later requests on the same socket call it."""
         return self._workspace.asker(SearchClass.model_validate_json(asked), b"".join(body))
 
     def lock(self, body: Iterator[bytes], environment: str) -> Any:

@@ -97,7 +97,7 @@ def title(figure: Figure, overview: Overview, palette: Palette, progress: str) -
 
 
 def line(host: Figure | Axes, words: Sequence[tuple[str, str, str]], place: tuple[float, float], size: float) -> None:
-    """Draw words (text, colour, weight) in one line; `place` is the upper left corner, `size` the font size."""
+    """Draw words (text, colour, weight) next to each other; `place` is the upper left corner, `size` the font size."""
     texts = [
         TextArea(text, textprops={"color": color, "fontweight": weight, "fontsize": size, "parse_math": False})
         for text, color, weight in words

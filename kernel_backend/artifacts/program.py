@@ -49,7 +49,7 @@ class ProgramMethods:
 
     @property
     def device(self) -> NoReturn:
-        """Raise InvalidRequest: a program chooses its device itself."""
+        """Raise InvalidRequest, as a program chooses its own device."""
         self._refuse("device")
 
     @property
@@ -61,19 +61,19 @@ class ProgramMethods:
         return (self._folder / LEAVING).exists()
 
     def register(self, parts: Mapping[str, Any]) -> NoReturn:
-        """Raise InvalidRequest: a program keeps its state itself."""
+        """Raise InvalidRequest, as a program saves its own state."""
         self._refuse("restore")
 
     def loader(self, *settings: Any) -> NoReturn:
-        """Raise InvalidRequest: a program reads its data itself."""
+        """Raise InvalidRequest, as a program reads its own data."""
         self._refuse("loader")
 
     def epochs(self, count: int | None) -> Iterator[int]:
-        """Raise InvalidRequest: a program has a loop of its own."""
+        """Raise InvalidRequest, as a program has its own loop."""
         self._refuse("epochs")
 
     def steps(self, count: int | None) -> Iterator[int]:
-        """Raise InvalidRequest: a program has a loop of its own."""
+        """Raise InvalidRequest, as a program has its own loop."""
         self._refuse("steps")
 
     def report(self, values: Mapping[str, Any], step: int | None, validation: bool, epoch: int | None = None) -> None:

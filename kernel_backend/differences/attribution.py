@@ -54,7 +54,7 @@ def beyond(differences: Sequence[Difference]) -> list[str]:
 
 
 def _is_given(difference: Difference) -> bool:
-    """Return whether no lock restores a difference: of hardware, an environment variable, or a file."""
+    """Return whether no lock can restore a difference, as of hardware, an environment variable, or a file."""
     if difference.kind == "hardware":
         return difference.name != "threads"
     variable = difference.kind == "environment" and difference.name.isupper()

@@ -146,7 +146,7 @@ def _leave_out(path: str, *sides: dict[str, tuple[int, str | None]], compared: b
 
 
 def _fill(contents: dict[str, tuple[int, str | None]], names: Iterable[str], side: Side) -> None:
-    """Add the files of `names` that this side's snapshot has: a rerun reads them there or in the folder."""
+    """Add files among `names` that this side's snapshot contains, since its training may have read them there."""
     if side.snapshot.project is None:
         return
     folder = PurePosixPath(PROJECT) / side.snapshot.project.cwd

@@ -74,7 +74,7 @@ class Engine(Protocol):
         """
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill the processes in an attempt's folder and rename the folder: it belongs to another attempt of that key.
+        """Kill the processes in an attempt's folder and rename it, as it belongs to another attempt with the same key.
 
         Raises Unconfirmed like `kill`.
         """

@@ -89,7 +89,7 @@ class LocalEngine:
         return await asyncio.to_thread(self._logs, key, rank, offset, tail)
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill the processes in a gang's folder and rename the folder, so that no gang has this key."""
+        """Kill the processes in a gang's folder and rename the folder, so that its key is free again."""
         await asyncio.to_thread(self._set_aside, key)
 
     async def forget(self, key: AttemptId) -> None:

@@ -106,7 +106,7 @@ class Gang:
 
     @property
     def lost(self) -> str | None:
-        """Return why exit codes are unavailable through no fault of the ranks; None while they are available."""
+        """Return why exit codes are unavailable for a reason outside of the ranks; None while they are available."""
         return self._ranks.lost
 
     def codes(self) -> Sequence[int | None]:

@@ -46,7 +46,7 @@ def gang_outcome(
 
 
 def lost(result: AttemptResult, reason: str) -> AttemptResult:
-    """Return a result as that of a lost gang: Daylight's own failure ended it, so that exit codes are ignored."""
+    """Return the result of a gang that Daylight's own failure ended, so that exit codes are ignored."""
     failure = Failure(rank=0, type="ForkserverLost", message=reason, consequence=True)
     return result.model_copy(update={"outcome": "lost", "failure": failure})
 
@@ -77,7 +77,7 @@ def cause(
 
 
 def _silent(rank: int, code: int | None, step: int | None) -> Failure:
-    """Return a failure record for a rank that wrote none, from its exit code."""
+    """Return a failure record, made from the exit code, for a rank that wrote none."""
     if code is not None and code < 0:
         name = _signal_name(-code)
         hint = {"SIGKILL": " (kill -9, or out of memory)", "SIGSEGV": " (a crash in native code)"}.get(name, "")

@@ -19,7 +19,7 @@ Due = list[tuple[float, float]]  # (seconds, probability that the reservation is
 
 
 def due(missing: int, held: Sequence[tuple[int, Allocation]], since: float, lengths: PastLengths, at: float) -> Due:
-    """Return when a reservation that waits for `missing` slots is due, as a probability for each time.
+    """Return when a reservation that waits for `missing` slots can start, as a probability for each time.
 
     `held` has the running gangs on the reserved nodes, with their slots there. Three kinds of gangs are assumed to
     end at any time: those of unknown length, those that are leaving, and those that started after the reservation was

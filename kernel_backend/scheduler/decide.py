@@ -96,7 +96,7 @@ class _Pass:
             self._walk(list(filter(self._ledger.has_guarantee, lines)), guaranteed=True)
 
     def serve_kept(self) -> None:
-        """Serve the requests with a reservation, and the heads of starving user queues."""
+        """Serve requests with a reservation, then the first requests of user queues that have waited too long."""
         since = self._at - self._cluster.rules.patience
         for request in reserved_for(self._cluster, self._pool):
             reservation = self._reserved.get(request.key)
@@ -180,7 +180,7 @@ class _Pass:
         return self._take(request, fit(request, self._capacities, self._plans, self._at))
 
     def _start_at_risk(self, request: SlotRequest) -> bool:
-        """Start a request that will probably end before the reservations of its slots are due; False if it did not."""
+        """Start a request if it will probably end before the reservations of its slots are due; else return False."""
         most = max((each.risk for each in self._plans), default=0.0)
         if most <= 0 or (
             request.max_time is None and self._cluster.lengths.chance_to_last(*request.size, 0.0, STEPS[-1]) > most
@@ -205,7 +205,7 @@ class _Pass:
         return late(self._due(plan), lasts)
 
     def _due(self, plan: Plan) -> Due:
-        """Return when a plan's reservation is due; gangs that already use its slots lower its risk budget."""
+        """Return when a plan's reservation is due, as probabilities; subtract the risk that gangs on its slots pose."""
         known = self._dues.get(plan.request.key)
         if known is None:
             runs = [*self._runs, *(start.run(self._at) for start in self.starts)]

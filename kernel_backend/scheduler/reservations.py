@@ -55,7 +55,7 @@ class Plan:
         return sum(count for name, count in allocation if name not in self.request.excluded)
 
     def lets_by(self, request: SlotRequest, at: float) -> bool:
-        """Return whether a request on reserved slots cannot delay this plan: it ends in time or can be preempted."""
+        """Return whether a request on the reserved slots cannot delay this plan: it ends in time or is preemptible."""
         if self.when is not None and request.max_time is not None and at + request.max_time <= self.when:
             return True
         return request.preemptible and not self.firm

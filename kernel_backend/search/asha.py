@@ -87,7 +87,7 @@ class Asha(BaseSearcher[_Climber]):
         return None if trial is None else Resume(trial=trial, until=self._target(self._trials[trial]))
 
     def _pastime(self) -> int | None:
-        """Return the best paused trial of the highest rung, for a slot that no promotable or new trial can use.
+        """Return the best paused trial of the highest rung, to train on a slot that would otherwise be idle.
 
         It is trained on if no trial has been trained to the end yet, if a promoted trial is still training, or if the
         search ends by its budget, which should be used. Otherwise, and always with `stopping`, None is returned.

@@ -194,7 +194,7 @@ class Custom(BaseSearcher[_Trial]):
         return Pause() if known.requested_action or self.failure else Continue(until=self._target(known))
 
     def judged(self, trial: int, verdict: Verdict) -> None:
-        """Apply the logged decision about a report, since the class might now decide differently."""
+        """Apply the decision about a report that the log holds, since the class might now decide differently."""
         known = self._trials.get(trial)
         if known is None:
             return

@@ -202,7 +202,7 @@ class Store(QuotaStore, Protocol):
         """Return an experiment's trials by index, in any of `states` (None: all); empty for an unknown experiment."""
 
     def restless_trials(self, number: int) -> list[Trial]:
-        """Return an experiment's trials that have not ended, by index, without those paused only by their search."""
+        """Return an experiment's trials that have neither ended nor been paused by their search alone, by index."""
 
     def scheduled(self) -> Scheduled:
         """Return the unfinished work that the scheduler reads, quickly, however much there is.

@@ -236,7 +236,7 @@ class _Agent:
         starting.set_result(control)
 
     def _rest(self) -> None:
-        """Raise PlaceUnavailable during the pause after a failure, so that not every request waits for a timeout."""
+        """Raise PlaceUnavailable for some seconds after a failure, so that not every request waits for a timeout."""
         if time.monotonic() - self._failed_at < RETRY.pause(self._failures):
             raise self._out_of_reach(f"{self._why}; this is tried again")
 

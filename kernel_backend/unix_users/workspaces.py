@@ -57,7 +57,7 @@ class AgentWorkspace:
         return self._agents.ask(self._user, "largest_number", _NUMBER)
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Return the last attempt number after `since` that has a folder, without a gap; else `since`."""
+        """Return the last of the consecutive attempt numbers after `since` that have a folder; else `since`."""
         return self._agents.ask(self._user, "last_attempt", _NUMBER, experiment=experiment, trial=trial, since=since)
 
     def usage(self, experiment: int) -> dict[str, int]:
@@ -84,7 +84,7 @@ class AgentWorkspace:
         return Contents(link.size, _closing(stack, link))
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """Return a search class, which the agent runs in a process."""
+        """Return the client of a search class that the user's agent runs in a process."""
         return AgentSearchProcess(self._agents, self._user, asked, archive)
 
 

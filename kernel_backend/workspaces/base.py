@@ -88,7 +88,7 @@ class Workspace(Protocol):
         """Return the largest experiment number among the names of folders; 0 if there is none."""
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Return the last attempt number after `since` that has a folder, without a gap; else `since`."""
+        """Return the last of the consecutive attempt numbers after `since` that have a folder; else `since`."""
 
     def usage(self, experiment: int) -> dict[str, int]:
         """Return the bytes of an experiment's folders by kind (such as `attempts`), without its checkpoints."""
@@ -106,7 +106,7 @@ class Workspace(Protocol):
         """Return the bytes of an artifact; raise NotFound if its file does not exist."""
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """Return a search class of a snapshot, whose process is started by the first call."""
+        """Return the client of a snapshot's search class, whose process is started by the first call."""
 
 
 class Workspaces(Protocol):

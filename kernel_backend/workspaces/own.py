@@ -52,7 +52,7 @@ class OwnWorkspace:
         return largest_number(self._home)
 
     def last_attempt(self, experiment: int, trial: int, since: int) -> int:
-        """Return the last attempt number after `since` that has a folder, without a gap; else `since`."""
+        """Return the last of the consecutive attempt numbers after `since` that have a folder; else `since`."""
         following = (AttemptId(experiment, trial, number) for number in count(since + 1))
         return next(key.number for key in following if not attempt_folder(self._home, key).exists()) - 1
 
@@ -92,7 +92,7 @@ class OwnWorkspace:
         return Contents(os.fstat(file.fileno()).st_size, pieces(file))
 
     def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
-        """Return a search class in a child process; its code is unpacked into the folder of its search."""
+        """Unpack the code of a search class into its search's folder, and return the client of its child process."""
         folder, cwd = self._home / "searches" / str(asked.experiment), Path(asked.cwd)
         unpack(archive, folder / "code")
         withheld = WITHHELD if asked.locked else ()

@@ -64,7 +64,7 @@ class Forkserver:
         return None
 
     def last_words(self) -> str:
-        """Return the last line of the forkserver's log, usually an error; after a normal exit there is no log."""
+        """Return the last line of the forkserver's log, usually an error; a sentence if the log is empty."""
         lines = self.endpoint.log.read_text(errors="replace").splitlines() if self.endpoint.log.exists() else []
         return lines[-1] if lines else "it said nothing"
 
@@ -165,7 +165,7 @@ class WarmRanks:
             self._note(message.rank, message.code)
 
     def _miss(self) -> None:
-        """Record the exits of ranks that a dead or stuck forkserver does not report; the gang then counts as lost."""
+        """Record the exits of ranks that a dead or stuck forkserver no longer reports; the gang counts as lost."""
         for rank, handle in [*self._handles.items()]:
             if not _ended(handle):
                 continue

@@ -112,7 +112,7 @@ class ForkserverLoop:
         self._close_if_done(child.launcher)
 
     def _part(self, launcher: socket.socket) -> None:
-        """Kill the ranks of a lost launcher, then close its connection."""
+        """Kill the ranks of a launcher that has gone away, and close its connection."""
         self._selector.unregister(launcher)
         self._launchers.remove(launcher)
         self._gone.add(launcher)

@@ -54,7 +54,7 @@ class Watch:
         return {rank: tick.about if tick else None for rank, tick in ticks.items()}
 
     def through(self) -> bool:
-        """Return True if all ranks have completed their steps, including ranks that have exited since."""
+        """Return True if all ranks have completed their steps, including ranks that have exited meanwhile."""
         ticks = [self._folder.tick(rank) for rank in self._ticks]
         return all(tick is not None and tick.phase == "finishing" for tick in ticks)
 

@@ -45,7 +45,7 @@ def waits_for_peers(stack: Sequence[Call]) -> bool:
 
 
 def in_step_with_others(stack: Sequence[Call]) -> bool:
-    """Return True if a waiting rank waits in Daylight's own code, which every rank reaches."""
+    """Return True if a rank waits in Daylight's own code, which every rank reaches sooner or later."""
     return any(call.file.endswith((_RANKS, _SUMS)) for call in stack)
 
 
