@@ -32,10 +32,10 @@ def from_bytes(data: bytes) -> Tensor:
 
 
 def kept(own: Mapping[str, Tensor], known: Mapping[str, Tensor]) -> Blobs:
-    """Return copies of these contents by digest, for long-term use; reuse those that are already in `known`."""
+    """Return copies of these contents by digest, to be kept for long; those in `known` are reused."""
     return {name: known[name] if name in known else data.clone() for name, data in own.items()}
 
 
 def together(snapshots: Iterable[Any]) -> Blobs:
-    """Return the contents of several snapshots, by digest."""
+    """Return the contents of several snapshots in one mapping, by digest."""
     return {name: data for each in snapshots for name, data in each.blobs.items()}

@@ -1,4 +1,4 @@
-"""Notify listeners of a program's training events, except while a resumed program repeats earlier steps."""
+"""Notify listeners of a program's training events, but not while a restarted program repeats earlier steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernel_backend.definition.script.loops import TrainingLoop
 
 
 class Events:
-    """Lists of listeners; no listener may change the program's state or draw random numbers."""
+    """Listeners by kind of event; none of them may change the program's state or draw random numbers."""
 
     def __init__(self) -> None:
         """Patch `torch.autograd.backward`, and register a hook for optimizer steps."""
@@ -45,12 +45,12 @@ class Events:
             each(step)
 
     def resume(self) -> None:
-        """Notify listeners from now on, as the program has reached the checkpoint."""
+        """Start to notify listeners again, as the restarted program has reached its checkpoint."""
         self.muted = False
         self.backwards = self.updates = 0
 
     def output(self, text: str) -> None:
-        """Notify listeners of printed text."""
+        """Notify listeners of text that the program has printed."""
         if not self.muted:
             for each in self.on_output:
                 each(text)

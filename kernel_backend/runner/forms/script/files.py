@@ -1,4 +1,4 @@
-"""Restore the files that a program writes to their state at the checkpoint, when a restart runs the program again.
+"""Restore the files that a program writes to their state at the checkpoint, as a restart runs the program again.
 
 A restarted program runs again from its top until it reaches the checkpoint's position. Meanwhile, files that it created
 earlier are hidden, so that its setup behaves as on the first start, and its writes are discarded. At the checkpoint's
@@ -26,7 +26,7 @@ _WRITES = frozenset("wax+")
 
 
 class _Opened(NamedTuple):
-    """File that the program opened for writing and has not closed, as far as is known."""
+    """File that the program opened for writing and probably has not closed."""
 
     path: str
     appends: bool
@@ -34,7 +34,7 @@ class _Opened(NamedTuple):
 
 
 class ProgramFiles:
-    """Files in the user's folders that a program opens for writing, on one rank."""
+    """Record of the files in the user's folders that a program writes on one rank."""
 
     def __init__(self, cwd: str, record: Path | None, but: Sequence[str], writes: bool = True) -> None:
         """Read the record of the files that earlier attempts have created.
@@ -81,11 +81,11 @@ class ProgramFiles:
         return {"sizes": sizes, "positions": positions, "grows": sorted(self._grows | set(positions))}
 
     def passed(self, state: Mapping[str, Any]) -> None:
-        """Unhide the files that existed at a position which the repeated program has reached."""
+        """Show the files again that existed at a position which the restarted program has reached."""
         self._hidden -= {path for path, size in state["sizes"].items() if size is not None}
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Restore the files to their state at the checkpoint, from where the program continues."""
+        """Restore the files to their state at the checkpoint, since the program continues from there."""
         self._replays, self._hidden = False, set()
         if not self._writes:
             return

@@ -34,7 +34,7 @@ def program_frames(frame: FrameType | None, builtins: Mapping[str, Any]) -> list
 
 
 def names(namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the variables in a namespace that the program has defined."""
+    """Return the variables that the program has defined in a namespace."""
     return {name: value for name, value in namespace.items() if name not in _OWN}
 
 

@@ -1,4 +1,4 @@
-"""Pickle the objects of a program together, so that shared references are preserved.
+"""Pickle all objects of a program together, so that references shared between them are preserved.
 
 Objects are identified by the path of variables and attributes that leads to them. On restart their state is written
 into the objects at the same paths, so that hooks, closures and libraries keep valid references. The bytes of tensors
@@ -48,7 +48,7 @@ REDUCERS: dict[type, Reducer] = {}  # reducers of other exact classes, registere
 
 
 class GraphWriter(pickle.Pickler):
-    """Pickler for the objects of a program."""
+    """Pickler of a program's objects; identical bytes of tensors and arrays are stored once, by digest."""
 
     def __init__(
         self, namespaces: Mapping[str, Mapping[str, Any]], unchanged: Mapping[Path, str], trial: bool = False
@@ -87,7 +87,7 @@ class GraphWriter(pickle.Pickler):
     # Called by pickle
 
     def persistent_id(self, obj: Any) -> Any:
-        """Return an identifier for a container, so that an existing one is filled; its contents are written later."""
+        """Return an identifier for a container, whose contents are written separately; None for other objects."""
         kind = type(obj)
         if kind in ATOMS or kind not in _CONTAINERS:
             return None
@@ -228,7 +228,7 @@ class GraphWriter(pickle.Pickler):
         return (*reduced, state, None, None, reading.fill_tensor)
 
     def _storage(self, data: Tensor, path: Path | None) -> tuple[int, int, str | None, bool]:
-        """Return number and size of a tensor's storage; on first use also its digest, and if the setup creates it."""
+        """Return number and size of a tensor's storage; when first used, its digest and if the setup creates it."""
         storage = data.untyped_storage()
         if not storage.nbytes():
             return -1, 0, None, False
@@ -250,7 +250,7 @@ class GraphWriter(pickle.Pickler):
         return reading.array, (content, obj.dtype, obj.shape, order)
 
     def _blob(self, data: Tensor, path: Path | None) -> tuple[str, bool]:
-        """Return the digest of bytes, and True if the program's setup creates equal ones; otherwise store the bytes."""
+        """Return the digest of some bytes, and True if the program's setup creates equal ones; else store them."""
         if self._trial:
             return "", False
         found = digest(data)

@@ -1,4 +1,4 @@
-"""Follow the training loops of a running program: count steps and epochs at the head of each loop.
+"""Follow the training loops of a running program: count steps and epochs at the start of each iteration.
 
 The head of a loop is where its next iteration begins. A checkpoint is a list of stations: the loops that a program
 reaches when it runs again from its top, up to the position of the checkpoint. Loops that were finished are skipped;
@@ -28,7 +28,7 @@ _SHORT_S = 1.0  # outer iterations shorter than this are not restarted: a checkp
 
 @dataclass
 class Station:
-    """Loop that a resumed program reaches, and the program's state there."""
+    """Loop that the program reaches when it runs again after a restart, and the program's saved state there."""
 
     key: str
     finished: bool
@@ -38,7 +38,7 @@ class Station:
 
 @dataclass
 class Active:
-    """Training loop that is running."""
+    """Training loop that is running, with the progress of its current iteration."""
 
     site: Site
     frame: FrameType
@@ -53,7 +53,7 @@ class Active:
 
 
 class Extended(NamedTuple):
-    """Another number of iterations of the outermost loop than that of a checkpoint, and the variable that holds it."""
+    """Change of the outermost loop's number of iterations since a checkpoint, and the variable that holds it."""
 
     name: str
     before: int
@@ -61,32 +61,32 @@ class Extended(NamedTuple):
 
 
 class HeadListener(Protocol):
-    """Job that is notified at the heads of loops."""
+    """Interface of a job that is notified when training loops begin, iterate, end and resume."""
 
     def ended(self, stations: list[Station]) -> None:
-        """End the only outermost loop after all of its iterations; if it gets more, it goes on from these stations."""
+        """Handle the regular end of the only outermost loop; from `stations` it can continue with more iterations."""
 
     def begun(self) -> None:
-        """Begin the first loop of a program that runs for the first time."""
+        """Handle the start of the first training loop of a program that has not been restarted."""
 
     def iterated(self, loop: TrainingLoop, frame: FrameType, outermost: bool) -> None:
-        """Handle the end of an iteration of a loop."""
+        """Handle the end of a loop's iteration."""
 
     def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
-        """Continue from the head at which the checkpoint was saved."""
+        """Continue the training, as the program has reached the position of the checkpoint."""
 
     def note(self, text: str) -> None:
         """Send a note to the user."""
 
     def more(self) -> dict[str, Any]:
-        """Return additional state for a snapshot, such as files."""
+        """Return further state to save in a snapshot of the program, such as its files."""
 
     def passed(self, saved: Mapping[str, Any]) -> None:
-        """Restore additional state at a station before the checkpoint's head."""
+        """Restore that further state at a loop which the program passes before the checkpoint's position."""
 
 
 class Heads:
-    """Functions that the rewritten training loops of a program call."""
+    """Functions that the rewritten training loops of a program call at the start and end of iterations."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Heads:
         always: bool,
         records: bool = True,
     ) -> None:
-        """Set up without any loop.
+        """Set up before any training loop is running.
 
         `deepest` is the nesting depth of the innermost loops. With `always`, the state at the start of each iteration
         of outer loops is recorded, otherwise only that of long iterations; without `records`, none is.
@@ -130,7 +130,7 @@ class Heads:
         }
 
     def length(self) -> int | None:
-        """Return how many iterations the innermost loop has, where it is the second; None if that is not known."""
+        """Return the number of iterations of the second of two nested loops; None if it is unknown."""
         return self.active[-1].length if len(self.active) == 2 else None
 
     def loops(self) -> list[TrainingLoop]:
@@ -138,7 +138,7 @@ class Heads:
         return [each.site.loop for each in self.active]
 
     def replay(self, stations: list[Station], extended: Extended | None = None) -> None:
-        """Set the stations that the program passes when it runs again, and another length of its outermost loop."""
+        """Set the loop states that the program restores when it runs again, and a new length of its outermost loop."""
         self._replay, self._extended = list(stations), extended
 
     @property
@@ -147,7 +147,7 @@ class Heads:
         return len(self.active) == 1
 
     def stations(self) -> list[Station] | None:
-        """Return the stations of a checkpoint at this head; None if it must wait for the head of an outer loop.
+        """Return the loop states that a checkpoint saves now; None if it must wait for an outer loop's iteration.
 
         Raises any error of pickling an object.
         """
@@ -187,24 +187,24 @@ class Heads:
         return False
 
     def loop(self, key: str, items: Any) -> Iterator[Any]:
-        """Return the items of a `for` loop, passing the loop's head before each."""
+        """Return the items of a `for` loop, whose iterator starts an iteration with each item."""
         loop = self._found(key, sys._getframe(1))
         loop.items = tracked(items)
         loop.length, loop.over = length(loop.items), over(loop.items)
         return _Items(loop, self._head)
 
     def head(self, key: str) -> bool:
-        """Pass the head of a `while` loop; return True."""
+        """Start an iteration of a `while` loop, before its test; return True."""
         self._head(self._found(key, sys._getframe(1)))
         return True
 
     def enter(self, key: str) -> bool:
-        """Begin an iteration of a `while` loop whose test was true; return True."""
+        """Record that the test of a `while` loop was true, so that its iteration runs; return True."""
         self.active[-1].inside = True
         return True
 
     def leave(self, key: str) -> None:
-        """End a loop that is exhausted or left by `break`."""
+        """End a loop that is exhausted or was left by `break`."""
         frame = sys._getframe(1)
         if self._replay and self._replay[0].finished and self._replay[0].key == key:
             self._skip(frame)
@@ -216,7 +216,7 @@ class Heads:
         self._end(loop)
 
     def leave_by_return(self, key: str, value: Any) -> Any:
-        """End all loops of a function that returns `value`; return it."""
+        """End all loops of a function that returns from within them, and return its `value`."""
         frame = sys._getframe(1)
         loop = self._found(key, frame)
         self._iterated(loop)
@@ -226,7 +226,7 @@ class Heads:
         return value
 
     def returns(self, key: str) -> bool:
-        """Return True if the skipped loop was left by `return`."""
+        """Return True if the loop that is skipped was left by `return`."""
         return self._replay[0].returned
 
     def returned(self, key: str) -> Any:
@@ -264,7 +264,7 @@ class Heads:
             loop.start = self._kept(loop.frame)
 
     def _end(self, loop: Active, value: Any = None, by_return: bool = False) -> None:
-        """End a loop; record the state after it if another loop may follow and recomputing would take long."""
+        """End a loop; record the state after it if another loop may follow and it is too long to be run again."""
         self.active.pop()
         key, level = loop.site.key, self._level()
         around = self.active[-1].start is not None if self.active else self._has_others(key)
@@ -283,7 +283,7 @@ class Heads:
             self._listener.ended([*finished, Station(loop.site.key, False, snapshot)])
 
     def _drop(self) -> None:
-        """Remove a loop that was left by an exception; the next checkpoint waits for the head of the loop around it."""
+        """Remove a loop that was left by an exception; checkpoints wait for an iteration of the loop around it."""
         key = self.active.pop().site.key
         self._level().append(key)
 
@@ -295,7 +295,7 @@ class Heads:
         return self.snapshots.take(frame, items, {**self._listener.more(), **more})
 
     def _kept(self, frame: FrameType, **more: Any) -> Snapshot | None:
-        """Return a snapshot for later use; return None and note the reason if the state cannot be pickled."""
+        """Return a snapshot to keep for later; if the state cannot be pickled, note the reason and return None."""
         try:
             taken = self._taken(frame, **more)
         except Exception as error:  # a snapshot must never end the training
@@ -326,7 +326,7 @@ class Heads:
             self._listener.resumed(saved, tombstones)
 
     def _skip(self, frame: FrameType) -> dict[str, Any]:
-        """Restore the state after a finished loop, and return the values saved with it."""
+        """Restore the state that was saved after a finished loop, and return the values saved with it."""
         station = self._replay.pop(0)
         saved, _ = self._restored(station.snapshot, frame)
         self._listener.passed(saved)
@@ -345,7 +345,7 @@ class Heads:
         return saved, tombstones
 
     def _found(self, key: str, frame: FrameType) -> Active:
-        """Return the loop with this key in a frame, and end the loops within it."""
+        """Return the running loop with this key in a frame, after ending the loops within it."""
         while self.active[-1].site.key != key or self.active[-1].frame is not frame:
             self._drop()
         return self.active[-1]
@@ -358,7 +358,7 @@ class Heads:
 
 
 class _Items:
-    """Iterator over a loop's items that passes the loop's head before each item."""
+    """Iterator over a loop's items that starts an iteration of the loop with each item."""
 
     def __init__(self, loop: Active, head: Callable[[Active], None]) -> None:
         self._loop, self._head = loop, head
@@ -375,7 +375,7 @@ class _Items:
 
 
 def _extend(loop: Active, extended: Extended) -> None:
-    """Have a restored loop go through the range that the program has now."""
+    """Let a restored loop iterate over the longer or shorter range that the program has now."""
     remaining = left(loop.items)
     if remaining is not None and loop.over is not None:
         loop.items = moved(loop.items, loop.over[extended.before - remaining :])

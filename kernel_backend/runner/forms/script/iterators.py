@@ -1,4 +1,4 @@
-"""Replace iterators of Python, DataLoader and tqdm by equivalent ones whose positions can be saved and restored."""
+"""Replace iterators of Python, DataLoader and tqdm by ones whose positions can be saved and restored."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def tracked(items: Any, *sentinel: Any) -> Any:
 
 
 def length(items: Any) -> int | None:
-    """Return how many items an iterator gives that has given none yet; None where that is not known.
+    """Return the number of items of an iterator that has not started; None if it is unknown.
 
     Examples
     --------
@@ -267,7 +267,7 @@ def length(items: Any) -> int | None:
 
 
 def over(items: Any) -> range | None:
-    """Return the range that an iterator begins to go through, within `enumerate` and tqdm too; None for others."""
+    """Return the range over which an iterator runs, also within `enumerate` and tqdm; None for other iterators."""
     found = _innermost(items)
     if type(found) is not _RANGE:
         return None
@@ -276,13 +276,13 @@ def over(items: Any) -> range | None:
 
 
 def left(items: Any) -> int | None:
-    """Return how many numbers of a range an iterator has not given yet; None if it is none of a range."""
+    """Return how many numbers of a range remain in its iterator; None for an iterator over anything else."""
     found = _innermost(items)
     return operator.length_hint(found) if type(found) is _RANGE else None
 
 
 def moved(items: Any, numbers: range) -> Any:
-    """Return an iterator over a range as one that gives these numbers; one within `enumerate` or tqdm is replaced."""
+    """Return an iterator over these numbers in place of one over a range, also within `enumerate` or tqdm."""
     if not isinstance(items, Enumerate | TqdmItems):
         return iter(numbers)
     items.items = moved(items.items, numbers)
@@ -383,7 +383,7 @@ def _set_random_states(states: dict[str, Any]) -> None:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return True if two states of a generator are equal."""
+    """Return True if two states of a random generator are equal."""
     if other is None:
         return False
     if isinstance(one, torch.Tensor):

@@ -20,7 +20,7 @@ from kernel_backend.runner.forms.script.skeleton import skeleton
 
 
 class NamedModules:
-    """Checkpoint part with the modules in a program's variables and in attributes of its objects."""
+    """Checkpoint part with the torch modules found in a program's variables and in its objects' attributes."""
 
     def __init__(self, names: Mapping[str, Any], frames: Callable[[], Sequence[FrameType]]) -> None:
         """Set up the part; `names` are the program's globals, `frames` returns the frames of its running loops."""
@@ -29,12 +29,12 @@ class NamedModules:
         self._saved: dict[str, Any] = {}  # states of a checkpoint's modules, until their contents were taken
 
     def iteration(self, loop: TrainingLoop, frame: FrameType) -> None:
-        """Record the modules in an outer loop's function, which may return before the program ends."""
+        """Find the modules at the first outer iteration, as the function that holds them may return."""
         if loop.depth == 0 and not self._found:
             self._look()
 
     def found(self) -> dict[str, nn.Module]:
-        """Return the modules with parameters by name; of several names, that of the outermost variable."""
+        """Return the modules that have parameters, each by one name, that of its outermost variable."""
         self._look()
         named: dict[int, tuple[str, nn.Module]] = {}
         for name, module in self._found.items():
@@ -47,7 +47,7 @@ class NamedModules:
         return {name: state | _structure(module) for name, module, state in found}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Keep the states for `contents_of`; the program's own part restores its modules."""
+        """Keep the saved states for `contents_of`; the modules themselves are restored with the program's objects."""
         self._saved = state
 
     def shared(self, blobs: Blobs) -> dict[str, Any]:

@@ -27,12 +27,12 @@ class Output:
         return self._text[0]
 
     def resume(self, text: str) -> None:
-        """Print the output before the checkpoint, and unmute."""
+        """Print the output from before the checkpoint, and let further output through."""
         self._text, self.muted = [text], False
         self._own[0].write(text)
 
     def heard(self, text: str) -> None:
-        """Store printed text, and pass it to the listener."""
+        """Store text that the program has printed, and pass it to the listener."""
         self._text.append(text)
         if len(self._text) > MOST // 64:
             self.text  # noqa: B018
@@ -44,7 +44,7 @@ class Output:
 
 
 class _Stream:
-    """Text stream that passes text on unless muted."""
+    """Text stream that passes text on unless the output is muted."""
 
     def __init__(self, stream: Any, output: Output) -> None:
         self._stream, self._output = stream, output

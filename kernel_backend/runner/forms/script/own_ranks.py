@@ -1,4 +1,4 @@
-"""Give a program that wires its ranks itself the process group that its rank has already."""
+"""Let a program that calls `init_process_group` itself use the process group that its rank has already."""
 
 from __future__ import annotations
 

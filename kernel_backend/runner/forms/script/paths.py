@@ -12,7 +12,7 @@ NOTHING = object()
 
 
 def told(path: Path | None) -> str:
-    """Return a path as a user would write it: `trainer.model.layers[0]`."""
+    """Format a path as a user would write it: `trainer.model.layers[0]`."""
     if path is None:
         return "an object"
     holder, how, key = path
@@ -30,10 +30,10 @@ def told(path: Path | None) -> str:
 
 
 class Live:
-    """Objects of the running program, by path."""
+    """Look-up of the running program's objects by path."""
 
     def __init__(self, roots: Mapping[Any, Any]) -> None:
-        """Set up with the namespaces where paths start, by key."""
+        """Set up the look-up; `roots` are the namespaces in which paths begin, by key."""
         self._roots = roots
         self._known: dict[Path, Any] = {}
 

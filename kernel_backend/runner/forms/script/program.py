@@ -35,7 +35,7 @@ class Program:
 
     @property
     def sites(self) -> Mapping[str, Site]:
-        """Return the rewritten loops of all modules imported so far, by key."""
+        """Return the rewritten training loops of all modules imported so far, by key."""
         return self._imports.sites
 
     @property

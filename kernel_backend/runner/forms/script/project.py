@@ -60,7 +60,7 @@ class ProjectImports(MetaPathFinder):
         return self.codes[module]
 
     def equip(self, module: ModuleType) -> None:
-        """Set the program's builtins in a module."""
+        """Give a module the builtins that mark it as the program's."""
         vars(module)["__builtins__"] = self._builtins
 
     def begin(self) -> None:

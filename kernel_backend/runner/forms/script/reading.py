@@ -1,4 +1,4 @@
-"""Unpickle the objects of a program into the objects that the restarted program has at the same paths.
+"""Unpickle a program's objects in place: into the objects that the restarted program has created itself.
 
 Pickles refer to the functions below, which act on the current reader. Existing objects are changed only by `apply`, so
 that a pickle that cannot be read leaves the program unchanged.
@@ -29,7 +29,7 @@ _reader: list[GraphReader] = []
 
 
 class GraphReader(pickle.Unpickler):
-    """Unpickler for the objects of a program."""
+    """Unpickler of a program's objects that fills existing objects of the restarted program with their saved state."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class GraphReader(pickle.Unpickler):
         self.tombstones: list[str] = []
 
     def read(self) -> dict[str, Any]:
-        """Return the pickled values; existing objects keep their state until `apply`."""
+        """Unpickle and return the values; objects that exist already get their state only in `apply`."""
         _reader.append(self)
         try:
             found: dict[str, Any] = self.load()
@@ -80,7 +80,7 @@ class GraphReader(pickle.Unpickler):
                 each()
 
     def persistent_load(self, pid: tuple[int, Path | None, str, int | None]) -> Any:
-        """Return the container with this number: the one at its path, or an empty one that is filled later."""
+        """Return the container with this number: the program's own at this path, else an empty one to fill later."""
         number, path, name, most = pid
         if number not in self._containers:
             kind = CONTAINERS[name]
@@ -113,7 +113,7 @@ class GraphReader(pickle.Unpickler):
             self.later(now)
 
     def adopt(self, path: Path | None, kind: type) -> Any:
-        """Return the object of this class at a path, at most once per object; NOTHING if there is none."""
+        """Return the program's object at a path if it has this class and was not used yet; else NOTHING."""
         found = self._live.at(path)
         if found is NOTHING or type(found) is not kind or id(found) in self._adopted:
             return NOTHING
@@ -121,15 +121,15 @@ class GraphReader(pickle.Unpickler):
         return found
 
     def later(self, fill: Callable[[], None]) -> None:
-        """Call this function in `apply`."""
+        """Defer a function that sets an object's state to `apply`."""
         self._fills.append(fill)
 
     def look(self, path: Path | None) -> Any:
-        """Return the object at a path; NOTHING if there is none."""
+        """Return the program's object at a path; NOTHING if there is none."""
         return self._live.at(path)
 
     def stone(self, path: Path | None, kind: str) -> Tombstone:
-        """Return a tombstone for an object that was not saved, and record its name."""
+        """Return a placeholder for an object that was not saved, and record the object's name."""
         self.tombstones.append(f"{told(path)} (a {kind})")
         return Tombstone(told(path), kind)
 
@@ -138,13 +138,13 @@ class GraphReader(pickle.Unpickler):
         return self._namespaces[name]
 
     def code(self, module: str, qualname: str, line: int) -> CodeType | None:
-        """Return the code of a function; None if there is none."""
+        """Return the code object of a function; None if the program has none with this name and line."""
         return self._codes(module, qualname, line)
 
     def storage(
         self, number: int, size: int, content: str | None, same: bool, path: Path | None, found: Any, device: str
     ) -> tuple[torch.UntypedStorage, bool]:
-        """Return the storage with this number, that of `found` if possible, and True if it is that of `found`."""
+        """Return the storage with this number, and True if it is that of the tensor `found`, used where it fits."""
         own = found.untyped_storage() if isinstance(found, Tensor) and found.layout is torch.strided else None
         known = self._storages.get(number)
         if known is not None:
@@ -180,13 +180,13 @@ class _Cut(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, name: str) -> Tensor:
-        """Return a copy of the tensor."""
+        """Return a copy of the tensor, whose backward pass fails."""
         ctx.name = name
         return value.clone()
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
-        """Raise NotSaved."""
+        """Raise NotSaved, since the graph of the tensor was not saved."""
         raise NotSaved(
             f"backward() goes into {ctx.name}, whose graph is of steps before the checkpoint, which holds none: call "
             f"{ctx.name}.detach(), or let the graph end in each iteration"
@@ -201,31 +201,31 @@ def _setter(owner: Any, name: str, value: Any) -> Callable[[], None]:
 
 
 def live(path: Path | None, kind: str) -> Any:
-    """Return the program's object at a path; a tombstone if it is missing or of another class."""
+    """Return the program's object at a path; a placeholder if it is missing or of another class."""
     reader = _reader[-1]
     found = reader.look(path)
     return found if found is not NOTHING and type(found).__name__ == kind else reader.stone(path, kind)
 
 
 def late(action: Callable[[], None]) -> None:
-    """Call this function after the state of all objects was restored."""
+    """Defer a function until the state of all objects has been restored."""
     _reader[-1].late.append(action)
 
 
 def tombstone(name: str, kind: str) -> Tombstone:
-    """Return a tombstone for an object that was not saved, and record its name."""
+    """Return a placeholder for an object that was not saved, and record the object's name."""
     _reader[-1].tombstones.append(f"{name} (a {kind})")
     return Tombstone(name, kind)
 
 
 def new(path: Path | None, kind: type) -> Any:
-    """Return the instance at a path, or a new one without attributes."""
+    """Return the program's instance at a path, or a new one without attributes."""
     found = _reader[-1].adopt(path, kind)
     return object.__new__(kind) if found is NOTHING else found
 
 
 def forward(path: Path | None, kind: type, only_live: bool) -> Any:
-    """Return the generator's iterator at a path, to continue it; else a new one or, with `only_live`, a tombstone."""
+    """Return the program's generator iterator at a path, else a new one; with `only_live` a placeholder instead."""
     reader = _reader[-1]
     found = reader.adopt(path, kind)
     if found is NOTHING and only_live:
@@ -247,7 +247,7 @@ def fill_bare(owner: Any, state: tuple[dict[str, Any], Any]) -> None:
 
 
 def fill(owner: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    """Set the attributes of an instance in `apply`."""
+    """Set the attributes of an instance once `apply` is called."""
     attributes, slots = state
 
     def now() -> None:
@@ -262,7 +262,7 @@ def fill(owner: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
 
 
 def function(path: Path | None, module: str, qualname: str, line: int, cells: tuple[CellType, ...]) -> Any:
-    """Return the user's function at a path, or a new one with the same code."""
+    """Return the program's function at a path if it is the same, else a new one with the same code."""
     reader = _reader[-1]
     found = reader.look(path)
     if isinstance(found, FunctionType):
@@ -276,7 +276,7 @@ def function(path: Path | None, module: str, qualname: str, line: int, cells: tu
 
 
 def fill_function(owner: Any, state: tuple[Any, Any, dict[str, Any]]) -> None:
-    """Set the defaults and attributes of a function in `apply`."""
+    """Set the defaults and attributes of a function once `apply` is called."""
     defaults, keywords, attributes = state
     if type(owner) is FunctionType:
         _reader[-1].later(_setter(owner, "__defaults__", defaults))
@@ -285,13 +285,13 @@ def fill_function(owner: Any, state: tuple[Any, Any, dict[str, Any]]) -> None:
 
 
 def cell(path: Path | None) -> CellType:
-    """Return the closure cell at a path, or an empty one."""
+    """Return the program's closure cell at a path, or an empty one."""
     found = _reader[-1].adopt(path, CellType)
     return CellType() if found is NOTHING else found
 
 
 def user_class(path: Path | None, module: str, qualname: str) -> Any:
-    """Return the user's class at a path, or by its qualified name."""
+    """Return the program's class at a path, else the class with this qualified name in its module."""
     reader = _reader[-1]
     found: Any = reader.look(path)
     if isinstance(found, type) and found.__qualname__ == qualname:
@@ -314,7 +314,7 @@ def fill_list_items(iterator: Any, position: int) -> None:
 
 
 def fill_class(owner: type, state: dict[str, Any]) -> None:
-    """Set the plain attributes of a class in `apply`."""
+    """Set the plain attributes of a class once `apply` is called."""
     for name, value in state.items():
         _reader[-1].later(lambda name=name, value=value: setattr(owner, name, value))  # type: ignore[misc]
 
@@ -331,7 +331,7 @@ def tensor(
     requires_grad: bool,
     cut: bool,
 ) -> Any:
-    """Return the tensor at a path, if it can hold the saved values, or a new one."""
+    """Return the program's tensor at a path if it can hold the saved values, else a new one."""
     reader = _reader[-1]
     found: Any = reader.look(path)
     number, size, content, same = where
@@ -353,7 +353,7 @@ def tensor(
 
 
 def fill_tensor(owner: Tensor, state: dict[str, Any]) -> None:
-    """Set the gradient and attributes of a tensor in `apply`."""
+    """Set the gradient and the attributes of a tensor once `apply` is called."""
     gradient = state.pop("grad", None)
     if owner.is_leaf:
         _reader[-1].later(_setter(owner, "grad", gradient))
@@ -380,13 +380,13 @@ def array(content: str, dtype: Any, shape: tuple[int, ...], order: str) -> Any:
 
 
 def generator(path: Path | None, device: str) -> torch.Generator:
-    """Return the torch generator at a path, or a new one."""
+    """Return the program's torch generator at a path, or a new one."""
     found = _reader[-1].adopt(path, torch.Generator)
     return torch.Generator(device) if found is NOTHING else found
 
 
 def fill_generator(owner: torch.Generator, state: Tensor) -> None:
-    """Set the state of a torch generator in `apply`."""
+    """Set the state of a torch generator once `apply` is called."""
 
     def now() -> None:
         owner.set_state(state)

@@ -1,4 +1,4 @@
-"""Save a program as a checkpoint part: its state at each station, with tensors and arrays by digest.
+"""Save a program as a checkpoint part: its state at each loop, with tensors and arrays stored by digest.
 
 Contents that are tensors of the program's modules are in the part of these.
 """
@@ -18,7 +18,7 @@ class ProgramPart:
     """Checkpoint part with the state of a program."""
 
     def __init__(self, modules: NamedModules) -> None:
-        """Set up without stations, so that the program runs from its top without a restore.
+        """Set up without a saved state, so that the program runs from its beginning.
 
         `modules` is saved and restored before this part.
         """
@@ -28,7 +28,7 @@ class ProgramPart:
         self.text = ""  # the program's output
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the stations, and the contents that they refer to by digest."""
+        """Return the program's state at each loop, and the tensors and arrays in it by digest."""
         blobs = together(each.snapshot for each in self.stations)
         shared = self._modules.shared(blobs)
         return {
@@ -48,7 +48,7 @@ class ProgramPart:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Set the stations and the initial random states from a checkpoint."""
+        """Take the program's loop states and its initial random states from a checkpoint."""
         blobs: Blobs = state[BLOBS] | self._modules.contents_of(state.get(SHARED, {}))
         self.stations = [
             Station(each["loop"], each["finished"], Snapshot(each["graph"].numpy().tobytes(), blobs), each["returned"])

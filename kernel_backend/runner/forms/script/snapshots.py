@@ -1,4 +1,4 @@
-"""Save the state of a program at the head of a loop, and restore it."""
+"""Save the state of a program at the start of a loop's iteration, and restore it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Snapshot:
 
 
 class Snapshots:
-    """Factory and reader of the snapshots of one program."""
+    """Factory of the snapshots of one program, which also restores them."""
 
     def __init__(
         self, builtins: Mapping[str, Any], main: ModuleType, codes: Callable[[str], Sequence[CodeType]]
@@ -37,7 +37,7 @@ class Snapshots:
         self._unchanged: dict[Path, str] | None = None  # digests of tensors and arrays after the program's setup
 
     def survey(self, frame: FrameType) -> bool:
-        """Record the tensors and arrays that the setup has created, on the first call; return True for that call."""
+        """Record which tensors and arrays the program's setup has created; return False if that was done before."""
         if self._unchanged is not None:
             return False
         self._unchanged = {}
@@ -47,7 +47,7 @@ class Snapshots:
         return True
 
     def take(self, frame: FrameType, items: Sequence[Any], more: Mapping[str, Any]) -> Snapshot:
-        """Return the state at a frame, with the iterators of its loops; raise any error of pickling."""
+        """Return a snapshot of the program at a frame, with its loops' iterators; raise any error of pickling."""
         writer = self._writer()
         random_states = RandomStates().state_dict()
         graph = writer.write(self._roots(frame, items), {"random": random_states, **more})
@@ -60,7 +60,7 @@ class Snapshots:
         items: Sequence[Any],
         changed: Mapping[str, tuple[Any, Any]] = MappingProxyType({}),
     ) -> tuple[dict[str, Any], list[str]]:
-        """Restore a state in the running program; return the values saved with it, and the names of unsaved objects.
+        """Restore a snapshot in the running program; return the values saved with it, and names of unsaved objects.
 
         Variables in `changed` that have the first value of a pair get the second.
         Raises NotSaved if the program has other stack frames, or if its setup creates different objects.

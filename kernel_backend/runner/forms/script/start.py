@@ -1,4 +1,4 @@
-"""Say how a program is started: its file, its command line, and where it finds modules."""
+"""Determine how a program is started: its file, its command line, and where it finds modules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kernel_backend.snapshots.shipped import shipped_folders
 
 
 class Start(NamedTuple):
-    """Start of a program as `__main__`."""
+    """Settings with which a program starts as `__main__`: file, command line and module path."""
 
     file: Path  # `__file__`
     argv: list[str]
@@ -29,12 +29,12 @@ class Start(NamedTuple):
 
     @property
     def package(self) -> str:
-        """Return the package that relative imports begin from."""
+        """Return the package to which relative imports in the program refer."""
         return self.module.rpartition(".")[0]
 
     @contextmanager
     def throughout(self, main: ModuleType) -> Iterator[None]:
-        """Have `main` be the program of this process in the block, with the path and command line of the start."""
+        """Make `main` the `__main__` module in the block, with the module path and the command line of this start."""
         before, argv, path = sys.modules["__main__"], sys.argv, list(sys.path)
         first, last = (list(dict.fromkeys(map(str, each))) for each in (self.folders, self.last))
         last = [each for each in last if each not in first]
@@ -53,7 +53,7 @@ class Start(NamedTuple):
 def start_of(
     job: LaunchSpec, definition: Path, project: Project | None, command: Command | None, words: Sequence[str]
 ) -> Start:
-    """Return the start of a definition's program; `words` are those behind it on its command line.
+    """Return the settings for starting a definition's program; `words` follow it on its command line.
 
     The program of a command has the file that the user started, where that is there: what lies beside it can be read.
     Its modules are those of the snapshot. Those that are found at run time alone are read from where they were.

@@ -12,7 +12,7 @@ class NotSaved(DaylightError):
 
 
 class Tombstone:
-    """Placeholder for an object that was not saved, instead of None or an outdated state."""
+    """Placeholder for an object that was not saved, whose use raises an error."""
 
     def __init__(self, name: str, kind: str) -> None:
         object.__setattr__(self, "_told", (name, kind))
@@ -33,7 +33,7 @@ class Tombstone:
 
 
 def told_of(stone: Tombstone) -> tuple[str, str]:
-    """Return the name and the class of the object that a tombstone replaces."""
+    """Return the name and the class of the object that a placeholder stands for."""
     found: tuple[str, str] = object.__getattribute__(stone, "_told")
     return found
 

@@ -1,4 +1,4 @@
-"""Train an unmodified program: run it once from its top, and act at the heads of its training loops."""
+"""Train an unmodified program: run it once from its beginning, and count and save between its iterations."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class ScriptTraining:
         self._methods.loop.close()
 
     def _begin(self) -> None:
-        """Set the random states of the first start, close to those of plain Python, or prepare to resume."""
+        """Prepare to resume from the checkpoint; without one, set random states close to those of plain Python."""
         if self._part.stations:
             RandomStates().load_state_dict(self._part.first)
             self._heads.replay(self._part.stations, self._extended())
@@ -182,7 +182,7 @@ class ScriptTraining:
         self._part.first = RandomStates().state_dict()
 
     def _extended(self) -> Extended | None:
-        """Return the number of epochs, if it is not that of the checkpoint."""
+        """Return the change of the number of epochs since the checkpoint; None if it is the same."""
         now = self._rank.config.epochs
         before = self._training.position.form.get("epochs", now)
         return None if before == now else Extended(self._rank.loaded.definition.epochs_name, before, now)
@@ -190,11 +190,11 @@ class ScriptTraining:
     # Called by Heads
 
     def ended(self, stations: list[Station]) -> None:
-        """Keep the state at the end of the loop, from which it can be continued with more epochs."""
+        """Keep the state at the end of the outermost loop, from which it can continue with more epochs."""
         self._end = (stations, self._output.text)
 
     def begun(self) -> None:
-        """Report the digests of the weights that the training begins with."""
+        """Report the digests of the initial weights."""
         if self._rank.ranks.rank == 0:
             found = weights(nn.Module(), self._modules.found())
             self._rank.spool.say(Fact(name="weights", value=found.to_json()))
@@ -211,7 +211,7 @@ class ScriptTraining:
             training.end_epoch(last=training.position.epoch + 1 >= training.rank.config.epochs)
 
     def resumed(self, saved: Mapping[str, Any], tombstones: list[str]) -> None:
-        """Continue from the head at which the checkpoint was saved."""
+        """Continue the training, as the program has reached the position of the checkpoint."""
         if self._split is not None and "split" in saved:
             self._split.load_state_dict(saved["split"])
         self.files.resume(saved["files"])
@@ -224,11 +224,11 @@ class ScriptTraining:
             )
 
     def passed(self, saved: Mapping[str, Any]) -> None:
-        """Unhide the files that the program had created at this station."""
+        """Show the files again that the program had created when it reached this loop."""
         self.files.passed(saved["files"])
 
     def more(self) -> dict[str, Any]:
-        """Return the state of the program's files, and of its split calls."""
+        """Return the state of the program's files and of its split calls, to be saved with a snapshot."""
         found: dict[str, Any] = {"files": self.files.state()}
         return found if self._split is None else {**found, "split": self._split.state_dict()}
 
@@ -237,7 +237,7 @@ class ScriptTraining:
         self._rank.note(text, "warning")
 
     def _prepare(self) -> bool:
-        """Save a checkpoint at this head on rank 0; return True on all ranks if that was possible.
+        """Take a snapshot for a checkpoint on rank 0; return True on all ranks if that was possible.
 
         Raises Leave on all ranks if they must release their slots and no checkpoint is possible.
         """
@@ -249,7 +249,7 @@ class ScriptTraining:
         return bool(taken)
 
     def _take(self) -> bool | None:
-        """Return True if a checkpoint was saved, False if it must wait for another head, None if there will be none."""
+        """Return True if a snapshot was taken, False if it must wait for an outer loop, None if none is possible."""
         if not self._resumes or not self.rehearsal.allows(outermost=self._heads.outermost):
             return None
         try:

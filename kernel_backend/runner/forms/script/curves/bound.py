@@ -20,7 +20,7 @@ class Bound:
     appended: bool = False
 
     def value(self, names: Mapping[str, Any]) -> float | None:
-        """Return the newest value of this variable or list in a frame's namespace; None if it is not a number.
+        """Return the newest value of this variable or list in a namespace; None if it is not a number.
 
         Reads only dicts and instance attributes, so that no property of the user's is called.
         """
@@ -99,7 +99,7 @@ def _targets(target: ast.expr) -> Iterator[Bound]:
 
 
 def _path(node: ast.expr) -> tuple[str, ...]:
-    """Return the variable, attributes and keys of `history["acc"]` or `self.losses`; empty for other expressions."""
+    """Return the variable, attributes and keys in an expression such as `history["acc"]`; else an empty path."""
     if isinstance(node, ast.Name):
         return (node.id,)
     if isinstance(node, ast.Attribute):

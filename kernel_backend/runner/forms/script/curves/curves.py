@@ -29,7 +29,7 @@ _LONGEST = 10_000  # limit for a printed line
 
 
 class Curves:
-    """Listener that reports the values of one rank's program."""
+    """Listener that reports, as curves, the numbers that one rank's program computes, prints and logs."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Curves:
     # Events of the program
 
     def backward(self, loss: Any) -> None:
-        """Report a loss, before its backward pass."""
+        """Report the loss of which the program is about to compute the gradients."""
         self._look()
         if length := self._length or self._expected():
             self._training.position.fraction = min((self._taken + 1) / length, 1.0)
@@ -87,7 +87,7 @@ class Curves:
             self.named(labelled("".join(whole)))
 
     def named(self, values: Mapping[str, Any]) -> None:
-        """Collect values that the program prints or logs; values that are not numbers are ignored."""
+        """Collect named values that the program prints or logs, ignoring all that are not numbers."""
         if self._events.muted:
             return
         self._look()
@@ -187,7 +187,7 @@ def _words(name: str) -> str:
 
 
 def _is_training(name: str) -> bool:
-    """Return whether a value is said to be of training: `train_loss`."""
+    """Return whether a value's name says that it is of training, as `train_loss` does."""
     return _TRAINING.search(_words(name)) is not None
 
 
@@ -200,5 +200,5 @@ def _value(value: Any) -> float | None:
 
 
 def _is_told(value: float, told: Sequence[float]) -> bool:
-    """Return True if a number equals one of the `told` (printed) numbers, up to rounding, or as a percentage."""
+    """Return True if a number was printed: it equals one in `told`, up to rounding or as a percentage."""
     return any(abs(value * scale - each) <= 0.006 * max(abs(each), 0.1) for each in told for scale in (1, 100))

@@ -103,7 +103,7 @@ def _of_line(line: str, heading: str) -> tuple[list[_Found], str]:
 
 
 def _is_within_phrase(text: str) -> bool:
-    """Return True if the next number is within a phrase, as 10000 in `accuracy on the 10000 test images: 0.9`."""
+    """Return True if the next number belongs to a phrase, as 10000 does in `accuracy on the 10000 test images: 0.9`."""
     return _PHRASE.search(text.rstrip()) is not None and text.rstrip()[-1:] not in (":", "=")
 
 

@@ -14,7 +14,7 @@ Hear = Callable[[Mapping[str, Any]], None]  # values by name, of any types
 
 
 class Trackers:
-    """Patches of tracker methods that pass values to `hear` first; applied when the program imports a tracker."""
+    """Patches of trackers' methods that pass logged values to `hear`, applied when the program imports a tracker."""
 
     def __init__(self, hear: Hear) -> None:
         self._hear = hear

@@ -67,7 +67,7 @@ def value_digest(value: Any, ignored: frozenset[str] = frozenset()) -> str:
 
 
 class _Digester:
-    """Digest of an object and all objects that it refers to; a repeated object counts by its number."""
+    """Digest of an object with all objects to which it refers; an object that occurs again counts by its number."""
 
     def __init__(self, update: Callable[[bytes], None], ignored: frozenset[str]) -> None:
         self._update, self._ignored = update, ignored

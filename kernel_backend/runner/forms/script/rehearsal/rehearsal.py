@@ -1,4 +1,6 @@
-"""Rehearse a restart from the first checkpoint, and from one after the first epoch, to determine the guarantee.
+"""Rehearse restarts from checkpoints while the training runs, to determine the guarantee for real restarts.
+
+The first checkpoint is rehearsed, and one after the first epoch.
 
 The guarantees form a ladder, whose rungs are resuming exactly at a step, exactly at an epoch, and weaker ones. The
 rehearsal runs in a second process at the lowest priority, on a copy of the checkpoint and of the working folder. It
@@ -34,7 +36,7 @@ PRIORITY = 10  # `nice` value; at a lower priority it would never run on a busy 
 
 
 class Rehearsal:
-    """State of a training's rehearsals: the current rung of the guarantee, and the running process."""
+    """State of a training's rehearsed restarts: the guarantee that holds so far, and the running second process."""
 
     def __init__(
         self,
@@ -44,7 +46,7 @@ class Rehearsal:
         nested: bool,
         unobserved: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """Begin on the checkpoint's rung, else on the first; `nested` means that there are nested loops.
+        """Begin with the checkpoint's level of the guarantee, else the strongest; `nested` means nested loops.
 
         File operations within `unobserved()` are not taken for those of the program.
         """
@@ -72,17 +74,17 @@ class Rehearsal:
         return {"rung": self._rung, "why": self._why, "settled": not self._active}
 
     def allows(self, outermost: bool) -> bool:
-        """Return True if the current rung allows a checkpoint at this head; `outermost` marks the outermost loop."""
+        """Return True if the current guarantee allows a checkpoint now; `outermost`: an outermost iteration starts."""
         return self._rung == "step" or (self._rung == "epoch" and outermost)
 
     def taken(self, step: int) -> None:
-        """Rehearse the checkpoint saved at this step, if one must be rehearsed."""
+        """Prepare to rehearse a restart from the checkpoint saved at this step, if one must be rehearsed."""
         idle = self._active and self._process is None and self._checkpoint is None
         if idle and self._training.position.epoch >= self._epoch and self._age >= SETTLED_S:
             self._compare(step)
 
     def step(self, step: int) -> None:
-        """Check the progress of the rehearsal; called after each step."""
+        """Start, check or evaluate the rehearsal as far as possible; called after each step."""
         if self._process is not None:
             if self._process.poll() is not None or self._age > LIMIT_S:
                 self._settle(self._result())
@@ -98,7 +100,7 @@ class Rehearsal:
             self._training.request_checkpoint()
 
     def close(self) -> None:
-        """Stop the second process, and start no other rehearsal."""
+        """Kill the second process, and start no other rehearsal."""
         self._active, self._checkpoint = False, None
         if self._process is not None:
             self._process.kill()
@@ -121,7 +123,7 @@ class Rehearsal:
         self._recorder.wanted |= set(self._steps)
 
     def _start(self, checkpoint: str | None) -> None:
-        """Start the second process, which copies the working folder itself."""
+        """Start the second process, which works in its own copy of the working folder."""
         self._folder = folder = Path(tempfile.mkdtemp(prefix="daylight-rehearsal-"))
         job = self._rank.job
         stored = folder / "checkpoints"
@@ -155,7 +157,7 @@ class Rehearsal:
         return Rehearsed(digests, found.get("error", ""), found.get("refused", ""))
 
     def _settle(self, rehearsed: Rehearsed) -> None:
-        """Report the guarantee that the rehearsal has confirmed, or go on to the next rung."""
+        """Report the guarantee that the rehearsal confirms, or weaken it and rehearse again."""
         if rehearsed.refused:
             self.close()
             self._rank.note(f"a restart was not rehearsed: {rehearsed.refused}")

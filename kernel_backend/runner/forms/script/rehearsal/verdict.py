@@ -1,4 +1,4 @@
-"""Compare the digests of a rehearsal with the training's, and describe the guarantee that follows."""
+"""Compare the variables of a rehearsed restart with the training's, and describe the guarantee that follows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """Result of the second process: its digests, or why it ended early."""
+    """Result of a rehearsed restart: digests of the variables at each step, or why the process ended early."""
 
     digests: Digests
     error: str = ""  # why the program failed or could not be restored
@@ -21,7 +21,7 @@ class Rehearsed:
 
 
 def difference(training: Digests, rehearsed: Rehearsed) -> str | None:
-    """Return the first difference from the training; None if all variables are equal at every step.
+    """Return the first difference between training and rehearsal; None if all variables are equal at each step.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def difference(training: Digests, rehearsed: Rehearsed) -> str | None:
 
 
 def next_rung(rung: Rung) -> Rung:
-    """Return the next weaker rung of the guarantee; for the last rung, the rung itself.
+    """Return the next weaker guarantee about restarts; for the weakest, itself.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def next_rung(rung: Rung) -> Rung:
 
 
 def guarantee(rung: Rung, why: str, steps: Mapping[int, object] | None = None) -> str:
-    """Return the text of a rung's guarantee, with the rehearsed steps or the reason why no better one holds.
+    """Return the text of a guarantee, with the rehearsed steps, or with the reason why it is not a stronger one.
 
     Examples
     --------

@@ -75,7 +75,7 @@ class TimedRanks:
 
 
 class Benefit:
-    """Timer of the first steps, which stops by itself."""
+    """Timer of a training's first steps, which measures the speedup by several ranks."""
 
     def __init__(self, ranks: int, device: torch.device, exchange: Callable[[], float]) -> None:
         """Set up for `ranks` ranks; `exchange` returns the seconds spent on communication so far."""
@@ -125,7 +125,7 @@ class Benefit:
         self._calls += seconds
 
     def compare(self, whole: float, own: float, spent: float) -> None:
-        """Add the seconds of a call run `whole` and on its `own` rows; subtract the `spent` seconds from the step."""
+        """Record the seconds of a call run whole and on this rank's rows; exclude the `spent` seconds from the step."""
         self._compared = (self._compared[0] + whole, self._compared[1] + own)
         self._begun = (self._begun[0] + spent, self._begun[1])
 

@@ -179,7 +179,7 @@ class SplitCalls:
         return self._exchange.seconds + self._timed.seconds
 
     def _nothing_split(self) -> str:
-        """Return the reason why no call was split."""
+        """Return the reason why no call of the program was split."""
         if self._whole:
             name, reason = next(iter(self._whole.items()))
             return f"calls of {name} run whole on each, since {reason}"
@@ -190,7 +190,7 @@ class SplitCalls:
     def _own(
         self, arguments: Any, inputs: list[Tensor], plan: Plan, rows: int
     ) -> tuple[tuple[Any, ...], dict[str, Any], list[Tensor]]:
-        """Return a call's arguments with this rank's rows, and the anchor tensors for `leave`."""
+        """Return a call's arguments with only this rank's rows, and the anchor tensors for `leave`."""
         exchange = self._exchange
         apart = [index for index, dim in enumerate(plan.inputs) if dim is not None]
         trains = [index for index, dim in enumerate(plan.inputs) if dim is None and inputs[index].requires_grad]

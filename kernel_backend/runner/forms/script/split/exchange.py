@@ -120,7 +120,7 @@ def _joined(of_ranks: Sequence[Tensor], counts: Sequence[int], part: Part) -> Te
 
 
 class _Like(NamedTuple):
-    """Shape, dtype and device of a shared tensor; a missing gradient of it is replaced by zeros."""
+    """Shape, dtype and device of a shared tensor, to replace its gradient by zeros where a rank has none."""
 
     shape: torch.Size
     dtype: torch.dtype

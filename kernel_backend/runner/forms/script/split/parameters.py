@@ -21,7 +21,7 @@ def trained(module: nn.Module) -> list[Tensor]:
 def replaced(
     module: nn.Module, replace: Callable[[Sequence[Tensor]], tuple[list[Tensor], list[Tensor]]]
 ) -> Iterator[list[Tensor]]:
-    """Use the tensors of `replace(parameters)` as parameters in the block; yield its second result."""
+    """Replace a module's parameters in the block by the tensors of `replace(parameters)`; yield its second result."""
     before = trained(module)
     after, other = replace(before)
     new = {id(old): each for old, each in zip(before, after, strict=True)}

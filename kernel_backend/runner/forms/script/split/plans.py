@@ -35,7 +35,7 @@ Shapes = tuple[torch.Size, ...]
 
 
 class _Module:
-    """Decisions about the calls of a module."""
+    """Decisions on how the calls of one module are split."""
 
     def __init__(self) -> None:
         self.known: dict[Any, Decision] = {}  # by pattern, shapes and unevenness
@@ -44,7 +44,7 @@ class _Module:
         self.digested = False
 
     def alike(self, pattern: Any, uneven: Any) -> Plan | None:
-        """Return the common plan of all trials of a pattern; None if there were too few trials, or they differ."""
+        """Return the plan on which all trials of such a call agree; None if there were too few, or they differ."""
         found = [each for (known, _, also), each in self.known.items() if (known, also) == (pattern, uneven)]
         plans = {each for each in found if isinstance(each, Plan)}
         others = any(isinstance(each, Whole) and each.inner for each in found)
@@ -52,7 +52,7 @@ class _Module:
 
 
 class Plans:
-    """Decisions about the calls of all modules of a program."""
+    """Decisions on how the calls of each of a program's modules are split over the ranks."""
 
     def __init__(self, exchange: Exchange, within: Callable[[Call], Within]) -> None:
         """Set up; `within(call)` returns the context for each trial of a call."""
@@ -152,7 +152,7 @@ def _autocast(inputs: Sequence[Tensor]) -> torch.dtype | None:
 
 
 def _uneven(tensor: Tensor) -> tuple[bool, bool]:
-    """Return whether rows differ in their counts of negative values and of zeros, as with padding and masks.
+    """Return whether rows differ in their counts of negative values or zeros, as they do with padding and masks.
 
     A mean over the values that are not padding equals the mean over rows only if all rows have equal counts.
     """

@@ -24,7 +24,7 @@ _COARSE = 2e-2  # for 16-bit types, under autocast, and for TF32 products on a G
 
 
 class Undecided(Unsplittable):
-    """Raised if a call's values do not allow a decision yet; a later call may."""
+    """Raised if a call's values do not yet show how it can be split; a later call may."""
 
 
 class Call(NamedTuple):
@@ -74,7 +74,7 @@ def find_plan(call: Call, ranks: int, within: Within) -> Plan:
 
 
 def seconds_whole(call: Call, now: Callable[[], float]) -> float:
-    """Return the seconds of a whole call, the minimum of two runs; restores all state afterwards."""
+    """Return the seconds of a whole call, the shorter of two runs; all state is restored afterwards."""
     found = []
     for _ in range(2):
         with _restored(call.module), RandomStates().aside(), _silent():
