@@ -34,7 +34,7 @@ class FirstEpoch:
     """
 
     def __init__(self, job: LaunchSpec, ranks: Ranks, spool: Spool, code: str, validates: bool) -> None:
-        """Set up the record.
+        """Set up an empty record of the first epoch.
 
         `code` is the snapshot's `code_id`, on which augmented samples depend besides the seed. `validates` means that a
         validation follows the epoch.

@@ -18,7 +18,7 @@ class Stateful(Protocol):
         """Return the state: tensors, numbers and strings."""
 
     def load_state_dict(self, state: dict[str, Any]) -> Any:
-        """Restore this state."""
+        """Restore a state that `state_dict` returned."""
 
 
 @runtime_checkable
@@ -30,7 +30,7 @@ class TakesOver(Protocol):
 
 
 class Model:
-    """Model as a part of a checkpoint."""
+    """Checkpoint part for a model's parameters and buffers."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
@@ -71,7 +71,7 @@ def lay_out_buffers(model: nn.Module, like: Mapping[str, Tensor]) -> None:
 
 
 class Optimizer:
-    """Optimizer as a part of a checkpoint."""
+    """Checkpoint part for an optimizer."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._optimizer = optimizer
@@ -131,7 +131,7 @@ _OF_SCHEDULES = {"initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentu
 
 
 class Schedule:
-    """Learning rate schedule as a part of a checkpoint."""
+    """Checkpoint part for a learning rate schedule."""
 
     def __init__(self, schedule: LRScheduler) -> None:
         self._schedule = schedule
@@ -141,7 +141,7 @@ class Schedule:
         return self._schedule.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the saved state."""
+        """Restore a schedule's state that `state_dict` returned."""
         self._schedule.load_state_dict(state)
 
     def take_over(self, state: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from kernel_backend.runner.determinism.generators import GeneratorDraws
 
 
 class FromTensors(Dataset[Any]):
-    """Dataset of batch shares, sliced from tensors; equal to collating single samples, and without random draws."""
+    """Dataset of batch shares, sliced from tensors: equal to collated samples, and drawing no random numbers."""
 
     def __init__(self, tensors: Sequence[Tensor], indices: Tensor | None) -> None:
         self._tensors, self._indices = tensors, indices

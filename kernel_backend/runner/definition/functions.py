@@ -129,7 +129,7 @@ class Functions:
         return self.prepared(role, _OF_A_STEP)
 
     def training_step(self, role: str, model: nn.Module) -> Callable[..., Any]:
-        """Return a training step, to be called with the model, its parts and the loop values of a step by name."""
+        """Return a training step, to be called by name with the model, its parts and the training loop's values."""
         return self.prepared(role, _OF_A_TRAINING_STEP | {"model", *parts_of(model)})
 
     def augment(self) -> Callable[..., Any] | None:

@@ -23,7 +23,7 @@ class OnImport:
         sys.meta_path.insert(0, self)
 
     def close(self) -> None:
-        """Remove the hook."""
+        """Remove the import hook."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 

@@ -135,7 +135,7 @@ class StepFiles:
             self._leave(before)
 
     def close(self) -> None:
-        """Delete the private files."""
+        """Delete the private files of this rank."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def opened(self, file: Any, mode: str) -> Any:

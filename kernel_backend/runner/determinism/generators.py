@@ -41,7 +41,7 @@ class OwnGenerators:
 
     @property
     def ways(self) -> list[str]:
-        """Return the paths of all generators."""
+        """Return the paths at which generators were found, such as `model.noise`."""
         return list(self._found)
 
     def look(self) -> bool:

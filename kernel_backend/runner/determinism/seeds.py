@@ -56,7 +56,7 @@ class Draws:
 
 
 class Numbers:
-    """Seeds for every position of a sequence; the last 31 bits differ between any two of the first 2**31 positions."""
+    """Seeds for each position of a sequence; any two of the first 2**31 differ in their last 31 bits."""
 
     def __init__(self, seed: int, *parts: int | str) -> None:
         self._start, self._last = _chain(seed, *parts), mix(seed, *parts, "last bits")

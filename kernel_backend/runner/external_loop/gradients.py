@@ -22,7 +22,7 @@ class AveragedGradients:
     """Hooks on some parameters that average their gradients over the ranks in every backward pass."""
 
     def __init__(self, ranks: Ranks, name: str, parameters: Sequence[Tensor], weight: Callable[[], float]) -> None:
-        """Register hooks on the parameters.
+        """Register hooks on these parameters, which average their gradients from now on.
 
         `name` is unique within a training. `weight` returns this rank's fraction of the current global batch; those of
         all ranks add up to 1. For the parameters of one name, every rank must call `backward` equally often.

@@ -22,7 +22,7 @@ class RegistrationCheck:
         self._handle = register_optimizer_step_pre_hook(self._before_step)
 
     def close(self) -> None:
-        """Remove the check."""
+        """Stop checking optimizers."""
         self._handle.remove()
 
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:

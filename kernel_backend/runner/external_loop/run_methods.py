@@ -113,11 +113,11 @@ class RunMethods:
         )
 
     def epochs(self, count: int | None) -> Iterator[int]:
-        """Iterate over epoch numbers; see `UserLoop.epochs`."""
+        """Iterate over epoch numbers, after a restart from the interrupted epoch on."""
         return self.loop.epochs(count)
 
     def steps(self, count: int | None) -> Iterator[int]:
-        """Iterate over step numbers; see `UserLoop.steps`."""
+        """Iterate over step numbers, after a restart from the interrupted step on."""
         return self.loop.steps(_site(), count)
 
     def report(self, values: Mapping[str, Any], step: int | None, validation: bool, epoch: int | None = None) -> None:

@@ -209,7 +209,7 @@ class ExternalTraining:
         self._checkpoints.set_aside()
 
     def request_checkpoint(self) -> None:
-        """Save a checkpoint at the next boundary; a request by one rank is enough."""
+        """Save a checkpoint at the end of the step; it is enough if one rank requests it."""
         self._requested = True
 
     def begin_step(self, samples: tuple[int, int] | None = None) -> None:
@@ -220,7 +220,7 @@ class ExternalTraining:
         self._samples, self.in_step = samples, True
 
     def end_step(self, last: bool = False) -> None:
-        """End a step, which is a boundary: report, save, wait or raise Leave, as the ranks agree.
+        """End a step: exchange requests with the other ranks, then report, save, wait or raise Leave as agreed.
 
         With `last`, the last step of an epoch or of the training, a due checkpoint is left to the boundary that
         follows.
@@ -229,13 +229,13 @@ class ExternalTraining:
         self._boundary(epoch_ends=False, last=last)
 
     def abandon_step(self) -> None:
-        """End a step without a boundary, as when the user's code leaves the loop in the middle of the step."""
+        """End a step that the user's code has left early, without reporting or saving."""
         self.position.step += 1
         self.position.over = self.position.over or self._is_over
         self._samples, self.in_step, self.metrics = None, False, {}
 
     def end_epoch(self, last: bool = False) -> None:
-        """End an epoch, which is a boundary like `end_step`; call it after the `end_step` of the last step."""
+        """End an epoch, with the same exchange as `end_step`; call it after the last step has ended."""
         self.position.epoch += 1
         self.position.fraction = 0.0
         self._boundary(epoch_ends=True, last=last)

@@ -51,13 +51,13 @@ class Steps(Protocol):
         """Begin a step; `samples` counts those of this rank and of the global batch."""
 
     def end_step(self, last: bool = False) -> None:
-        """End a step, at a boundary of all ranks."""
+        """End a step, after which all ranks may report, save or stop."""
 
     def abandon_step(self) -> None:
-        """End a step without a boundary."""
+        """End a step that the loop left early, without reporting or saving."""
 
     def end_epoch(self, last: bool = False) -> None:
-        """End an epoch, at a boundary of all ranks."""
+        """End an epoch, after which all ranks may report, save or stop."""
 
     def report(
         self, kind: Kind, values: Mapping[str, Any], step: int | None = None, weight: float | None = None

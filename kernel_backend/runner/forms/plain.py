@@ -25,7 +25,7 @@ _LOOK_S = 1.0  # interval between checks for a release of the slots
 
 
 class PlainTraining:
-    """Single run of a cell, in the one rank of its job."""
+    """Training that runs a cell once, in the only rank of its job."""
 
     def __init__(self, rank: RankContext) -> None:
         self._rank = rank

@@ -99,7 +99,7 @@ class OwnGradients:
 
 
 class Buckets:
-    """Gradients as views of preallocated flat tensors, the buckets; the last bucket ends with the control word.
+    """Gradients as views of preallocated flat tensors, the buckets; the last one ends with the step's `ControlWord`.
 
     Parameters without `requires_grad` at the start have no place in a bucket, and must not be trained later.
     """
@@ -130,7 +130,7 @@ class Buckets:
                 self._parameters[index].register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
     def _compute(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
-        """Compute a share's gradients and its part of the control word, weighted by its fraction of the samples."""
+        """Compute the gradients of a share, and add its samples and loss to the control word, weighted by samples."""
         # In place, as copying a tensor from the host would wait for a GPU.
         self._word[0] += samples
         for index, flag in enumerate(flags, start=2):
@@ -203,7 +203,7 @@ class Buckets:
             bucket.missing = len(bucket.indices)
 
     def _mark_touched(self) -> None:
-        """Record in the control word which parameters this share used; call before the word's bucket is sent."""
+        """Record which parameters this share used, in the control word; call it before the word's bucket is sent."""
         start = _HEAD
         for touched, run in itertools.groupby(self._touched):
             stop = start + len(list(run))

@@ -89,7 +89,7 @@ class TreeGradients(Buckets):
         self._done += 1
 
     def finish(self) -> ControlWord:
-        """Sum the nodes of all ranks; return the control word once every rank has the gradients."""
+        """Sum the nodes of all ranks; return the samples, loss and flags once every rank has the gradients."""
         self._refuse_thawed()
         for number, (bucket, sums) in enumerate(zip(self._buckets, self._sums, strict=True)):
             alone = self._ranks.size == 1

@@ -1,4 +1,4 @@
-"""Decide on rank 0 when to report and when to save a checkpoint; other ranks learn it from the control word."""
+"""Decide on rank 0 when to report and when to save a checkpoint; other ranks learn it with the next gradients."""
 
 from __future__ import annotations
 

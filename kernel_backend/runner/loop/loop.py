@@ -153,7 +153,7 @@ def summed(
     logged: Sums,
     compared: list[MetricPart] | None,
 ) -> ControlWord:
-    """Compute an objective's gradients over all shares, and sum them over the ranks; return the control word."""
+    """Compute the gradients of all shares, and sum them over the ranks; return the step's samples, loss and flags."""
     gradients = objective.gradients
     check_shared(run.config, shares[0].total, run.ranks.size)
     with objective.trained_alone():

@@ -30,10 +30,10 @@ class Strategy(Protocol):
     checkpointer: type[Checkpointer]
 
     def place(self, module: nn.Module) -> None:
-        """Lay out a module's parameters; call before optimizers are built."""
+        """Lay out the parameters of a module as this strategy needs; call it before optimizers are built."""
 
     def gradients(self, parameters: Parameters, scaler: GradScaler, name: str) -> Gradients:
-        """Return the gradient sum of some parameters."""
+        """Return the object that computes and sums the gradients of these parameters."""
 
     def begin(self, module: nn.Module) -> None:
         """Give all ranks the initial weights of rank 0."""
@@ -56,7 +56,7 @@ class Replicated:
         """Do nothing, as parameters need no other layout."""
 
     def gradients(self, parameters: Parameters, scaler: GradScaler, name: str) -> Gradients:
-        """Return the gradient sum: a tree with `--logical-workers`, none on one rank, else an all-reduce."""
+        """Return the object that sums gradients: by a tree with `--logical-workers`, by an all-reduce otherwise."""
         parts = self._config.accumulate or 1
         if self._config.logical_workers is not None:
             leaves = [range(each.start * parts, each.stop * parts) for each in self._per_rank]

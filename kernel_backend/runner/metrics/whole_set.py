@@ -42,7 +42,7 @@ _INSTEAD = (
 
 
 class MetricPart(NamedTuple):
-    """Share of a validation batch: batch number, logical rank, sample count, and values for loss and metrics."""
+    """Outputs, targets and other values of one logical rank's share of a validation batch."""
 
     number: int  # index of the batch
     logical: int
@@ -108,7 +108,7 @@ class Metrics:
 
 
 class Collected:
-    """Parts collected for a single call with all samples; `limit` is in bytes over all ranks."""
+    """Parts of the validation data, kept for a single call of `metrics`; `limit` is in bytes over all ranks."""
 
     def __init__(self, ranks: Ranks, limit: int) -> None:
         self._ranks, self.limit = ranks, limit
@@ -117,7 +117,7 @@ class Collected:
 
     @property
     def too_large(self) -> bool:
-        """Return True if the ranks together hold more than the limit."""
+        """Return True if the parts on all ranks together exceed the limit."""
         return self._bytes * self._ranks.size > self.limit
 
     def add(self, part: MetricPart) -> None:
@@ -284,7 +284,7 @@ class OfObjects:
                 )
 
     def end_batch(self, number: int) -> None:
-        """Do nothing, as batches are not joined."""
+        """Do nothing, as metric objects need no comparison of batches between ranks."""
 
     def finish(self) -> dict[str, float]:
         """Return each metric's value over all samples."""
@@ -310,7 +310,7 @@ def _kind(value: Any, samples: int) -> Literal["per sample", "number"]:
 
 
 def _of_all(name: str, value: Any, samples: int, values: Mapping[str, Any]) -> dict[str, float]:
-    """Convert one value from the call with all samples to named numbers."""
+    """Convert one value that `metrics` returned for all samples to numbers by name."""
     if is_metric(value):
         if getattr(value, "_update_count", 1) == 0:  # a torchmetrics metric that was created, but never updated
             value.update(values["output"], values["target"])

@@ -1,4 +1,4 @@
-"""Use gradients that torch's FSDP2 sums and shards in the backward pass; sum the control word separately."""
+"""Use gradients that torch's FSDP2 sums and shards in the backward pass; sum samples, loss and flags separately."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ class ShardedGradients:
             self._scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
 
     def finish(self) -> ControlWord:
-        """Sum the control word over the ranks and return it; the gradients are complete already."""
+        """Return the sums of samples, loss and flags over the ranks; the gradients are complete already."""
         samples, loss, *flags = self._ranks.allreduce_sum(self._word, "control word").tolist()
         return ControlWord(int(samples), loss, ControlFlags(*(flag > 0 for flag in flags)))

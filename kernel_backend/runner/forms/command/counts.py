@@ -50,7 +50,7 @@ class Counts:
             self.step = max(self.step, later.step)
 
     def state(self) -> dict[str, Any]:
-        """Return the counts as JSON."""
+        """Return the counts as JSON, for a checkpoint."""
         return asdict(self)
 
     @classmethod

@@ -184,7 +184,7 @@ class NoCopy(HostCopy):
     """Host copy of tensors that are never modified: it copies nothing."""
 
     def begin(self, parts: Parts, lazily: bool) -> Copying:
-        """Return the tensors themselves."""
+        """Return the tensors themselves, which nobody modifies."""
         return Copying(parts, [], lambda: None)
 
 

@@ -141,5 +141,5 @@ class Shares(DataAdapter):  # type: ignore[misc]
     partial_batch_size = None
 
     def close(self) -> None:
-        """Stop loader processes."""
+        """Stop the processes that load data."""
         self._batches.close()

@@ -28,7 +28,7 @@ class RankGradients:
         self._backward = _Backward()
 
     def begin_step(self, first: bool) -> None:
-        """Lay out buckets for the trainable parameters, at the `first` step of an epoch or if there are none yet."""
+        """Prepare to sum gradients: lay out new buckets if the trainable parameters changed since the last epoch."""
         if self._ranks.size == 1 or (self._sums is not None and not first):
             return
         trainable = [each.requires_grad for each in self._module.parameters()]

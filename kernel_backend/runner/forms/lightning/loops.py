@@ -29,14 +29,14 @@ class Course(Protocol):
         """Count a step."""
 
     def boundary(self, ends: bool) -> None:
-        """Report, save or leave after a step; `ends` marks the last step of an epoch."""
+        """Report, save or leave after a step; `ends` marks the last step of an epoch. All ranks call it."""
 
     def finish(self) -> None:
         """Commit the final checkpoint."""
 
 
 class Steps(TrainingEpochLoop):
-    """Loop over the steps of an epoch."""
+    """Lightning's loop over the steps of an epoch, extended to stop and resume between steps."""
 
     def __init__(self, training: Course, min_steps: int | None, max_steps: int) -> None:
         """Set up the loop for the job's Trainer."""
@@ -58,11 +58,11 @@ class Steps(TrainingEpochLoop):
             self._training.boundary(ends=False)
 
     def _broadcast_sigterm_tensor(self) -> None:
-        """Do nothing, as Daylight's ranks agree on a release by the control word."""
+        """Do nothing, as Daylight's ranks exchange requests to release their slots themselves."""
 
 
 class Epochs(FitLoop):
-    """Loop over the epochs."""
+    """Lightning's loop over epochs, extended to stop and resume between epochs."""
 
     def __init__(self, training: Course, steps: Steps, min_epochs: int | None, max_epochs: int | None) -> None:
         """Set up the loop for the job's Trainer."""

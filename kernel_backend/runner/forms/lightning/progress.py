@@ -15,7 +15,7 @@ class TrainerState:
     """State of a Trainer that is equal on all ranks; a loaded state takes effect in `apply`."""
 
     def __init__(self, trainer: Any) -> None:
-        """Set up the state of a Trainer."""
+        """Set up the checkpoint part for a Trainer."""
         self._trainer = trainer
         self._loaded: dict[str, Any] | None = None
 

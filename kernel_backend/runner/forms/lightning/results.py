@@ -18,7 +18,7 @@ class Results(ResultCollection):
     """Logged values; those of an epoch are means over the samples of all ranks."""
 
     def __init__(self, training: bool, weightless: Callable[[], bool], shared: Callable[[], bool]) -> None:
-        """Set up the values.
+        """Set up without any logged values.
 
         `weightless` returns True while this rank's share is empty. `shared` returns True while each rank processes only
         its own share of the samples.
@@ -44,7 +44,7 @@ class Results(ResultCollection):
         return [_saved(key, each) for key, each in self.items()]
 
     def load_state_dict(self, state: list[dict[str, Any]], reduce: Any, metric: Callable[[str], Any]) -> None:
-        """Restore the values.
+        """Restore the logged values from a checkpoint.
 
         `reduce` is the strategy's reduction. `metric` returns a metric object by its path in the module.
         """

@@ -27,16 +27,16 @@ class StepParts(Protocol):
         """Run `compute` for this rank's share, and sum the gradients of all ranks."""
 
     def before_update(self) -> None:
-        """Prepare a weight update."""
+        """Prepare an update of the weights, which must wait for pending checkpoint copies."""
 
     def counted(self) -> AbstractContextManager[None]:
-        """Return a context that discards metric updates of an empty share."""
+        """Return a context that discards metric updates while this rank has no samples of a batch."""
 
     def is_scratch(self, path: str) -> bool:
         """Return True if Lightning chose this path, and not the user."""
 
     def begin_validation(self) -> None:
-        """Prepare a validation."""
+        """Prepare a validation, in which all ranks use the buffers of rank 0."""
 
 
 class RankStrategy(SingleDeviceStrategy):

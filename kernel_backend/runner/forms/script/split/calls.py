@@ -190,7 +190,7 @@ class SplitCalls:
     def _own(
         self, arguments: Any, inputs: list[Tensor], plan: Plan, rows: int
     ) -> tuple[tuple[Any, ...], dict[str, Any], list[Tensor]]:
-        """Return a call's arguments with only this rank's rows, and the anchor tensors for `leave`."""
+        """Return a call's arguments reduced to this rank's rows, and the anchors that `leave` needs."""
         exchange = self._exchange
         apart = [index for index, dim in enumerate(plan.inputs) if dim is not None]
         trains = [index for index, dim in enumerate(plan.inputs) if dim is None and inputs[index].requires_grad]

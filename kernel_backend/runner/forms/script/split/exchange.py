@@ -131,7 +131,7 @@ class _Like(NamedTuple):
 
 
 class _Enter(Function):
-    """Take this rank's rows of replicated tensors; the last output is an anchor for `leave`."""
+    """Autograd function that takes this rank's rows of replicated tensors; its last output is an anchor for `leave`."""
 
     @staticmethod
     def forward(ctx: Any, exchange: Exchange, parts: Sequence[Part], rows: int, *tensors: Tensor) -> Any:
@@ -148,7 +148,10 @@ class _Enter(Function):
 
 
 class _Leave(Function):
-    """Gather rows and terms; anchors get a gradient, too, so that every rank takes part in each transfer."""
+    """Autograd function that gathers rows and terms from all ranks.
+
+    The anchors get gradients, too, so that every rank takes part in each transfer of the backward pass.
+    """
 
     @staticmethod
     def forward(ctx: Any, exchange: Exchange, parts: Sequence[Part], rows: int, anchors: int, *tensors: Tensor) -> Any:
@@ -176,7 +179,7 @@ class _Leave(Function):
 
 
 class _Share(Function):
-    """Let all ranks compute with replicated tensors; the last output is an anchor for `leave`."""
+    """Autograd function that lets all ranks compute with replicated tensors; its last output is `leave`'s anchor."""
 
     @staticmethod
     def forward(ctx: Any, exchange: Exchange, *tensors: Tensor) -> Any:
@@ -192,7 +195,7 @@ class _Share(Function):
 
 
 class _Total(Function):
-    """Sum over the ranks; the result is None for tensors that no rank has."""
+    """Autograd function that sums tensors over the ranks; the sum is None for tensors that no rank has."""
 
     @staticmethod
     def forward(ctx: Any, exchange: Exchange, likes: Sequence[_Like], *tensors: Tensor | None) -> Any:
