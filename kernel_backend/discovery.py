@@ -181,7 +181,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 class _Noted(NamedTuple):
-    """Content of `service.json`."""
+    """Content of the file `service.json`, by which clients find the service."""
 
     pid: int
     started: float  # seconds after boot

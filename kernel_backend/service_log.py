@@ -28,11 +28,11 @@ class Seldom(logging.Filter):
         self._said: dict[tuple[str, str], tuple[float, int]] = {}  # start of the period and count, by kind
 
     def __len__(self) -> int:
-        """Return the number of kinds of messages that are being counted."""
+        """Return the number of different messages that are being counted."""
         return len(self._said)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True to log a record: its kind has not reached the limit in this period."""
+        """Return True if a record is to be logged, as its kind of message is below the limit of this period."""
         if record.levelno < logging.WARNING and not record.name.startswith("tornado"):
             return True
         key, now = (record.name, str(record.msg)), time.monotonic()

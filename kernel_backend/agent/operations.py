@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class AgentOperations:
-    """Operations of an agent, by name.
+    """Operations that an agent performs for the service, by name.
 
     Arguments are JSON values, with records as JSON text; `body` has the bytes that follow the request. A method
     returns a value that converts to JSON, or Contents.
@@ -71,7 +71,7 @@ class AgentOperations:
         self._done(self._engine.set_aside(parse_attempt(key)))
 
     def forget(self, body: Iterator[bytes], key: str) -> None:
-        """Stop listing a gang."""
+        """Stop listing an ended gang."""
         self._done(self._engine.forget(parse_attempt(key)))
 
     # Code, artifacts, searches and environments
@@ -89,11 +89,11 @@ class AgentOperations:
         return self._workspace.last_attempt(experiment, trial, since)
 
     def usage(self, body: Iterator[bytes], experiment: int) -> dict[str, int]:
-        """Return the sizes of an experiment's folders in bytes, by kind."""
+        """Return the disk usage of an experiment's folders in bytes, by kind of folder."""
         return self._workspace.usage(experiment)
 
     def disk(self, body: Iterator[bytes]) -> Any:
-        """Return the sizes of all experiments' and environments' folders."""
+        """Return the disk usage in bytes of all experiments' and environments' folders."""
         return self._workspace.disk()
 
     def remove(self, body: Iterator[bytes], experiment: int) -> None:
@@ -210,7 +210,7 @@ class AgentOperations:
         self._place(experiment, trial, uid).fence(attempt)
 
     def names(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> Any:
-        """Return the names of all entries in a trial's checkpoint folder."""
+        """Return the names of all entries (checkpoints, fences and others) in a trial's checkpoint folder."""
         return self._place(experiment, trial, uid).names()
 
     def claimed(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> int:

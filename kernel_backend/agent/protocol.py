@@ -146,12 +146,12 @@ def receive(link: socket.socket, limit: int, until: float | None = None) -> byte
 
 
 def receive_question(link: socket.socket) -> Question:
-    """Return the next request; raise the same errors as `receive`."""
+    """Return the next request from a socket; raises the errors of `receive`."""
     return _parsed(Question, receive(link, VALUE_LIMIT))
 
 
 def receive_head(link: socket.socket, until: float) -> AnswerHead:
-    """Return the head of the next answer; raise the same errors as `receive`."""
+    """Return the head of the next answer from a socket; raises the errors of `receive`."""
     return _parsed(AnswerHead, receive(link, HEAD_LIMIT, until))
 
 

@@ -186,7 +186,7 @@ class ApiHandler(AuthenticatedHandler):
     body_limit = BODY_LIMIT
 
     def initialize(self) -> None:
-        """Start with an empty body."""
+        """Prepare for a request whose body has not arrived yet."""
         self._body = bytearray()
 
     async def prepare(self) -> None:
@@ -204,7 +204,7 @@ class ApiHandler(AuthenticatedHandler):
 
     @property
     def body(self) -> bytes:
-        """Return the body; raises TooLarge."""
+        """Return the request's body; raises TooLarge if it exceeds the limit."""
         if len(self._body) > self.body_limit:
             raise self._too_large()
         return bytes(self._body)

@@ -96,7 +96,7 @@ class LimitedServer(HTTPServer):
             self._handlers[each.fileno()] = self._accepting(each)
 
     def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
-        """Start serving a connection."""
+        """Count a new connection as unauthenticated, and start serving it."""
         self._strangers.add(stream)
         super().handle_stream(stream, address)
 

@@ -35,7 +35,7 @@ class StreamHandler(AuthenticatedHandler, WebSocketHandler):
             await self.service.overview(self.user, self.experiment)
 
     def open(self, *args: str, **kwargs: str) -> None:
-        """Start sending messages."""
+        """Start sending messages to the client, once the websocket is open."""
         self._use.streams.add(self)
         self._tasks = (
             asyncio.create_task(self._speak(), name=f"stream after {self.after}"),

@@ -146,7 +146,7 @@ class Manifest(Record):
         )
 
     def part(self, name: str) -> Part | None:
-        """Return the part of a name.
+        """Return the part with this name.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ class Manifest(Record):
         return next((part for part in self.parts if part.name == name), None)
 
     def shards(self, name: str) -> list[str]:
-        """Return the names of the parts with rows of a part's tensors, in the order of the rows.
+        """Return the names of the shards of a part, in the order of their rows.
 
         Parameters
         ----------

@@ -58,7 +58,7 @@ class VerifyingCheckpoints(ABC):
 
     @abstractmethod
     def _stream(self, checkpoint: str, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
-        """Yield the bytes of a part from an offset on.
+        """Yield the bytes of a part from an offset on, without verifying them.
 
         A piece is valid until the next one is requested. Raises FileNotFoundError, and CheckpointDamaged if the bytes
         are unreadable.
@@ -66,7 +66,7 @@ class VerifyingCheckpoints(ABC):
 
     @abstractmethod
     def _whole(self, checkpoint: str, name: str) -> bytes:
-        """Return all bytes of a part; raise the same errors as `_stream`."""
+        """Return all bytes of a part, without verifying them; raises the errors of `_stream`."""
 
     @abstractmethod
     def _has_manifest(self, checkpoint: str) -> bool:

@@ -79,7 +79,7 @@ class PlainDisplay:
             self.say(f"#{overview.experiment.number}  {state_text(overview)}")
 
     def say(self, line: str) -> None:
-        """Print a line, and flush."""
+        """Print a line at once."""
         tell(line, self._stream)
 
 

@@ -49,7 +49,7 @@ class Terminal:
         return answer.code
 
     def say(self, text: str) -> None:
-        """Print to standard error."""
+        """Print a message to standard error."""
         say(text)
 
     def note(self, text: str) -> None:

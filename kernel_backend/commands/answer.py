@@ -69,7 +69,7 @@ Shown = Table | Text | File | Log | Comparison | Card | Started
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer of a verb.
+    """Result of a verb: the parts to print, the body for `--json`, and the exit code.
 
     With `--json` and a `body`, the body is printed instead of the parts in `shown`. `notes` are always printed.
     """

@@ -57,7 +57,7 @@ class Confined:
             )
 
     def close(self) -> None:
-        """End the processes."""
+        """End all confined processes."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for child in list(self._children.values()):
             child.kill()

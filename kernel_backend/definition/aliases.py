@@ -52,7 +52,7 @@ def looks_like(name: str) -> str | None:
 
 
 def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
-    """Map arguments of a role to loop values by position, if the arguments that the role requires have other names.
+    """Map a role's arguments to the training loop's values by position, if they have other names than the usual ones.
 
     Only arguments that have no default, and no name of another meaning, are mapped, in source order.
     """

@@ -67,7 +67,7 @@ class Parameter(Record):
 
     @property
     def value_of(self) -> str:
-        """Return the name of the loop value, or of the function whose result the argument receives."""
+        """Return the name of the training loop's value, or of the function's result, that the argument receives."""
         return self.source or self.name
 
     @property

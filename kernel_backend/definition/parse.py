@@ -388,7 +388,7 @@ def _check_available(function: str, node: FunctionNode, argument: ast.arg, value
 
 
 def _check_prepare(definition: Definition) -> None:
-    """Raise InvalidDefinition if `prepare` takes loop values or results of roles, or if a function takes its result."""
+    """Raise InvalidDefinition if `prepare` takes values of the training loop or results of roles, or is an argument."""
     for function in definition.needs("prepare"):
         for parameter in function.parameters:
             if parameter.kind == "loop" or (parameter.kind == "function" and parameter.value_of in definition.roles):

@@ -63,7 +63,7 @@ class _Reader:
         return taken
 
     def rest(self) -> Iterator[bytes]:
-        """Yield all bytes that are left."""
+        """Yield all bytes of the stream that were not read yet."""
         held, self._held = self._held, b""
         yield held
         yield from (bytes(piece) for piece in self._pieces)

@@ -81,7 +81,7 @@ class LocalEngine:
         await asyncio.to_thread(self._kill, key)
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of the spool."""
+        """Return a page of a gang's spool, read from its folder."""
         return await asyncio.to_thread(read_page, self._folder(key).spool, begin, after)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:

@@ -54,7 +54,7 @@ def make(environment: Environment, python: Path, folder: Path) -> Lock:
 
 
 class Plan(Record):
-    """Distributions of an environment by how they are locked; each is in one of these mappings."""
+    """Plan of how each distribution of an environment is locked; each distribution is in one of these mappings."""
 
     wanted: dict[str, str] = {}  # name -> name==version, to be found in an index
     files: dict[str, str] = {}

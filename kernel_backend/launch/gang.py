@@ -139,7 +139,7 @@ class Gang:
         self.ended_by_us |= frozenset(self._ranks.end())
 
     def close(self) -> None:
-        """Close the ports and the pipes."""
+        """Close the reserved ports and the pipes to the ranks."""
         for port in (self._port, *self._ports):
             port.close()
         if self._rendezvous:

@@ -25,7 +25,7 @@ def gang_outcome(
     hung: Failure | None = None,
     through: bool = False,
 ) -> AttemptResult:
-    """Return the outcome of a gang.
+    """Return the outcome of a gang: completed, released, lost or failed, with the failure that caused it.
 
     `codes` has an exit code per rank, and `failures` the records that ranks wrote before they exited. The ranks
     `ended_by_us` were killed because another had failed, so that their signals are ignored. `steps` has each rank's

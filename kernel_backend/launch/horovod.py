@@ -62,6 +62,6 @@ class Rendezvous:
         threading.Thread(target=self._server.serve_forever, name="rendezvous", daemon=True).start()
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop the rendezvous server."""
         self._server.shutdown()
         self._server.server_close()

@@ -27,7 +27,7 @@ _BEGINNING = re.compile(rb'\{"type":"[a-z]{1,20}","number":([0-9]{1,19}),')  # b
 
 
 class Refused(NamedTuple):
-    """Record that was refused, and why."""
+    """Spool record that the service has refused, with the error."""
 
     record: SpoolRecord
     error: Exception
@@ -100,7 +100,7 @@ def send_in_parts(
 
 
 class _Page:
-    """Build a page from lines."""
+    """Builder of a page of records from the lines of a spool."""
 
     def __init__(self, begin: SpoolPosition, after: int) -> None:
         self._offset, self._number, self._after = begin.offset, begin.number, after
@@ -111,7 +111,7 @@ class _Page:
 
     @property
     def full(self) -> bool:
-        """Return True if the page can take no more lines."""
+        """Return True if no more lines may be added to the page."""
         scanned = self._offset - self._begun
         return len(self._records) >= PAGE_RECORDS or self._bytes >= PAGE_BYTES or scanned >= SCAN_BYTES
 
@@ -137,7 +137,7 @@ class _Page:
             self._bytes += len(line)
 
     def page(self, *, last: bool) -> SpoolPage:
-        """Return the page with the records read."""
+        """Return the page of all records that were added."""
         return SpoolPage(
             records=tuple(self._records),
             end=SpoolPosition(offset=min(self._offset, LARGEST), number=self._number),

@@ -142,7 +142,7 @@ class Attempt(Record):
 
     @property
     def id(self) -> AttemptId:
-        """Return the attempt's identifier."""
+        """Return the identifier of the attempt, such as `12.3-2`."""
         return AttemptId(self.experiment, self.trial, self.number)
 
 

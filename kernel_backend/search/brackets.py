@@ -1,4 +1,4 @@
-"""Build the brackets (ladders of rungs) of ASHA and Hyperband, and one that protects late bloomers."""
+"""Build the brackets (ladders of rungs) of ASHA and Hyperband, and one for trials that improve late."""
 
 from __future__ import annotations
 

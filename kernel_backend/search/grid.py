@@ -77,7 +77,7 @@ class _Counter:
         return math.prod(self._of(each) for each in self._space.of(blocks) if each.when is None)
 
     def _of(self, parameter: Parameter) -> int:
-        """Return the number of combinations of an active parameter and all that depend on it."""
+        """Return the number of combinations of a parameter and of all parameters whose conditions depend on it."""
         if parameter.label not in self._known:
             self._known[parameter.label] = self._counted(parameter)
         return self._known[parameter.label]

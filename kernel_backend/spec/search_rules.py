@@ -23,7 +23,7 @@ def check_search(config: Config, space: Space) -> None:
 
 
 def check_line(config: Config, space: Space) -> None:
-    """Raise InvalidRequest like `check_search`, for the options of a line.
+    """Raise InvalidRequest with all problems of the search options on a command line.
 
     The length of the trials counts only if the line gives it: otherwise the definition may have one.
     """

@@ -163,7 +163,7 @@ class Store(QuotaStore, Protocol):
         """Return the deleted experiments that are not purged yet."""
 
     def warm_start_sources(self, number: int) -> list[tuple[str, int]]:
-        """Return checkpoints of an experiment (`12.1/500-2`) and the numbers of experiments that start from them.
+        """Return the checkpoints of an experiment from which others start, as `12.1/500-2`, with the others' numbers.
 
         Deleted experiments do not count.
         """

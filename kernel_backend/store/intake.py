@@ -40,7 +40,7 @@ _FIRST_WORD_WINS = {
 
 
 def take_in(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
-    """Store records as `Store.accept` specifies, within one transaction."""
+    """Store the records of an attempt's spool in one transaction, each once; return the number of the newest one."""
     attempt = get_attempt(tx.db, key)
     trial = get_trial(tx.db, key.experiment, key.trial)
     fresh = unseen(records, attempt)

@@ -28,7 +28,7 @@ def find_experiments(
     seen_by: Person | None = None,
     tags: Sequence[str] = (),
 ) -> Select[Any]:
-    """Return the query of `Store.experiments`, newest first; raises InvalidRequest for an unknown state."""
+    """Build the query that lists experiments, newest first; raises InvalidRequest for an unknown state."""
     query = rows_of(Experiment, experiments).order_by(experiments.c.number.desc())
     if owner is not None:
         query = query.where(experiments.c.owner == owner)
@@ -49,7 +49,7 @@ def find_experiments(
 
 
 def find_before(experiment: Experiment) -> Select[Any]:
-    """Return the query of `Store.experiment_before`, newest first."""
+    """Build the query for earlier experiments of the same notebook or name, newest first, without reruns."""
     here = experiments.c
     same = here.notebook == experiment.notebook if experiment.notebook else here.name == (experiment.name or None)
     query = find_experiments(experiment.owner, None, None)

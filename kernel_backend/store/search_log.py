@@ -22,7 +22,7 @@ _LINES: Select[Any] = select(
 
 
 def append(tx: Transaction, number: int, entries: Sequence[LogEntry]) -> None:
-    """Store and publish entries of experiment `number`'s search; raises Conflict like `Store.record`."""
+    """Append entries to the log of experiment `number`'s search, and publish them; raises Conflict for a gap."""
     newest: int = tx.db.execute(select(func.max(_here.number)).where(_here.experiment == number)).scalar_one() or 0
     if [entry.number for entry in entries] != list(range(newest + 1, newest + 1 + len(entries))):
         first = entries[0].number if entries else None

@@ -62,7 +62,7 @@ class _Ended(PlaceUnavailable):
 
 
 class Agents:
-    """Agents of all users; failures of one user's agent do not affect other users.
+    """Connections to the agents of all users; failures of one user's agent do not affect other users.
 
     Every method raises PlaceUnavailable if an agent does not respond, and Forbidden if none may be started. Methods
     may be called from any thread.
@@ -329,7 +329,7 @@ class Link:
 
     @property
     def size(self) -> int:
-        """Return the number of bytes in the answer's body."""
+        """Return the number of bytes that follow the answer as its body."""
         return self._size
 
     def pieces(self) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ LARGEST_NUMBER = 9_999_999  # longer names of folders are no experiment numbers 
 
 
 class SearchClass(Record):
-    """Search class of a cell, with the settings and the space of its search."""
+    """Search class that a cell defines, with the settings and the space of its search."""
 
     experiment: int
     python: str

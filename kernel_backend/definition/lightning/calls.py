@@ -56,7 +56,9 @@ def made(kind: type, values: Mapping[str, Any], *arguments: Any, **named: Any) -
 
 
 def made_again(instance: Any, values: Mapping[str, Any]) -> Any:
-    """Create another instance like `instance`, with these hyperparameters.
+    """Create a new instance like `instance`, but with these hyperparameters.
+
+    Returns an instance that `made` did not create unchanged.
 
     Returns an object that `made` has not created unchanged.
     """

@@ -20,7 +20,7 @@ _MUTATING = frozenset({
 
 @dataclass(frozen=True)
 class Scope:
-    """Statements that run once from top to bottom: the top level of the module, or the body of its function `main`."""
+    """Statements that run once, from top to bottom: a module's top level, or the body of its function `main`."""
 
     statements: Sequence[ast.stmt]
     bound: Mapping[str, Sequence[int]]  # lines at which each name is bound

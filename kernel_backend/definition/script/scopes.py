@@ -37,7 +37,7 @@ def names_of(nodes: Iterable[ast.AST]) -> frozenset[str]:
 
 
 def scopes(tree: ast.Module, modules: Mapping[str, ast.Module]) -> list[Scope]:
-    """Return the scopes of a program, whose module name is "", and of the project's modules."""
+    """Return all scopes of a program (of module name "") and of its project's modules."""
     return [each for name, one in {"": tree, **modules}.items() for each in _scopes(name, one)]
 
 

@@ -73,7 +73,7 @@ def signs(
     loops: Sequence[TrainingLoop],
     modules: Mapping[str, ast.Module] = MappingProxyType({}),
 ) -> tuple[Sign, ...]:
-    """Return the code that prevents an exact resume, the worst first.
+    """Return the code in a program that prevents an exact resume after a restart, the worst first.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def by_the_clock(tree: ast.Module, modules: Mapping[str, ast.Module] = MappingPr
 
 
 class _Reading:
-    """Search of one module for signs."""
+    """Search of one module for code that prevents an exact resume."""
 
     def __init__(self, name: str, tree: ast.Module, loops: Sequence[TrainingLoop]) -> None:
         self._module, self._tree = name, tree

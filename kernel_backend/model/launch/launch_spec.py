@@ -54,7 +54,7 @@ class LaunchSpec(Record):
 
     @property
     def id(self) -> AttemptId:
-        """Return the attempt's identifier."""
+        """Return the identifier of the attempt, such as `12.3-2`."""
         return AttemptId(self.experiment, self.trial, self.attempt)
 
 

@@ -44,7 +44,7 @@ def write_tick(buffer: memoryview, tick: Tick) -> None:
 
 
 def read_tick(data: bytes) -> Tick | None:
-    """Return the tick in a progress file; None if the file is too short, as on a full disk.
+    """Return the newest progress tick in a rank's file; None if the file is too short, as on a full disk.
 
     A rank without ticks is not watched for hangs.
     """

@@ -26,12 +26,12 @@ _found: dict[str, list[EntryPoint]] | None = None
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all methods, built-in ones first. Packages are not imported."""
+    """Return the names of all search methods, built-in ones first, without importing packages."""
     return (*_BUILT_IN, *sorted(name for name in _entries() if name not in _BUILT_IN))
 
 
 def find(name: str) -> SearchMethod | None:
-    """Return the method of a name; None if there is none, or if its package is broken."""
+    """Return the search method with this name; None if there is none, or if its package is broken."""
     try:
         return method_of(name, refresh=False)
     except InvalidRequest:
@@ -39,7 +39,7 @@ def find(name: str) -> SearchMethod | None:
 
 
 def method_of(name: str, *, refresh: bool = True) -> SearchMethod:
-    """Return the method of a name.
+    """Return the search method with this name.
 
     For an unknown name, `refresh` rescans the installed packages. Raises InvalidRequest that names a broken package,
     or else lists the available methods.
@@ -80,7 +80,7 @@ def problems() -> list[str]:
 
 
 def methods() -> tuple[SearchMethod, ...]:
-    """Return all usable methods."""
+    """Return all usable search methods, built-in ones first."""
     return tuple(method for name in names() if (method := find(name)) is not None)
 
 

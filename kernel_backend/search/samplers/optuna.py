@@ -89,7 +89,7 @@ class _OptunaSampler:
         )
 
     def _counting(self, point: Array) -> Array:
-        """Return a point's coordinates for the study; NaN for those that are left out."""
+        """Return a point's coordinates for the study, with NaN for those that the study leaves out."""
         raise NotImplementedError
 
     def _sampler(self, seed: int) -> optuna.samplers.BaseSampler:
@@ -148,7 +148,7 @@ class CmaesSampler:
         return seen.encoder.decode(point)
 
     def _told(self, points: Array, values: Sequence[float]) -> Any:
-        """Return the CMA-ES strategy after all complete generations."""
+        """Return the CMA-ES strategy, updated by all complete generations of results."""
         if points.shape[1] == 1:  # CMA-ES needs two dimensions: a constant one is added
             points = np.column_stack([points, np.full(len(points), 0.5)])
         strategy = _strategy(np.full(points.shape[1], 0.5), None)

@@ -175,7 +175,7 @@ class AttemptEnder:
             await self._engine.forget(key)
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Kill a gang and rename its folder: an attempt of the same number, from a lost database, started it."""
+        """Kill a gang and rename its folder, as it is of an attempt with the same number in a lost database."""
         _log.warning("the folder of attempt %s is another attempt's: it is set aside", key)
         with contextlib.suppress(Unconfirmed):
             await self._engine.set_aside(key)

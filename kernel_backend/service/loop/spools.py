@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class SpoolIntake:
-    """Store the records in spools of ended attempts."""
+    """Reader that stores the records left in the spools of ended attempts."""
 
     def __init__(self, store: Store, engine: Engine) -> None:
         self._store, self._engine = store, engine

@@ -1,4 +1,4 @@
-"""Derive how an experiment's search is run: its method, its settings, and why its trials have ended."""
+"""Derive properties of an experiment's search: its method, its settings, and why its trials have ended."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from kernel_backend.workspaces.base import Contents, Workspace, Workspaces
 
 
 class Opened(NamedTuple):
-    """Artifact opened for reading: its record, its current size in bytes, and its content in pieces."""
+    """Artifact whose file is open for reading: its record, its size in bytes, and its content in pieces."""
 
     artifact: Artifact
     size: int
