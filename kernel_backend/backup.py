@@ -130,7 +130,7 @@ def _contents(database: sqlite3.Connection) -> Contents:
 
 
 def _put_away(database: Path) -> Path | None:
-    """Hard-link a database, damaged or not, under a dated name, so that a replacement leaves it; return the link.
+    """Keep a database, damaged or not, under a dated name by a hard link before it is replaced; return that name.
 
     The database must not be in use.
     """

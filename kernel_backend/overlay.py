@@ -48,7 +48,7 @@ def overlay_of(cwd: Path, folder: Path) -> Path:
 
 
 def can_be_led(name: str, place: str, cwd: str) -> bool:
-    """Return True if a relative path can be redirected to `place` by links; `cwd` and its parents cannot."""
+    """Return True if links can replace a relative path in the overlay by `place`; `cwd` and its parents cannot."""
     if name.startswith(("/", "~")) or "://" in name or not os.path.isabs(place):
         return False
     return not set(Path(os.path.relpath(os.path.join(cwd, name), cwd)).parts) <= {".."}
@@ -86,14 +86,14 @@ class _Tree:
                     queue.append((place / entry.name, inside))
 
     def lead(self, path: Path, target: Path) -> None:
-        """Redirect `path` in the overlay to a file or folder elsewhere."""
+        """Link `path` in the overlay to a file or folder elsewhere."""
         if target.is_dir():
             self.mirror(path, target)
         else:
             self.cleared(path).symlink_to(target.absolute())
 
     def cleared(self, path: Path) -> Path:
-        """Remove any entry of the overlay at `path`, make its parents real folders, and return the location."""
+        """Make room for an entry of the overlay at `path`, in real parent folders, and return its location."""
         self._open(path.parent)
         place = self.at(path)
         if place.is_symlink():

@@ -96,7 +96,7 @@ def _answer(link: socket.socket, operations: AgentOperations) -> None:
 
 
 def _be_asked(link: socket.socket, asked: SearchClassProcess) -> None:
-    """Call a search class for each request on the socket, until the service closes it."""
+    """Answer the calls of a search class that arrive on the socket, until the service closes it."""
     try:
         send(link, AnswerHead())
         send_frame(link, b"null")

@@ -95,7 +95,7 @@ class AuthenticatedHandler(RequestHandler):
         return person
 
     async def still(self) -> Person | None:
-        """Return the request's user, looked up again; None if the token is no longer valid.
+        """Look up the request's user again; return None if their token is no longer valid.
 
         Raises errors of the identity provider.
         """

@@ -61,7 +61,7 @@ class UnauthenticatedConnections:
             self.evict()
 
     def known(self, stream: IOStream | None) -> None:
-        """Stop counting a connection that has authenticated."""
+        """Stop counting a connection whose client has authenticated."""
         self._open.pop(stream, None)  # type: ignore[arg-type]  # None is none of them
 
     def evict(self) -> int:

@@ -233,7 +233,7 @@ def attempt_of(checkpoint: str) -> int:
 
 
 def files_of(manifest: Manifest) -> str:
-    """Return a text that changes when a file of the checkpoint is replaced or modified.
+    """Return a text that changes whenever a file of the checkpoint is replaced or modified.
 
     Files without a suffix, such as `pinned`, are ignored. In an object store, whose objects are written only as a
     whole, the text consists of the manifest's time and digests.

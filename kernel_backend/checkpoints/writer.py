@@ -184,7 +184,7 @@ def _instead(value: object) -> str:
 
 
 def _free(path: str, tensors: Mapping[str, Tensor]) -> str:
-    """Return an unused name for the tensor at `path`.
+    """Return a name for the tensor at `path` that no other tensor has.
 
     Two tensors share a path in {"a": {"b": one}, "a.b": two}.
     """

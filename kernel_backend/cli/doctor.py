@@ -34,7 +34,7 @@ print(json.dumps([horovod.__version__, bool(hvd.gloo_built()), bool(hvd.nccl_bui
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check; `todo` is empty if nothing needs to be done."""
+    """Result of one check of the installation; `todo` says how to fix a problem, and is empty without one."""
 
     name: str
     ok: bool

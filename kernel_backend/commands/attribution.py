@@ -76,7 +76,7 @@ def _submitted(client: Client, overview: Overview) -> Submitted:
 
 
 def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict[str, None]) -> Overview:
-    """Submit one training of the attribution; add to `missing` the data that cannot be restored."""
+    """Run one training of the attribution; add to `missing` the declared data that cannot be restored."""
     seen = RestoredData(params(a.experiment, b.experiment, step.back), b.experiment.config.data_at)
     if "data" in step.back:
         seen = restore_data(a, b, seen.params)
@@ -103,7 +103,7 @@ def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict
 
 
 def mixed(a: Submitted, b: Submitted, back: Back) -> tuple[Snapshot, dict[str, bytes]]:
-    """Return a snapshot with code, environment or data from `a` if in `back`, else from `b`, and its files."""
+    """Return a snapshot whose code, environment and data come from `a` if they are in `back`, else from `b`."""
     code = a if "code" in back else b
     libraries = a if "environment" in back else b
     data = a if "data" in back else b

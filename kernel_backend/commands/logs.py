@@ -64,7 +64,7 @@ def _chunks(client: Client, options: Namespace, spaced: bool) -> Iterator[LogChu
 
 
 def _following(overview: Overview, trial: int, attempt: int) -> int:
-    """Return the number of the attempt after `attempt`; in a restored database numbers may have gaps."""
+    """Return the number of the next attempt, which may be more than one higher in a restored database."""
     later = [each.number for each in overview.attempts if each.trial == trial and each.number > attempt]
     return min(later, default=attempt + 1)
 

@@ -37,7 +37,7 @@ class RestoredData(NamedTuple):
 
 
 class _RestoredPlace(NamedTuple):
-    """Location at which a training finds its data as it was, or else data as it is now."""
+    """Location at which a training finds its declared data as it was or, if that is lost, as it is now."""
 
     at: str
     changed: str = ""  # changes that are undone by links to other files

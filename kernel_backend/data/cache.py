@@ -53,7 +53,7 @@ class StatCache:
         self._file = file
 
     def of(self, paths: Iterable[bytes]) -> dict[bytes, CacheEntry]:
-        """Return the cached entries of these files, by path."""
+        """Return the cached entries of these files by path; files that are not cached are left out."""
         try:
             with self._opened() as db:
                 found = (db.execute("SELECT * FROM files WHERE path = ?", (path,)).fetchone() for path in paths)

@@ -47,7 +47,7 @@ def _leads_out(name: str) -> bool:
 
 
 def _free(folders: Path, digest: str, names: Collection[str]) -> Path:
-    """Return the first folder for this digest that has no files other than `names`, such as a training's output."""
+    """Return the first folder for this digest that contains no other files, such as the output of a training."""
     for number in count(1):
         folder = folders / (digest if number == 1 else f"{digest}-{number}")
         found = (os.path.relpath(os.path.join(at, name), folder) for at, _, files in os.walk(folder) for name in files)
@@ -57,7 +57,7 @@ def _free(folders: Path, digest: str, names: Collection[str]) -> Path:
 
 
 def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: str) -> dict[str, Value] | None:
-    """Return hyperparameters with which a training in `cwd` reads its data from `place`.
+    """Return hyperparameters with which a training in `cwd` reads its data from another location, `place`.
 
     A value that is the data's path, or the path `before` that an earlier run used, is replaced. Relative paths are
     redirected by links (`overlay`). None if the code itself contains the path.
@@ -69,7 +69,7 @@ def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: s
 
 
 def _moved(value: Value, paths: Sequence[str], place: str) -> Value:
-    """Return the value with its prefix among `paths` replaced by `place`; unchanged if it has none of them."""
+    """Return a hyperparameter's value with the prefix that is in `paths` replaced by `place`."""
     if not isinstance(value, str):
         return value
     for path in (each.rstrip("/") for each in paths):

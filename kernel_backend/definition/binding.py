@@ -52,7 +52,7 @@ def bind_space(definition: Definition, given: Mapping[str, Value], space: Space)
 
 
 def with_epochs(definition: Definition, config: Config, given: Mapping[str, Value]) -> tuple[Config, dict[str, Value]]:
-    """Move a script's own name for its number of epochs, such as `EPOCHS=20`, to the option `--epochs`.
+    """Rename a program's own name for its number of epochs, such as `EPOCHS=20`, to the option `--epochs`.
 
     Returns the configuration, and the values without that name. Raises InvalidDefinition if `--epochs` has another
     value, if the value is not a number of epochs, if neither the program nor the line has one, or if the line gives no

@@ -152,7 +152,7 @@ def _keras(tree: ast.Module, roles_from: int) -> Definition:
 
 
 def _called(tree: ast.Module, roles_from: int, names: Sequence[str]) -> dict[str, Function]:
-    """Return the cell's functions with these names, which a framework's form calls, and the functions that they use."""
+    """Return the cell's functions that a framework calls by these names, with the functions that they use."""
     nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
     found = _Found(nodes, {}, (), guesses=False)
     functions: dict[str, Function] = {}
@@ -437,7 +437,7 @@ def _check_models(definition: Definition) -> None:
 
 
 def _of_adamw(functions: Mapping[str, Function]) -> dict[str, Parameter]:
-    """Return the hyperparameter `lr` of the default AdamW, if the definition has neither optimizer nor `lr`."""
+    """Return the hyperparameter `lr` of AdamW, which trains a definition that has neither optimizer nor `lr`."""
     if "optimizer" in functions or any(each.name == "lr" for one in functions.values() for each in one.parameters):
         return {}
     return {"lr": Parameter(name="lr", kind="hyperparameter", required=False, default=1e-3, annotation="float", line=0)}

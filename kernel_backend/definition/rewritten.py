@@ -1,4 +1,4 @@
-"""Rewrite a role that is an assigned value as a function, for messages."""
+"""Rewrite an assignment such as `optimizer = Adam(...)` as the function that a definition needs, for error messages."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def bound(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, int, str | N
 
 
 def _idle(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str]) -> Iterator[FunctionNode]:
-    """Return the cell's functions that are not roles, and whose names are used neither by code nor as arguments."""
+    """Return the cell's functions that have no role and that nothing refers to."""
     asked = {node.arg for each in tree.body if isinstance(each, FunctionNode) for node in each.args.args}
     busy = names_used(tree) | asked | set(taken)
     return (node for node in own if not is_role(node.name) and node.name not in busy)

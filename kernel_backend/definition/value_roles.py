@@ -179,7 +179,7 @@ def _is_plain(value: ast.expr) -> bool:
 
 
 def _made_of(tree: ast.Module, made: Assigned, name: str) -> bool:
-    """Return True if the value of `made` is computed from `name`, directly or through other names."""
+    """Return True if the value of the name `made` is computed from that of `name`, directly or through others."""
     reads: dict[str, set[str]] = {}
     for node in tree.body:
         read = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}

@@ -42,7 +42,7 @@ def steps(differences: Sequence[Difference]) -> list[Step]:
 
 
 def beyond(differences: Sequence[Difference]) -> list[str]:
-    """Return the differences that no rerun can restore, without declared data, which the rerun checks itself."""
+    """Return the differences that no rerun can restore, except declared data, which each rerun checks itself."""
     declared = any(each.kind == "data" and each.name not in _UNDECLARED for each in differences)
     found = []
     for each in differences:

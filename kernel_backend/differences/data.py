@@ -127,7 +127,7 @@ def _declared_path(path: str, places: dict[str, str]) -> str:
 
 
 def _led(side: Side, path: str) -> str | None:
-    """Return the location to which declared data was redirected; None if it was read from its declared path."""
+    """Return the location from which declared data was read in place of its declared path; None if there is none."""
     data_at = side.experiment.config.data_at
     return next((data_at.get(data.name) for data in side.snapshot.data if data.path == path), None)
 

@@ -48,7 +48,7 @@ def _searched(space: Space) -> dict[str, Parameter]:
 
 
 def _meant(side: Side, value: Any) -> Any:
-    """Return a path below redirected data as a path below its declared path; other values unchanged."""
+    """Return a path below redirected data as the path below its declared location; return other values unchanged."""
     for data in side.snapshot.data:
         place = side.experiment.config.data_at.get(data.name)
         if place and isinstance(value, str) and PurePath(value).is_relative_to(place):

@@ -150,7 +150,7 @@ class LocalEngine:
         return self._gone(key, Outcome.FAILED, _never_launched(folder))
 
     def _gone(self, key: AttemptId, outcome: Outcome, result: AttemptResult | None) -> GangStatus:
-        """Kill the remaining processes of a gang without a launcher; return it as ended, as running if any survives."""
+        """Kill what is left of a gang without a launcher; return it as ended or, if a process survives, as running."""
         try:
             self._kill(key)
         except Unconfirmed:
@@ -208,7 +208,7 @@ def _spawn(job: LaunchSpec, folder: AttemptFolder) -> subprocess.Popen[bytes]:
 
 
 def _never_launched(folder: AttemptFolder) -> AttemptResult:
-    """Return the result of an attempt whose launcher did not begin, with the last line of its output."""
+    """Return the result of an attempt whose launcher could not begin, with the last line of its output."""
     lines = folder.launcher_log.read_text(errors="replace").strip().splitlines() if folder.launcher_log.exists() else []
     said = lines[-1] if lines else "it said nothing"
     way_out = ": install daylight into that environment" if "No module named" in said else ""

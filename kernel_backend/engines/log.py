@@ -52,7 +52,7 @@ def read_tail(path: Path, tail: int, ended: bool) -> Piece:
 
 
 def _from_line(data: bytes) -> bytes:
-    """Return the data after the first line break; without one, from the second byte on, at a whole character."""
+    """Return the data from the next line's beginning on or, without a line break, from the next whole character on."""
     _, _, lines = data.partition(b"\n")
     return lines or data[1:].lstrip(_CONTINUES)
 

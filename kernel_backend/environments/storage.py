@@ -154,7 +154,7 @@ class Environments:
 
     @contextmanager
     def _alone(self, environment: Environment) -> Iterator[None]:
-        """Hold the lock of an environment's folder, which several services may share over a file system."""
+        """Lock an environment's folder in the block, as several services may share a file system."""
         folder = self._folder(environment)
         try:
             folder.mkdir(parents=True, exist_ok=True)

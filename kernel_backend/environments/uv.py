@@ -111,6 +111,6 @@ def find_links(python: Path) -> list[Path]:
 
 
 def _said(stderr: str) -> str:
-    """Return uv's error message as one line."""
+    """Return the error message in uv's output, as one line."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("warning:")]
     return re.sub(r"^error: ", "", "; ".join(lines)) or "uv failed and said nothing"

@@ -39,7 +39,7 @@ class HubIdentity:
         return await self.verified(token, self._auth.user_for_token(token, sync=False), remembered)
 
     async def verified(self, token: str, answer: Awaitable[dict[str, Any] | None], remembered: bool) -> Person | None:
-        """Return the user that the hub request `answer` finds; None for an unknown token.
+        """Return the user whom the hub's answer names; None if the hub does not know the token.
 
         Raises Forbidden without an access scope. If the hub cannot be reached, the cached user is returned with
         `remembered`, else ServiceUnreachable is raised.

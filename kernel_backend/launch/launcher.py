@@ -61,7 +61,7 @@ def launch(path: Path) -> None:
 
 
 def _whatever_happens(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event) -> AttemptResult:
-    """Return the gang's result; after an error of the launcher itself, end the gang and return `lost`."""
+    """Return the gang's result; if the launcher itself fails, end the gang, and return it as lost."""
     try:
         return _until_the_end(gang, folder, job, asked)
     except Exception as error:
@@ -121,7 +121,7 @@ def _show_stacks(gang: Gang, ranks: Collection[int]) -> None:
 
 
 def _over(codes: Sequence[int | None], folder: AttemptFolder, since: float) -> bool:
-    """Return True if the remaining ranks must be killed, `since` seconds after the first rank exited."""
+    """Return True if the remaining ranks must be killed, as the first one exited `since` seconds ago."""
     broken = [rank for rank, code in enumerate(codes) if failed(code)]
     if not broken:
         return since > FAREWELL_S

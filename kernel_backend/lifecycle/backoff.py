@@ -13,7 +13,7 @@ AT_ONCE_S = 60.0  # an attempt that is lost sooner after its start may have had 
 
 
 def rest(trial: ScheduledTrial, attempts: Sequence[Attempt]) -> float:
-    """Return the seconds between the end of the newest attempt and the start of the next.
+    """Return the seconds to wait between the end of the newest attempt and the start of the next.
 
     A single crash causes no delay. A failure that repeats at once (a full disk, unreachable storage) gets time to
     recover, so that retries are not used up within a minute. Causes that also kill the launcher (a memory limit, a

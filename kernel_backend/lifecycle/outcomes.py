@@ -120,7 +120,7 @@ def _paused(trial: Trial, failure: Failure) -> str:
 
 
 def _left_unsaved(failure: Failure | None) -> tuple[str, ...]:
-    """Return a note if a gang that was asked to exit could not save its newest steps; else none."""
+    """Return a note if a gang that had to exit could not save its newest steps; else nothing."""
     return (f"its newest steps are not saved: {failure.message}",) if unsaved(failure) else ()
 
 

@@ -62,7 +62,7 @@ def lineage(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
 
 
 def suspects(attempts: Sequence[Attempt]) -> dict[str, Place]:
-    """Return the checkpoints after which three attempts failed at the same step (or start), with that step."""
+    """Return the checkpoints after which three attempts failed at the same step or at the start, with that step."""
     ends = Counter(
         (attempt.resume_from, place)
         for attempt in attempts

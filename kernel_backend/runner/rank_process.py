@@ -68,7 +68,7 @@ TRAININGS: Mapping[Form, Callable[[RankContext], FormTraining]] = {
 def work(
     job: LaunchSpec, instructions: Instructions, spool: Spool, progress: Progress, watch: Callable[[FormTraining], None]
 ) -> int:
-    """Train the job's trial as one of its ranks and return the exit code, 0 or 85.
+    """Train the job's trial as one of its ranks; return the exit code: 0 when completed, 85 when released.
 
     `watch` is called with the training once it is built. Raises any error that ends this rank: the user's own,
     InvalidDefinition, or a backend's error when another rank is lost.

@@ -132,5 +132,5 @@ class Allocation:
         return self.placement[0].kind if self.placement else ""
 
     def on(self, excluded: frozenset[str]) -> int:
-        """Return the number of slots on nodes other than the excluded ones."""
+        """Return the number of the gang's slots on nodes other than the excluded ones."""
         return self.slots - sum(self.by_node[name] for name in excluded) if excluded else self.slots

@@ -41,7 +41,7 @@ class UsageByName(dict[Name, Meter]):
         return meter
 
     def quota(self, name: Name) -> Quota:
-        """Return the quota of this account."""
+        """Return the quota of an account."""
         return self.quotas.get(name, FREE)
 
     def set(self, name: Name, quota: Quota) -> None:
@@ -51,7 +51,7 @@ class UsageByName(dict[Name, Meter]):
             self[name].window = max(self[name].window, self._window(name))
 
     def replay(self, intervals: Iterable[tuple[Name, float, float | None, int]]) -> None:
-        """Rebuild all meters from past intervals: (name, from, until or None, slots), in any order."""
+        """Rebuild all accounts' usage meters from past intervals (name, from, until or None, slots), in any order."""
         self.clear()
         by_name: defaultdict[Name, list[tuple[float, float | None, int]]] = defaultdict(list)
         for name, begun, ended, slots in intervals:

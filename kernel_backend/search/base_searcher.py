@@ -195,7 +195,7 @@ class BaseSearcher(ABC, Generic[P]):
     # Reports of trials
 
     def on_report(self, trial: int, unit: int, value: float) -> Verdict:
-        """Process a report of a trial.
+        """Process a trial's report, and decide whether the trial continues, pauses or ends.
 
         Parameters
         ----------

@@ -69,7 +69,7 @@ class Pbt(BaseSearcher[Progress]):
         return len(self._paused) + len(self._open())
 
     def _open(self) -> list[int]:
-        """Return the units of the free positions that may be filled, lowest first."""
+        """Return the units from which new trials may start to fill free positions, lowest first."""
         return sorted(self._free)[: self._left()]
 
     def _choose(self) -> Create | Resume | None:
@@ -82,7 +82,7 @@ class Pbt(BaseSearcher[Progress]):
         return self._create(unit, instead_of=trial)
 
     def _next(self) -> tuple[int | None, int]:
-        """Return the trial to continue (None for a free position), and the end of its last round.
+        """Return the trial at the position that is furthest behind (None if it is free), and the end of its last round.
 
         Promoted and interrupted trials come first, then the position that is furthest behind.
         """
@@ -119,7 +119,7 @@ class Pbt(BaseSearcher[Progress]):
         return [trial for value, trial in best if value < WORST and trial != instead_of and not self._trials[trial].end]
 
     def _gives_way(self, trial: int) -> bool:
-        """Return whether to replace a trial: among the worst fifth at its unit, with a better one to copy."""
+        """Return whether a trial must be replaced: it is among the worst fifth, and there is a better one to copy."""
         unit = self._round(trial)
         ranking = self._rankings.get(unit)
         if ranking is None or trial not in ranking or trial in self._chosen or not self._left():
@@ -129,7 +129,7 @@ class Pbt(BaseSearcher[Progress]):
         return bad and bool(self._parents(unit, trial))
 
     def _share(self, ranking: Ranking) -> int:
-        """Return a fifth of the number of results, but 1 for a small population of which all members have a result."""
+        """Return a fifth of the number of results; 1 for a small population of which all members have a result."""
         return len(ranking) // FIFTH or (1 if len(ranking) >= self._population else 0)
 
     def _begun(self, decision: Create) -> Progress:
@@ -143,7 +143,7 @@ class Pbt(BaseSearcher[Progress]):
     # Copying trials
 
     def _changed(self, parent: int, random: Random) -> dict[str, Value]:
-        """Return a copy's hyperparameters: the parent's, each slightly changed, or drawn again as inactive ones are."""
+        """Return a copy's hyperparameters: the parent's, each slightly changed or, sometimes, drawn anew."""
         encoder = self._seen.encoder
         point = []
         for each, at in zip(encoder.dimensions, encoder.encode(self._seen.params[parent]), strict=True):
@@ -171,7 +171,7 @@ class Pbt(BaseSearcher[Progress]):
         return Prune() if self._gives_way(trial) else Continue(until=self._target(known))
 
     def _end(self, trial: int, known: Progress, end: Complete | Prune) -> None:
-        """Free the position of a trial that ended before the end of its training."""
+        """Free the population's position of a trial that ended early."""
         super()._end(trial, known, end)
         if isinstance(end, Prune):
             self._free.append(self._round(trial))

@@ -41,7 +41,7 @@ class WrittenValue(NamedTuple):
     definitions: tuple[Path, ...] = ()
 
     def file(self, name: str) -> str:
-        """Return the archive member for a value of this name."""
+        """Return the archive's file name for a captured value of this name."""
         return f"{CAPTURED}/{name}.{_SUFFIX[self.format]}"
 
 

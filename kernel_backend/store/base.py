@@ -184,7 +184,7 @@ class Store(QuotaStore, Protocol):
         """Return the names of all unfinished experiments by number, quickly even for 100,000."""
 
     def repeated_by(self, draft: NewExperiment) -> list[Experiment]:
-        """Return the active and paused experiments with a draft's owner, folder, interpreter, parameters and space.
+        """Return the unfinished experiments with the same owner, folder, interpreter, parameters and space as a draft.
 
         They are sorted newest first; unreadable ones are left out. Quick even with 100,000 others.
         """

@@ -299,7 +299,7 @@ audit = Table(
 
 
 def inside(db: Connection, column: Column[Any], key: str) -> Any:
-    """Return an expression for a key in a column of JSON objects; the caller adds `as_float` or `as_string`."""
+    """Return a SQL expression for a key in a column of JSON objects; the caller adds `as_float` or `as_string`."""
     held = cast(column, JSON) if db.dialect.name == "postgresql" else type_coerce(column, JSON)
     return held[key]
 

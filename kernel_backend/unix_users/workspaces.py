@@ -27,7 +27,7 @@ PRESENT_S = 70.0  # more than the minute that the agent allows an interpreter
 
 
 class UnixUserWorkspaces:
-    """Workspaces of all users."""
+    """Workspaces of all users, accessed through their agents."""
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
@@ -42,7 +42,7 @@ class UnixUserWorkspaces:
 
 
 class AgentWorkspace:
-    """Workspace of one user."""
+    """Workspace of one user, accessed through the user's agent."""
 
     def __init__(self, agents: Agents, user: str) -> None:
         self._agents, self._user = agents, user
@@ -131,7 +131,7 @@ class AgentSearchProcess:
 
 
 class AgentEnvironments:
-    """Environments of one user."""
+    """Environments of one user, accessed through the user's agent."""
 
     def __init__(self, agents: Agents, user: str) -> None:
         self._agents, self._user = agents, user
@@ -161,7 +161,7 @@ class AgentEnvironments:
         return self._agents.ask(self._user, "present", _ENVIRONMENT, limit=PRESENT_S, python=str(python))
 
     def _beside(self, op: str, kind: TypeAdapter[A], environment: Environment, python: Path) -> A:
-        """Call an operation that may take minutes, outside of the user's limited number of concurrent requests."""
+        """Call an operation that may take minutes, which does not count as one of the user's concurrent requests."""
         asked, at = environment.model_dump_json(), str(python)
         found, link = self._agents.begin(self._user, op, kind, limit=LONG_S, environment=asked, python=at)
         link.close()

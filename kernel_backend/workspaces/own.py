@@ -34,7 +34,7 @@ WITHHELD = ("PYTHONPATH", "PYTHONHOME")  # not passed to processes in a locked e
 
 
 class OwnWorkspace:
-    """Workspace below `home`."""
+    """Workspace of this process's user, in folders below `home`."""
 
     def __init__(self, home: Path, checkpoints: Path | None = None) -> None:
         """Use the workspace below `home`; `checkpoints` is the folder of checkpoints, if it is another one."""
@@ -108,7 +108,7 @@ class OwnWorkspace:
 
 
 class SingleWorkspace:
-    """A single workspace for all owners: for a service of one user, or of users who trust each other."""
+    """The same workspace for all owners, for a service of one user, or of users who trust each other."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace

@@ -57,7 +57,7 @@ def attribute(state: AbstractState, holder: Value, name: str, node: ast.AST) -> 
 
 
 def attribute_value(state: AbstractState, holder: Value, name: str, node: ast.AST) -> Value:
-    """Return the possible values of `holder.name` to store; of a package only the member, as `torch.manual_seed`."""
+    """Return the possible values of `holder.name` as a value to store, such as the function `torch.manual_seed`."""
     found = attribute(state, holder, name, node)
     inner = [state.package(each.package, f"{each.path}.{name}".lstrip(".")) for each in found if each.package]
     return NOTHING.union({each for each in found if each.package is None}, *inner)

@@ -112,7 +112,7 @@ def _check(cell: LightningCell, classes: Mapping[str, ast.ClassDef], data: Mappi
 
 
 def _only_known_bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
-    """Return True if all bases except LightningModule itself are in the cell, so that every method is known."""
+    """Return True if all base classes except LightningModule are in the cell, so that all methods can be read."""
     for base in node.bases:
         name = ast.unparse(base).rpartition(".")[2]
         if name != "LightningModule" and (name not in classes or not _only_known_bases(classes[name], classes)):

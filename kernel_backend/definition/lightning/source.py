@@ -56,7 +56,7 @@ def _until_fit(body: list[ast.stmt], cell: LightningCell) -> list[ast.stmt]:
 
 
 def _head(body: list[ast.stmt]) -> int:
-    """Return the number of statements that must come first: a docstring and `from __future__` imports."""
+    """Return the number of leading statements that must stay first: the docstring and `from __future__` imports."""
     return next((place for place, each in enumerate(body) if not _is_head(each)), len(body))
 
 

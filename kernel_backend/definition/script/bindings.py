@@ -44,7 +44,7 @@ def scopes(tree: ast.Module) -> Iterator[Scope]:
 
 
 def changed_within(tree: ast.Module, owner: str) -> set[str]:
-    """Return the attributes and keys of `owner` that the program sets, as in `config.lr = ...` or `args["lr"] *= 2`."""
+    """Return the attributes and keys of the object `owner` that the program sets, as in `config.lr = ...`."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):

@@ -85,7 +85,7 @@ def _one(scope: Scope, target: ast.Name, value: ast.expr, put: Put, annotation: 
 
 
 def _configured(scope: Scope, tree: ast.Module) -> Iterator[Place]:
-    """Yield the literals in dicts, classes and namespaces whose names are those of a config."""
+    """Yield the literals in dicts, classes and namespaces that are named like a configuration."""
     for statement in scope.statements:
         if isinstance(statement, ast.ClassDef):
             if _is_config(statement):

@@ -187,7 +187,7 @@ def _assignments(body: Sequence[ast.stmt], name: str) -> Iterator[ast.Assign]:
 def _within(
     tree: ast.AST,
 ) -> Iterator[tuple[ast.AST, FunctionNode | None, ast.ClassDef | None]]:
-    """Yield each node with its enclosing function and class, None if there is none."""
+    """Yield each node with the function and the class that enclose it; None where there is none."""
     queue: list[tuple[ast.AST, FunctionNode | None, ast.ClassDef | None]] = [(tree, None, None)]
     while queue:
         node, function, owner = queue.pop()

@@ -138,7 +138,7 @@ class _Graph:
         return self._depths[scope]
 
     def _around(self, scope: Scope, name: str) -> Iterator[int]:
-        """Yield, for each reference to a name, the number of the scope's training loops that enclose it."""
+        """Yield, for each reference to a name in a scope, the number of training loops around it."""
         inside = list(self.loops(scope))
         yield 0
         for loop, depth in inside:

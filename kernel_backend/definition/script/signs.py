@@ -186,7 +186,7 @@ class _Reading:
         return False
 
     def _name(self, node: ast.AST) -> str:
-        """Return the full dotted name of an expression that refers to an imported module; "" for other expressions."""
+        """Return the full dotted name to which an expression refers in an imported module; "" for other expressions."""
         if isinstance(node, ast.Name):
             return self._full.get(node.id, "")
         if isinstance(node, ast.Call):

@@ -29,7 +29,7 @@ _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # querying the number of CUD
 
 
 def serve(endpoint: ForkserverEndpoint, idle_s: float, frameworks: Sequence[str] = ()) -> None:
-    """Serve this endpoint until idle; return at once if another forkserver serves it. In a fork, become the rank."""
+    """Serve requests at this endpoint until idle, unless another forkserver does; in a forked process, run the rank."""
     lock = endpoint.lock()
     if lock is None:
         return

@@ -43,7 +43,7 @@ def variables(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def inherited() -> dict[str, Any]:
-    """Return what a process inherits besides variables, such as limits: a forked rank has the forkserver's."""
+    """Return what a process inherits besides variables, such as resource limits, which forked ranks get as well."""
     return {
         "host": socket.gethostname(),
         "namespaces": [_link(f"/proc/self/ns/{name}") for name in _NAMESPACES],

@@ -41,7 +41,7 @@ def send_request(connection: socket.socket, request: RankRequest) -> None:
 
 
 def receive_request(connection: socket.socket) -> RankRequest | None:
-    """Return the next request with its files open in this process; None if the launcher is gone.
+    """Return the next request for ranks, with its files open in this process; None if the launcher has gone away.
 
     Raises ValueError for an invalid request.
     """

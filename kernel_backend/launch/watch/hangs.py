@@ -33,7 +33,7 @@ class RankState(NamedTuple):
 
 
 def overdue(states: Mapping[int, RankState], hang_timeout: float) -> bool:
-    """Return True if one of these running ranks has made no progress for too long.
+    """Return True if any of these running ranks has made no progress for longer than its limit.
 
     Ranks wait for each other: while one is in a slow phase, such as a checkpoint, its longer limit applies to all.
     """
@@ -63,7 +63,7 @@ def hang(states: Mapping[int, RankState], sources: Sources, line: Callable[[str,
 
 
 def blamed(states: Mapping[int, RankState]) -> int:
-    """Return the rank that keeps the others waiting.
+    """Return the rank that keeps the others waiting, and so caused a hang.
 
     It is a rank that does not answer (stopped, or blocked by a disk); else one that does not wait for its peers; else
     one that waits in code that the other ranks do not reach; else the one at the lowest step.

@@ -30,7 +30,7 @@ class Watch:
         self._looked: float | None = None
 
     def look(self, now: float) -> None:
-        """Check which ranks have made progress since the last call."""
+        """Read each rank's newest tick, to see which ranks have made progress since the last call."""
         passed = min(now - self._looked, AWAKE_S) if self._looked is not None else 0.0
         self._looked = now
         ticks = {rank: self._folder.tick(rank) for rank in self._ticks}

@@ -155,7 +155,7 @@ class SearchMethod(Record):
         return self.own_class or bool(self.package)
 
     def may_use(self, field: str) -> bool:
-        """Return whether this method supports a setting.
+        """Return whether this method supports a setting, such as ``eta``.
 
         Parameters
         ----------

@@ -36,7 +36,7 @@ def _first(run: Training, find: Callable[[Training, int, Batch], str], shares: l
 
 
 def _bad_batch(run: Training, rank: int, batch: Batch) -> str:
-    """Describe values of a batch that are not finite, named input and target if the model is called with these."""
+    """Describe the values of a batch that are not finite; "" if all are finite."""
     if run.uses_output:
         inputs = run.rule.split(batch.data)
         return bad_value("input", inputs.value) or bad_value("target", inputs.target)

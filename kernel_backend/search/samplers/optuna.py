@@ -89,7 +89,7 @@ class _OptunaSampler:
         )
 
     def _counting(self, point: Array) -> Array:
-        """Return a point's coordinates for the study, with NaN for those that the study leaves out."""
+        """Return a point's coordinates for the study; parameters that the study ignores become NaN."""
         raise NotImplementedError
 
     def _sampler(self, seed: int) -> optuna.samplers.BaseSampler:

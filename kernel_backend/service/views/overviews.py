@@ -35,7 +35,7 @@ class Overviews:
         cluster_state: ClusterStateManager,
         failed: Callable[[Experiment], str | None],
     ) -> None:
-        """Create the view; `failed` returns the failure that ended or delays a search (`Searches.notice`)."""
+        """Create the view; `failed` returns the failure that ended or delays a search, if any."""
         self._store, self._cluster_state, self._failed = store, cluster_state, failed
         self._snapshot_warnings = lru_cache(WARNED)(lambda id: archive.snapshot(id).warnings)
 

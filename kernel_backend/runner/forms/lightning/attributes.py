@@ -99,7 +99,7 @@ class Attributes:
         return [(name, value) for name, value in vars(obj).items() if name not in ignored]
 
     def _modules(self) -> dict[str, nn.Module]:
-        """Return the modules that callbacks hold, such as averaged weights; a module's submodules are saved with it."""
+        """Return the torch modules held by callbacks, such as averaged weights, by callback and attribute."""
         return {
             f"{owner}/{name}": value
             for owner, obj in self._owners.items()

@@ -64,11 +64,11 @@ class ProjectImports(MetaPathFinder):
         vars(module)["__builtins__"] = self._builtins
 
     def begin(self) -> None:
-        """Install the finder."""
+        """Install this finder in Python's import system."""
         sys.meta_path.insert(0, self)
 
     def close(self) -> None:
-        """Remove the finder."""
+        """Remove this finder from Python's import system."""
         sys.meta_path.remove(self)
 
 

@@ -90,7 +90,7 @@ class Benefit:
 
     @property
     def measures(self) -> bool:
-        """Return True until enough steps were measured."""
+        """Return True until enough steps were measured for a judgement."""
         return self._taken < _SKIPPED + _MEASURED
 
     @property
@@ -115,13 +115,13 @@ class Benefit:
         _BaseDataLoaderIter.__next__ = self._next  # type: ignore[method-assign]
 
     def now(self) -> float:
-        """Return the current time, after all queued work on a GPU has finished."""
+        """Return the current time, after waiting for all work queued on a GPU."""
         if self.measures and self._device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter()
 
     def called(self, seconds: float) -> None:
-        """Add the seconds of a split call, without communication."""
+        """Record the seconds that a split call took, without communication."""
         self._calls += seconds
 
     def compare(self, whole: float, own: float, spent: float) -> None:
