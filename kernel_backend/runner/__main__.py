@@ -74,7 +74,7 @@ def main(folder: Path) -> int:
 
 
 def leave(status: int) -> NoReturn:
-    """Exit the process with this code, skipping the interpreter's teardown.
+    """End the process with this exit code, without the interpreter's teardown.
 
     Except after a failure (code 1), user threads and exit handlers get `LEAVE_S` seconds, and open files are flushed.
     Unloading all modules would take most of the time of an exit, while the next trial waits for these slots.

@@ -40,7 +40,7 @@ def describe(
     snapshot: Snapshot | None,
     log: Path | None = None,
 ) -> Failure:
-    """Return the failure record of `error`, raised during step `step`.
+    """Return the failure record of `error`, which was raised during step `step`.
 
     `code` holds the definition; frames of files under `code` and `cwd` are the user's own. A program that exits since
     it refuses its command line has said why in the rank's `log`; its traceback is left out.

@@ -26,7 +26,7 @@ from kernel_backend.runner.definition.load import load, read_snapshot
 
 
 class Pipes:
-    """Pipes for requests and answers.
+    """Pipes on which a search class receives requests and sends answers.
 
     A thread reads the requests, so that the class can be asked which line it is executing while it runs.
     """
@@ -65,7 +65,7 @@ class Pipes:
         os._exit(0)
 
     def _where(self) -> str | None:
-        """Return the user's own line that the main thread is executing."""
+        """Return the line of the user's search class that the main thread is executing."""
         frame: FrameType | None = sys._current_frames()[self._main]
         while frame is not None:
             found = users_frame(Call(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name), self._sources)

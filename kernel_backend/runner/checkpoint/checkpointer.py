@@ -375,7 +375,7 @@ class Checkpointer:
                     self._home.discard(old.id)
 
     def _comes_from(self, manifest: Manifest) -> bool:
-        """Return True if this training's state descends from the checkpoint.
+        """Return True if this training continues the checkpoint, so that its state descends from it.
 
         Return False for later checkpoints that the trial was rolled back from.
         """

@@ -27,7 +27,7 @@ Read = Callable[[str], bytes]  # returns the verified bytes of a part
 
 
 class OfRank(Stateful, Protocol):
-    """State that differs from rank to rank, such as random states."""
+    """State that differs from rank to rank, such as the random states."""
 
     def begin(self, seed: int, rank: int, step: int) -> None:
         """Set the initial state of a rank that the checkpoint has no state for."""

@@ -50,7 +50,7 @@ class Unchanging:
         self._changing: set[tuple[str, str]] = set()
 
     def sort(self, parts: Parts) -> dict[str, dict[str, Tensor]]:
-        """Return the parts to write, with frozen tensors that changed since the last call in the trained part."""
+        """Return the parts to write; frozen tensors whose bytes changed since the last call are in the trained part."""
         found = {name: dict(tensors) for name, tensors in parts.items()}
         for part in [each for each in found if each.endswith(FROZEN)]:
             trained = found.setdefault(part.removesuffix(FROZEN), {})

@@ -21,7 +21,7 @@ Memory = dict[tuple[str, str], Tensor]  # by part and name
 
 
 class Cost(NamedTuple):
-    """Cost of the newest checkpoint: seconds for which training stalled, and seconds of writing."""
+    """Cost of the newest checkpoint in seconds: how long training stalled, and how long writing took."""
 
     stall: float = 0.0
     write: float = 0.0

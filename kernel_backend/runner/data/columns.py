@@ -14,7 +14,7 @@ MOST_COLUMNS = 4  # in a tuple; a longer tuple is a list of samples
 
 
 class Columns(Dataset[Any]):
-    """Dataset whose sample `index` is a dict of row `index` of each column."""
+    """Dataset of dicts: sample `index` holds row `index` of each column."""
 
     def __init__(self, columns: Mapping[str, Tensor]) -> None:
         self._columns = columns

@@ -31,7 +31,7 @@ class LoaderWorkerLost(RuntimeError):
 
 
 class WorkerBatch(NamedTuple):
-    """Message of a loader worker: the data or the error, and the files that the worker opened to read it."""
+    """Message of a loader worker: a batch or an error, and the files that the worker opened for it."""
 
     found: Any
     opened: list[str]

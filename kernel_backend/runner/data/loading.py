@@ -99,7 +99,7 @@ class Loading:
             yield self._asked.next(), found
 
     def _await_the_dying(self) -> None:
-        """Wait until a worker that closed its pipes has died: the pipes close before the process can be reaped."""
+        """Wait until a worker that closed its pipes is dead, since its exit code is known only then."""
         ended = multiprocessing.connection.wait([process.sentinel for process in self._processes], timeout=DYING_S)
         for process in self._processes:
             if process.sentinel in ended:
@@ -144,7 +144,7 @@ class Loading:
 
 
 class _Requested:
-    """Sampler that passes requests to torch's DataLoader, and queues those whose data was not returned yet."""
+    """Sampler that passes requests to torch's DataLoader, and keeps those whose data has not arrived yet."""
 
     def begin(self, wanted: Iterator[Any]) -> None:
         self._wanted, self._pending = wanted, deque[Any]()

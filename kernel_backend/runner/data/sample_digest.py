@@ -39,7 +39,7 @@ class SampleDigests(NamedTuple):
 
 
 def see(samples: Sequence[Any]) -> SampleDigests:
-    """Compute the combined digest of these samples.
+    """Compute the combined digest of some samples.
 
     Draws no random numbers. Tensors that are contiguous and in host memory are not copied.
     """
@@ -107,7 +107,7 @@ def _tensor(value: Tensor, say: Say) -> None:
 
 
 def _memory(value: Tensor) -> Any:
-    """Return a tensor's values as ordered bytes, without a copy if its memory is already in order."""
+    """Return a tensor's values as bytes in order of their indices, without a copy where they lie in this order."""
     if value.requires_grad:
         value = value.detach()
     if value.device.type != "cpu":
@@ -220,7 +220,7 @@ _KINDS: dict[type, Callable[[Any, Say], None]] = {
 
 
 def _other(value: Any, say: Say) -> None:
-    """Write a value of any other class: containers with their class name and items, others by pickling them."""
+    """Write a value of any other class to a digest: a container by class name and items, others by their pickle."""
     kind = type(value)
     if isinstance(value, Tensor):
         with torch._C.DisableTorchFunctionSubclass():

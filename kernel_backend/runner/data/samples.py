@@ -58,7 +58,7 @@ class FromSamples(Dataset[Any]):
         return self._read(share, digested) if self._look() else batch
 
     def _look(self) -> bool:
-        """Search the dataset and the collate function for random generators they hold; return True if these changed."""
+        """Search dataset and collate function for random generators; return True if others than before were found."""
         others = [each.look() for each in ([] if self._quiet else [self._draws]) + [self._collating]]
         self._together = self._together and not self._draws.keeps
         return any(others)

@@ -88,7 +88,7 @@ class StreamEpochs(Dataset[Any]):
                 return
 
     def _end_again(self, place: StreamPosition) -> None:
-        """Make the dataset finish the previous pass once more, from its last state within that pass.
+        """Let the dataset finish the previous pass once more, starting from its last saved state in that pass.
 
         After the last sample, the state of some datasets means that no samples are left; that of others means that a
         new pass begins. If it is restored to a state within the pass, every dataset finishes the pass and reaches its
@@ -126,7 +126,7 @@ class _Chunk(NamedTuple):
 
 
 class _Pass:
-    """Reader of one pass over a stream, from some position in the pass to its end."""
+    """Reader of a single pass over a stream, from some position to its end."""
 
     def __init__(self, source: Source, place: StreamPosition, state: Any, draws: seeds.Draws) -> None:
         """Seek to the position: restore `state` if the dataset supports that, else read and discard samples."""

@@ -169,7 +169,7 @@ class Functions:
         return (_OF_A_STEP | _OF_A_TRAINING_STEP) & {each.value_of for each in parameters if each.kind == "loop"}
 
     def result(self, name: str) -> Any:
-        """Return the result of a role or shared function, called at first use and cached."""
+        """Return the result of a role's or a shared function, which is called once and cached."""
         if name not in self._results:
             self._results[name] = self.prepared(name, frozenset())()
         return self._results[name]
@@ -231,7 +231,7 @@ class Functions:
         return is_metric(value) or (isinstance(value, Mapping) and any(map(is_metric, value.values())))
 
     def _told(self, role: str) -> str:
-        """Return the beginning of a message about a role's result: `model() returned`, or `net (line 4) is`."""
+        """Return the beginning of a message about a role's result, such as `model() returned` or `net (line 4) is`."""
         function = self._definition.functions[role]
         return f"{function.attribute} (line {function.line}) is" if function.value else f"{role}() returned"
 
@@ -243,7 +243,7 @@ class Functions:
 
 
 class Inputs(NamedTuple):
-    """Batch split into model inputs and target."""
+    """Model inputs and target of a batch, split by a `BatchRule`."""
 
     positional: tuple[Any, ...]
     named: dict[str, Any]
@@ -300,7 +300,7 @@ class BatchRule:
 
 
 def _order_of(called: Callable[..., Any], order: list[str]) -> list[str]:
-    """Return the values in the order in which a function takes them: for `(y_true, y_pred)`, target before output."""
+    """Return the values in the order of a function's arguments: for `(y_true, y_pred)`, target before output."""
     if order != ["output", "target"]:
         return order
     try:

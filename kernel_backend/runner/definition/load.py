@@ -31,7 +31,7 @@ _BEFORE = "_daylight_before_cell"
 
 
 class Loaded(NamedTuple):
-    """Imported module, its parsed definition and its snapshot."""
+    """Definition of a job: the imported module, its parsed form, and the description of its snapshot."""
 
     module: ModuleType
     definition: Definition

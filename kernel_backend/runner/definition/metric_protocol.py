@@ -6,6 +6,6 @@ from typing import Any
 
 
 def is_metric(value: Any) -> bool:
-    """Return True if the value is a metric object: an instance with `update`, `compute` and `reset`."""
+    """Return True for an instance with `update`, `compute` and `reset`, such as a metric of torchmetrics."""
     kind = type(value)  # checked on the class: a metric class itself is not a metric
     return all(callable(getattr(kind, name, None)) for name in ("update", "compute", "reset"))

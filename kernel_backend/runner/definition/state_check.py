@@ -203,7 +203,7 @@ def _imported_again(code: Path, cwd: Path, seed: int, alive: Callable[[], None])
 
 
 def _run(command: list[str], environment: Mapping[str, str], alive: Callable[[], None]) -> None:
-    """Wait for the process; raise SubprocessError if it fails or times out."""
+    """Wait for a process while it runs; raise SubprocessError if it fails or takes too long."""
     deadline = time.monotonic() + AGAIN_S
     with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL) as process:
         while process.poll() is None:

@@ -34,7 +34,7 @@ _BUILT_WITH = {  # names in the output of torch.__config__.show()
 
 
 def settle(kind: str, config: Config, local_rank: int) -> torch.device:
-    """Set up torch so that equal inputs give equal bits, and return this rank's device.
+    """Set up torch so that equal inputs give equal bits, and return the device of this rank.
 
     Raises InvalidRequest if the slots are GPUs that this torch cannot use.
     """

@@ -94,7 +94,7 @@ class GeneratorDraws:
 
 
 def _found_in(objects: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each generator once, with its path; numpy's are identified by their state object, which two may share."""
+    """Yield each generator once with its path; two numpy generators that share a state count as one."""
     met, ways = _main_ones(), set[str]()
     for way, obj in held_by(objects):
         one = _state_of(obj)
@@ -127,7 +127,7 @@ def _state_of(obj: Any) -> Any:
 
 
 def _seeder(generator: Any) -> Seeder:
-    """Return a function that seeds the generator in place with a number below 2**63, in about 3 us."""
+    """Return a function that seeds a generator in place with a number below 2**63, in about 3 microseconds."""
     if isinstance(generator, torch.Generator):
         return generator.manual_seed
     if isinstance(generator, random.Random):

@@ -35,7 +35,7 @@ def mix(seed: int, *parts: int | str) -> int:
 
 
 def reseed(value: int) -> None:
-    """Seed the global generators of this process, in about 10 us."""
+    """Seed Python's, numpy's and torch's global random generators, in about 10 microseconds."""
     _seed(value, value >> 32, value & _MASK31)
 
 
@@ -50,7 +50,7 @@ class Draws:
         self._numpy, self._torch = mix(seed, tag, "numpy"), mix(seed, tag, "torch")
 
     def at(self, position: int) -> None:
-        """Seed the global generators of this process for `position`, in about 10 us."""
+        """Seed the global random generators for `position`, in about 10 microseconds."""
         value = _splitmix64(self._start ^ position) >> 1
         _seed(value, _scatter(position, self._numpy), _scatter(position, self._torch))
 

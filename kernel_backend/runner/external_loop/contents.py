@@ -25,7 +25,7 @@ _POSITION = "training"  # key of the loop's position in a manifest's state
 
 
 class _Saved(NamedTuple):
-    """Checkpoint from which parts are restored when they are registered."""
+    """Checkpoint chosen for the resume, from which each part is restored when it is registered."""
 
     manifest: Manifest
     tensors: Callable[[str], dict[str, Tensor]]  # returns the tensors of a part

@@ -12,7 +12,7 @@ KEPT = 1000  # training reports that are all kept; of later ones every tenth, up
 
 
 class Reported(NamedTuple):
-    """Values that one rank reported at a step; `weight` is the number of samples that they are means of."""
+    """Values reported by one rank at a step, as means over `weight` samples."""
 
     kind: Kind
     step: int

@@ -160,7 +160,7 @@ class SequentialOrder:
 
 
 def _site() -> str:
-    """Return file and line of the user's call, which identify an iteration."""
+    """Return the file and line of the user's call, by which iterations are told apart."""
     frame = sys._getframe(1)
     while frame.f_back is not None and "kernel_backend" in Path(frame.f_code.co_filename).parts:
         frame = frame.f_back

@@ -66,7 +66,7 @@ _MANY = 200  # limit of a rank's pending reports
 
 @dataclass
 class LoopPosition:
-    """Position of the training, the same on every rank, as saved in its checkpoints."""
+    """Position of a training in a user's or a framework's loop, equal on all ranks and saved in checkpoints."""
 
     step: int = 0  # steps taken
     epoch: int = 0  # epochs completed

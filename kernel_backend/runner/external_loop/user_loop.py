@@ -27,7 +27,7 @@ from kernel_backend.runner.loop.forward import to_device
 
 
 class Steps(Protocol):
-    """Training whose steps the loop counts: an `ExternalTraining`, or a `PrintedTraining` in a notebook."""
+    """Interface to the training whose steps a user's loop counts, in a job or in a notebook."""
 
     position: LoopPosition
     in_step: bool
@@ -85,7 +85,7 @@ class LoopSettings(NamedTuple):
 
 @dataclass(frozen=True)
 class Loader:
-    """Batches of a dataset for this rank, of one pass or, with `repeat`, of all epochs; created by `run.loader`."""
+    """Iterable over this rank's batches of a dataset, for one pass or, with `repeat`, all epochs; see `run.loader`."""
 
     loop: UserLoop
     site: str  # source line of the call
@@ -108,7 +108,7 @@ class Loader:
 
 
 class _Iteration:
-    """Position of one iteration: number of items yielded so far, and the state of a stream."""
+    """Position of one iteration: the number of items yielded so far and, for a stream, its state."""
 
     def __init__(self, saved: Mapping[str, Any], follows: bool, is_loader: bool) -> None:
         self.taken: int = saved.get("taken", 0)

@@ -197,7 +197,7 @@ class Buckets:
             bucket.flat.zero_()
 
     def _begin_share(self) -> None:
-        """Reset the count of missing gradients in every bucket."""
+        """Mark all gradients of every bucket as missing, at the start of a share."""
         self._ended = [False] * len(self._ended)
         for bucket in self._buckets:
             bucket.missing = len(bucket.indices)
@@ -233,7 +233,7 @@ class Buckets:
 
 
 class SummedGradients(Buckets):
-    """Gradients summed by the backend's ring all-reduce, overlapped with the backward pass of the last share."""
+    """Gradients summed by the backend's all-reduce while the last share's backward pass computes the next ones."""
 
     def __init__(
         self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, name: str = "gradients", shares: int = 1
@@ -292,7 +292,7 @@ class _Bucket:
         self.wide = flat if dtype == flat.dtype else torch.empty_like(flat, dtype=dtype)
 
     def widen(self) -> Tensor:
-        """Return the gradients in the dtype in which they are summed; valid until the next call."""
+        """Return the gradients in the dtype of the sums, float32 for 16-bit types; valid until the next call."""
         if self.wide is not self.flat:
             self.wide.copy_(self.flat)
         return self.wide

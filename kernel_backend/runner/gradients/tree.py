@@ -34,7 +34,7 @@ class Node(NamedTuple):
 
 
 def cover(mine: range, node: Node) -> Iterator[Node]:
-    """Yield the largest nodes under `node` that together cover the leaves `mine`, from left to right."""
+    """Yield the largest tree nodes under `node` that exactly cover the leaves `mine`, from left to right."""
     if node.stop <= mine.start or node.start >= mine.stop:
         return
     if mine.start <= node.start and node.stop <= mine.stop:
@@ -108,7 +108,7 @@ class TreeGradients(Buckets):
 
 
 class _Sums:
-    """This rank's tree nodes of one bucket, in reused memory, as allocating new memory takes as long as the sums.
+    """Sums at this rank's tree nodes of one bucket, in reused memory, since allocating takes as long as summing.
 
     Leaves arrive one after the other in the bucket's memory; a leaf that is needed longer is copied before the next
     one.

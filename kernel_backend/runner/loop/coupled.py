@@ -73,7 +73,7 @@ def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None
 
 
 def _whole(run: Training, parts: list[MetricPart]) -> float | None:
-    """Return the loss of all parts as one batch; None if it cannot be computed or draws random numbers."""
+    """Return the loss of a batch as a whole; None if it cannot be computed or draws random numbers."""
     counts = [part.samples for part in parts]
     called = {"loss": run.loss}
     if goes_on(called):

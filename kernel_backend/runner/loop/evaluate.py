@@ -51,7 +51,7 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
 def _given(
     run: Training, model: nn.Module, number: int, shares: list[Batch], evaluation: Evaluation | None
 ) -> Iterator[MetricPart]:
-    """Yield each share of a batch with the arguments for loss and metrics, then add it to the metrics."""
+    """Yield the shares of a batch with the arguments of loss and metrics, and add each to the metrics afterwards."""
     for rank, batch in zip(run.logical.mine, shares, strict=True):
         if run.streams is None:
             reseed(run, "validation", run.step, number, rank)

@@ -42,7 +42,7 @@ class Finite:
         return not self.waits and bool(self._streak)
 
     def take(self, step: int, loss: Tensor | float, find: Callable[[], str]) -> None:
-        """Count a step's loss before the update; `find` describes the origin of the first non-finite loss.
+        """Count a step's loss before the weights are updated; `find` describes where the first bad loss comes from.
 
         Raises LossNotFinite if `--on-nan go_back` applies.
         """

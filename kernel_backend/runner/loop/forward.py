@@ -56,7 +56,7 @@ def augmented(run: Training, data: Any, epoch: int) -> Any:
 
 
 class Piece(NamedTuple):
-    """Part of a global batch that is computed at once: a logical rank's share, or with `--accumulate` a part of it."""
+    """Part of a global batch that is computed at once: a logical rank's share or, with `--accumulate`, less."""
 
     rank: int  # logical rank
     draws: tuple[int, ...]  # seed parts that distinguish the pieces of a share

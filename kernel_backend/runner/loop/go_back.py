@@ -63,7 +63,7 @@ def safe_step(run: Training, step: int) -> int:
 
 
 def is_left_out(run: Training, step: int) -> bool:
-    """Return True if a step (from 1) is skipped, that is, does not train."""
+    """Return True if a step, counted from 1, is skipped and does not train."""
     return any(step in each for each in run.left_out)
 
 

@@ -14,7 +14,7 @@ ANSWER_S = 5.0  # time for the service to decide; holding idle slots costs less 
 
 
 class Target:
-    """Current target of a training, equal on all ranks."""
+    """Epoch or step at which a search wants the next result of a training, equal on all ranks."""
 
     def __init__(self, until: int | None, ranks: Ranks, instructions: Instructions, progress: Progress) -> None:
         """Set the target: `until` is an epoch or step, counted from 1; None to train to the end."""

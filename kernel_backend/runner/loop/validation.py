@@ -149,7 +149,7 @@ def _check_finite(run: Training, value: float) -> None:
 
 
 def _be_patient(run: Training, improved: bool) -> None:
-    """Count validations without improvement; end the training once they reach `--patience`."""
+    """Count validations in a row without improvement; end the training once there are `--patience` of them."""
     run.stale = 0 if improved else run.stale + 1
     patience = run.config.patience
     if patience is None or run.stale < patience or run.over:

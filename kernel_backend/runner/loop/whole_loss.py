@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Whole(NamedTuple):
-    """Global batch gathered on this rank: the loss function's arguments, and the rows of each share."""
+    """Global batch gathered from all ranks: the arguments of the loss function, and the rows of each share."""
 
     values: dict[str, Any]
     leaves: list[Tensor]  # the outputs, for which the loss computes gradients
@@ -111,7 +111,7 @@ def _joined(run: Training, per_rank: list[MetricPart]) -> Whole:
 
 
 def _share_loss(whole: Whole, gradients: tuple[Tensor | None, ...], loss: Tensor, rank: int, output: Any) -> Tensor:
-    """Return a tensor with the loss as its value and the gradient of one share's outputs, weighted by its samples."""
+    """Return a tensor whose value is the whole batch's loss, and whose gradient is that of one share's outputs."""
     outputs = floating(output)
     rows = whole.rows[rank]
     samples = rows.stop - rows.start

@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 
 class _Report(NamedTuple):
-    """Message of a rank about a batch: kind of metric values, row shapes, and its error, if any."""
+    """Message of a rank about a validation batch: kinds of metric values, row shapes, and any error."""
 
     kind: Kind
     numbers: list[str]  # names of values that are not one per sample

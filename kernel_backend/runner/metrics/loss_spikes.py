@@ -67,7 +67,7 @@ class _Loss:
         )
 
     def _is_high(self, value: float) -> bool:
-        """Return True for a value far above the recent ones."""
+        """Return True for a loss far above the recent ones."""
         if len(self.usual) < LEAST:
             return False
         median = statistics.median(self.usual)

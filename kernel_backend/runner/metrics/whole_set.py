@@ -189,7 +189,7 @@ class WholeSet:
         return dict(found)
 
     def _try(self, part: MetricPart, values: dict[str, Any]) -> None:
-        """Call `metrics` on one share; if its values are per sample, sum them."""
+        """Call `metrics` on one share; if it returns a value for each sample, add these to the sums."""
         try:
             found = self._function(**values)
         except Exception as error:

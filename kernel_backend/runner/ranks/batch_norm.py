@@ -33,7 +33,7 @@ class SharedStatistics:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Use only this rank's samples in the block, for calls that the other ranks do not make."""
+        """Normalize by this rank's samples alone in the block, as the other ranks do not make these calls."""
         ranks, self.ranks = self.ranks, SingleRank()
         try:
             yield
@@ -133,7 +133,7 @@ def _moments(values: Tensor, axes: list[int], ranks: Ranks) -> tuple[Tensor, Ten
 
 
 class _Gathered(torch.autograd.Function):
-    """Gather a row of each rank; the gradient of a row is the sum of its gradients on all ranks."""
+    """Autograd function that gathers a row of each rank; a row's gradient is the sum of its gradients on all ranks."""
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, ranks: Ranks) -> Tensor:
@@ -146,7 +146,7 @@ class _Gathered(torch.autograd.Function):
 
 
 class _SummedRow(torch.autograd.Function):
-    """Sum, over all ranks, their tensors' rows for this rank: the transpose of `_Gathered`."""
+    """Autograd function that sums over the ranks their rows for this rank: the transpose of `_Gathered`."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, ranks: Ranks) -> Tensor:

@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor, Shard
 
 
 def own_rows(rows: int, ranks: int, rank: int) -> range:
-    """Return the row indices of a rank: chunks of equal length, of which the last may be shorter or empty.
+    """Return the indices of a rank's rows: chunks of equal length, of which the last may be shorter or empty.
 
     Examples
     --------

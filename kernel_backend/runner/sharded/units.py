@@ -30,7 +30,7 @@ def shard(model: nn.Module, ranks: Ranks, device: torch.device) -> None:
 
 
 def units(model: nn.Module) -> list[nn.Module]:
-    """Return the modules that become FSDP units, inner ones first; the model itself holds the remaining parameters.
+    """Return the modules that FSDP shards as units, inner ones first; the model itself holds all other parameters.
 
     These are torch's own layers that are called as modules, and the elements of `nn.Sequential` and `nn.ModuleList`, if
     they have enough bytes. Modules that share a parameter are put into the same unit.

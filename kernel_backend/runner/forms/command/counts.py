@@ -10,7 +10,7 @@ from kernel_backend.runner.forms.command.reports import Logged
 
 
 class Place(NamedTuple):
-    """Step and epoch at which a report is plotted."""
+    """Step and epoch at which a report appears in the curves."""
 
     step: int
     epoch: float
@@ -31,7 +31,7 @@ class Counts:
     names_steps: bool = False
 
     def take(self, report: Logged, validation: bool) -> Place:
-        """Count a report, and return the step and epoch at which it is plotted."""
+        """Count a report, and return its step and epoch in the curves."""
         if report.step is not None:
             self.step, self.names_steps = report.step, True
         elif report.values and not self.names_steps:

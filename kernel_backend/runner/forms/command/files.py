@@ -71,7 +71,7 @@ class CheckpointFiles:
         self._failed.touch()
 
     def wrote(self, state: dict[str, Any], committed: str | None) -> None:
-        """Store the program's position next to the folder, with the ID of its newest checkpoint."""
+        """Store the position of the program next to its checkpoint folder, with the newest checkpoint's ID."""
         self.state = state
         record = {
             "uid": self._uid,
@@ -121,7 +121,7 @@ class CheckpointFiles:
         return True
 
     def marked(self) -> bool:
-        """Return True if the program has created the marker file since the last call, and delete it."""
+        """Return True, once, if the program has created the marker file; delete it."""
         marker = self.folder / MARKER
         if not marker.exists():
             return False

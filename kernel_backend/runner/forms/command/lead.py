@@ -41,7 +41,7 @@ _GUARANTEE = "none: the program goes on from what it saved"
 
 
 class Lead:
-    """Handler on rank 0 of a program's reports, requests and checkpoints."""
+    """Handler of a program's reports, requests and checkpoints, on rank 0."""
 
     def __init__(
         self, job: LaunchSpec, folder: Path, log: Path, instructions: Instructions, spool: Spool, progress: Progress

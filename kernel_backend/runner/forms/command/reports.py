@@ -24,7 +24,7 @@ class Logged(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Request of a program to its rank, such as `checkpoint`; `answer` is the file on which the program waits."""
+    """Request by a program to its rank, such as `checkpoint`; `answer` names the file on which the program waits."""
 
     kind: str
     fields: Mapping[str, Any]

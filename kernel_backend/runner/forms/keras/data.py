@@ -23,7 +23,7 @@ SKIPPED = object()  # marker for a batch that an earlier attempt has trained
 
 
 class Data(NamedTuple):
-    """Samples of a data set, and the structure in which Keras expects a batch."""
+    """Samples of a dataset, with the structure in which Keras expects a batch of them."""
 
     source: Source
     like: Any = None  # for arrays: their structure, with None for each; otherwise batches are passed as read

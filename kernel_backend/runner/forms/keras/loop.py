@@ -66,7 +66,7 @@ class KerasLoop:
     # Called by JobCallbacks
 
     def skips(self, batch: int) -> bool:
-        """Return True if a batch of this epoch was trained by an earlier attempt."""
+        """Return True if an earlier attempt has trained this batch of the epoch."""
         return batch < self._skipped
 
     def begin_training(self, callbacks: Sequence[Any]) -> None:

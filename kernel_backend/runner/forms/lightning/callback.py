@@ -9,7 +9,7 @@ from kernel_backend.runner.forms.lightning.api import Callback
 
 
 class RankCallback(Callback):
-    """Callback that runs before the user's callbacks, and before the values of a step are logged."""
+    """Callback for the exchange between ranks; it runs before the user's callbacks and before values are logged."""
 
     def __init__(self, agree: Callable[[], None], validated: Callable[[], None]) -> None:
         """Set up the callback: `agree` is called after each batch, `validated` after each validation."""

@@ -89,7 +89,7 @@ def batches_of(rank: RankContext, data: Source, mine: range, count: int, trainin
 
 
 def padding_of(data: Source, seed: int) -> Any:
-    """Return a batch of two samples for a rank whose share is empty, with fixed random numbers."""
+    """Return a batch of two samples, with fixed random numbers, for a rank that has no samples of a batch."""
     with RandomStates().aside():
         seeds.reseed(seeds.mix(seed, "padding"))
         return data.collate([data.dataset[place % len(data.dataset)] for place in range(2)])

@@ -11,7 +11,7 @@ from kernel_backend.runner.forms.lightning.results import Results
 
 
 class PerRank:
-    """State of one rank; a loaded state takes effect in `apply`."""
+    """Checkpoint part with the state of one rank: running means, attributes and metric states."""
 
     def __init__(self, trainer: Any, results: Results, attributes: Attributes) -> None:
         """Set up the state: a Trainer, values logged in training (`results`), and attributes of the user's objects."""
@@ -40,7 +40,7 @@ class PerRank:
         """Do nothing: a rank that the checkpoint has no state for starts its means of this epoch from zero."""
 
     def apply(self) -> None:
-        """Restore the stored state; may be called several times."""
+        """Restore the loaded state; may be called several times."""
         self._attributes.apply()
         if self._results is None:
             return

@@ -15,7 +15,7 @@ _MORE = ("dataloader_idx", "metric_attribute")
 
 
 class Results(ResultCollection):
-    """Logged values; those of an epoch are means over the samples of all ranks."""
+    """Values that a module logs; those of an epoch are means over the samples of all ranks."""
 
     def __init__(self, training: bool, weightless: Callable[[], bool], shared: Callable[[], bool]) -> None:
         """Set up without any logged values.

@@ -16,7 +16,7 @@ from kernel_backend.runner.gradients.waiting import spend_gradients
 
 
 class StepParts(Protocol):
-    """Training whose methods the strategy calls within a step."""
+    """Interface to the training that the strategy uses within a step."""
 
     rank: RankContext
 

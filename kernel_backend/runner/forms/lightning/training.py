@@ -156,7 +156,7 @@ class LightningTraining:
         return self._count > 1 and not (self.trainer.validating and self._validating_whole)
 
     def _collects(self) -> bool:
-        """Return True if the module has `on_validation_epoch_end`, which may need the outputs of all samples."""
+        """Return True if the module has `on_validation_epoch_end`, which may use the outputs for all samples."""
         return _overrides(self.module, "on_validation_epoch_end")
 
     def loader(self, loader: Any) -> Loader:
@@ -517,7 +517,7 @@ class LightningTraining:
         return found | {f"callback {place} {type(each).__name__}": each for place, each in enumerate(callbacks)}
 
     def _clamps(self) -> bool:
-        """Return True if hooks after a step may change weights, so that a lazy copy could be inconsistent."""
+        """Return True if the user's hooks may change weights after a step, while a lazy copy is still running."""
         return _overrides(self.module, "on_train_batch_end") or not self.module.automatic_optimization
 
     def _guarantee(self) -> str:

@@ -136,7 +136,7 @@ def in_job(trainer: Any, job: TrainerLoop) -> None:
 
 
 class _Items(Tensor):
-    """Number of items in the batches of all ranks, which notifies the job when a loss is divided by it."""
+    """Number of items (such as tokens) in all ranks' batches; it notifies the job when a loss is divided by it."""
 
     job: TrainerLoop
 

@@ -75,7 +75,7 @@ class TrainerLoop:
         return self._validation
 
     def own_of(self, batches: list[Any]) -> list[Any]:
-        """Return the newest training batches in which this rank has samples, not counting repeated ones."""
+        """Return the newest training batches, reduced to those in which this rank has samples of its own."""
         assert self._train is not None
         newest = list(self._train.read)[-len(batches) :]
         return [data for data, batch in zip(batches, newest, strict=True) if batch.samples and self._train.own(batch)]
