@@ -19,7 +19,7 @@ class Tail:
         self._begun = b""
 
     def new(self, most: int = PIECE) -> Iterator[str]:
-        """Return the complete lines in the next `most` bytes."""
+        """Return the lines that end within the next `most` bytes of the file."""
         # Progress bars end lines with a carriage return.
         *lines, begun = (self._begun + self._read(most)).replace(b"\r", b"\n").split(b"\n")
         self._begun = begun[: self._longest]

@@ -15,7 +15,7 @@ _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, as
 
 
 class Untried(NamedTuple):
-    """Earlier cells without the submitted cell's own training, and a note for each cell that contained it."""
+    """Earlier cells after the removal of the submitted cell's own training, with a note for each cell that had it."""
 
     cells: list[Cell]
     notes: tuple[str, ...] = ()

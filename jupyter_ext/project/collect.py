@@ -93,7 +93,7 @@ class _Collector:
                 queue += [(deeper, False) for each in self._take(name, own) for deeper in _names(each)]
 
     def check(self, wanted: Sequence[Import]) -> None:
-        """Report those of these modules that cannot be found."""
+        """Report each of these modules that cannot be found, as a problem or a warning."""
         for each in wanted:
             self._check(each)
 

@@ -146,7 +146,7 @@ class _Looking(DefaultExecutorResolver):
         self._address = address
 
     async def resolve(self, host: str, port: int, family: int = socket.AF_UNSPEC) -> list[tuple[int, Any]]:
-        """Resolve the host; raises ServiceUnreachable if another user's process listens there."""
+        """Resolve a host name; raises ServiceUnreachable if another user's process listens at the address."""
         found = await super().resolve(host, port, socket.AddressFamily(family))
         if not self._address.encrypted:
             for _, end in found:

@@ -63,7 +63,7 @@ class AgentOperations:
         return self._done(self._engine.records(parse_attempt(key), after, SpoolPosition.model_validate(begin)))
 
     def logs(self, body: Iterator[bytes], key: str, rank: int, offset: int, tail: int | None) -> Any:
-        """Return a part of a rank's log, like `Engine.logs`."""
+        """Return a part of a rank's log as text: from an offset, or its last `tail` bytes."""
         return self._done(self._engine.logs(parse_attempt(key), rank, offset, tail))
 
     def set_gang_aside(self, body: Iterator[bytes], key: str) -> None:
@@ -223,7 +223,7 @@ class AgentOperations:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _here(self, text: str) -> LaunchSpec:
-        """Return a launch spec with this workspace's folders filled in, which the service does not know."""
+        """Return a launch spec with the folders of this workspace, which the service does not know, filled in."""
         job = LaunchSpec.model_validate_json(text)
         here = {"home": str(self._home), "code": str(attempt_folder(self._home, job.id) / "code")}
         if "://" not in job.checkpoints:

@@ -52,7 +52,7 @@ class ClusterHandler(Page):
 
 
 class BundleHandler(Page):
-    """Serve script and style of the page, without sign-in: browsers request modules otherwise than pages."""
+    """Serve script and style of the page without sign-in, since browsers' requests for them differ from page loads."""
 
     async def prepare(self) -> None:
         """Skip authentication: these files hold no data of users."""

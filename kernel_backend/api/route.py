@@ -11,6 +11,6 @@ from kernel_backend.routes import Endpoint
 
 @dataclass(frozen=True)
 class Route(Endpoint):
-    """Endpoint with the handler of its operations."""
+    """Endpoint of the API with the handler class of its operations."""
 
     handler: type[RequestHandler]

@@ -1,4 +1,4 @@
-"""Define the verbs on checkpoints: list them, act on one of them, and apply the retention rules."""
+"""Define the verbs that list, verify, pin, delete and download checkpoints, and apply the retention rules."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def chosen(found: CheckpointList, action: str, options: argparse.Namespace) -> l
 def act_on(
     client: Client, found: CheckpointList, action: str, infos: list[CheckpointInfo], options: argparse.Namespace
 ) -> list[tuple[CheckpointInfo, str]]:
-    """Apply the action to the given checkpoints; of several, skip those deleted meanwhile."""
+    """Apply an action, such as pin or delete, to the given checkpoints; of several, skip those deleted meanwhile."""
     done = []
     for info in infos:
         try:
@@ -95,7 +95,7 @@ def _means_all(action: str, options: argparse.Namespace) -> bool:
 def act(
     client: Client, found: CheckpointList, action: str, info: CheckpointInfo, options: argparse.Namespace
 ) -> tuple[CheckpointInfo, str]:
-    """Apply an action to a checkpoint; return its updated record and a sentence about the result."""
+    """Apply an action, such as pin or delete, to a checkpoint; return its new record and a sentence on the result."""
     number, trial, name = found.number, info.trial, found.name(info)
     match action:
         case "verify":

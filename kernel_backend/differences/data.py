@@ -133,7 +133,7 @@ def _led(side: Side, path: str) -> str | None:
 
 
 def _leave_out(path: str, *sides: dict[str, tuple[int, str | None]], compared: bool) -> None:
-    """Drop the files below a declared path, since lists of declared files are compared instead.
+    """Drop the files below a declared path, as the lists of declared files are compared instead.
 
     If `compared` is set and all sides have files there, the files are kept.
     """

@@ -61,7 +61,7 @@ class Engine(Protocol):
         """Kill a gang, and return when none of its processes is left; raises Unconfirmed if that cannot be verified."""
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
-        """Return a page of a gang's spool from `begin` on, with the records above number `after`.
+        """Return a page of a gang's spool from position `begin` on, with only the records numbered above `after`.
 
         Without a spool the page is empty. Raises OSError and DaylightError if the spool cannot be read.
         """

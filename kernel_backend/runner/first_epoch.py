@@ -80,7 +80,7 @@ class FirstEpoch:
             self._looking.join(LAST_WORDS_S)
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint at this step, as JSON."""
+        """Return what a checkpoint at this step must store of the first epoch, as JSON."""
         if self._over:
             return {"over": True}
         seen, files = self._all_ranks()

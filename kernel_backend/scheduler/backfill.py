@@ -11,7 +11,7 @@ from kernel_backend.scheduler.reservations import Plan
 
 
 class Fit(NamedTuple):
-    """Slots of one kind of device that fit a request.
+    """Free slots of one kind of device that a request can use.
 
     If `passed`, a reservation covers some of them, and the request that holds it may reclaim them.
     """

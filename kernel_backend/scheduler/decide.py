@@ -65,7 +65,7 @@ def _beyond_limits(cluster: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
 
 
 class _Pass:
-    """Decide about the requests of one pool, in four passes from `serve_first` to `serve_others`."""
+    """Decision about the requests of one pool, made in four passes from `serve_first` to `serve_others`."""
 
     def __init__(self, cluster: ClusterState, pool: str, ledger: Ledger) -> None:
         self._cluster, self._pool, self._ledger, self._at = cluster, pool, ledger, cluster.at
@@ -85,13 +85,13 @@ class _Pass:
     # The four classes of requests
 
     def serve_first(self) -> None:
-        """Serve the requests that an admin has put ahead of everything."""
+        """Serve the requests that an admin has moved ahead of everything else."""
         for lines in self._lines:
             if lines[0].key.priority >= FIRST:
                 self._walk(lines, guaranteed=False)
 
     def serve_guaranteed(self) -> None:
-        """Serve the requests within a guarantee."""
+        """Serve the requests that a guarantee of their user or group covers."""
         for lines in self._lines:
             self._walk(list(filter(self._ledger.has_guarantee, lines)), guaranteed=True)
 
@@ -234,7 +234,7 @@ class _Pass:
         return tuple(shares)
 
     def _keep(self, request: SlotRequest, firm: bool, at_risk: bool) -> None:
-        """Reserve slots for a request, and preempt gangs that use its reserved slots if it needs them now."""
+        """Reserve slots for a request; if it needs them now, preempt the gangs that use its reserved slots."""
         before = self._reserved.get(request.key)
         risk = self._cluster.rules.risk if at_risk and request.priority < FIRST else 0.0
         made = self._take_back(request, borrowed=False, sticky=before, firm=firm, risk=risk)

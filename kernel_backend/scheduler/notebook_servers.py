@@ -67,7 +67,7 @@ def _stands(cluster: ClusterState, server: Server) -> bool:
 
 
 def _runs(cluster: ClusterState, server: Server, name: str | None) -> Iterator[Allocation]:
-    """Yield a server's allocation on node `name`, and one without a node for slots that are not free there."""
+    """Yield a server's allocation on node `name`, and one without a node for the slots that are not free there."""
     free = cluster.free[name] if name is not None else []
     slots = tuple(free[max(0, len(free) - server.slots) :])  # gangs get the first slots of a node
     beyond = tuple(range(server.slots - len(slots)))

@@ -16,7 +16,7 @@ MOST_AHEAD = 32  # requests of a user queue that may come before one with a rese
 
 
 def in_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
-    """Yield the eligible requests of a pool in scheduling order, as if each got its slots.
+    """Yield the eligible requests of a pool in the order in which they would be served if each got its slots.
 
     Requests that can never start are left out: they block no others.
     """

@@ -83,7 +83,7 @@ def _least(
 
 
 def beyond(candidates: Sequence[Allocation], excess: int) -> list[Allocation]:
-    """Return the first candidates that together hold at least `excess` slots."""
+    """Return the first candidates that together hold at least `excess` slots, to be preempted."""
     chosen: list[Allocation] = []
     for run in candidates:
         if excess <= 0:

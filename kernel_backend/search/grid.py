@@ -62,7 +62,7 @@ def count(space: Space) -> int:
 
 
 class _Counter:
-    """Count a grid's combinations; a conditional parameter multiplies only the values that activate it."""
+    """Count the combinations of a grid, in which a conditional parameter has values only where its condition holds."""
 
     def __init__(self, space: Space) -> None:
         self._space = space

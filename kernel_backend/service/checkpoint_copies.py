@@ -1,4 +1,4 @@
-"""Copy the checkpoints that warm-started trials begin from, in threads next to the loop."""
+"""Copy the checkpoints from which warm-started trials begin, in background threads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class CheckpointCopies:
         self._failed.pop((experiment, trial), None)
 
     def _find(self, source: str, experiment: int, trial: int, or_newer: bool) -> str:
-        """Copy the checkpoint unless the trial has one already; return why it could not be copied, "" on success."""
+        """Copy the checkpoint unless the trial has one already; return the reason of a failure, "" on success."""
         key = experiment, trial
         try:
             if self._storage.open(*key).committed():

@@ -48,12 +48,12 @@ class Lookups:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Record the running event loop."""
+        """Record the running event loop, in which `wake` is called."""
         self._loop = asyncio.get_running_loop()
 
     @property
     def unsettled(self) -> bool:
-        """Return whether any key was looked up for the first time since the last `settle`."""
+        """Return whether a new key was looked up since the last `settle`."""
         return bool(self._first)
 
     def answer(self, owner: str, key: Hashable, find: Find) -> str | None:
@@ -76,7 +76,7 @@ class Lookups:
             self._answers.pop(key, None)
 
     async def settle(self) -> None:
-        """Wait up to `ROUND_WAIT_S` for first lookups: on a healthy disk they end in that time."""
+        """Wait up to `ROUND_WAIT_S` seconds for look-ups of new keys, which a healthy disk answers in that time."""
         with self._guard:
             first, self._first = self._first, []
         waited = [asyncio.wrap_future(each) for each in first if not each.done()]

@@ -56,7 +56,7 @@ class Numbering:
 
 
 def forgotten(newest: int, largest: int, attempts: dict[tuple[int, int], int], names: list[str]) -> str:
-    """Return a note about experiments and attempts that have folders but are missing in the store, else "".
+    """Return a note about experiments and attempts that have folders but are not in the store; "" if there are none.
 
     `newest` is the largest experiment number in the store, `largest` the one in the folders; `attempts` maps
     experiment and trial to the newest attempt in the store, `names` are the names of attempts' folders.

@@ -346,7 +346,7 @@ class Service:
         return await self._change(who, number, e.Paused(), {ExperimentState.PAUSED})
 
     async def resume(self, who: Person, number: int, slots: int | None = None) -> Overview:
-        """Resume a paused experiment from its newest checkpoint, if `slots` is set with that many slots per gang.
+        """Resume a paused experiment from its newest checkpoint, with `slots` slots per gang if that is given.
 
         Raises Conflict if `slots` differs and the experiment is not paused, ImpossibleAsk if the gang could never
         run, and Forbidden for users who may no longer submit. If slots change, a note on each trial that has begun

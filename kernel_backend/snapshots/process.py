@@ -145,7 +145,7 @@ def _older(name: str, read: Callable[[Any], object], begins: str, statement: str
 
 
 def _told(name: str, read: str, begins: str, statement: str) -> Setting:
-    """Return a setting of torch that a function call reads."""
+    """Return the setting of torch that a function call reads."""
     return Setting(name, "torch", lambda torch: str(attrgetter(read)(torch)()), begins, f"torch.{statement}")
 
 

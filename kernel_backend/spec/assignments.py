@@ -120,7 +120,7 @@ def _taken_apart(token: str) -> _Word:
 
 
 def _hanging(text: str) -> tuple[str, list[str]]:
-    """Split a word into its value and its `@condition` suffixes, as in `0..0.9@opt=sgd`; any other @ is text."""
+    """Split a word into its value and its conditions, as in `0..0.9@opt=sgd`; any other @ belongs to the value."""
     body, *behind = _split(text, "@")
     conditions: list[str] = []
     while behind and _CONDITION.fullmatch(behind[-1]):

@@ -181,7 +181,7 @@ class Store(QuotaStore, Protocol):
         """
 
     def unfinished_names(self) -> dict[int, str]:
-        """Return the names of all unfinished experiments by number, quickly even for 100,000."""
+        """Return the names of all unfinished experiments by number, fast even for 100,000."""
 
     def repeated_by(self, draft: NewExperiment) -> list[Experiment]:
         """Return the unfinished experiments with the same owner, folder, interpreter, parameters and space as a draft.

@@ -67,7 +67,7 @@ def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRe
 
 
 def _before_successor(db: Connection, key: AttemptId, records: Sequence[SpoolRecord]) -> Sequence[SpoolRecord]:
-    """Return a fenced attempt's reports and artifacts up to the step from which its successor resumed."""
+    """Return the reports and artifacts of a fenced attempt up to the step from which its successor resumed."""
     here = attempts.c
     later = (here.experiment == key.experiment, here.trial == key.trial, here.number > key.number)
     query = select(here.resume_from).where(*later).order_by(here.number).limit(1)

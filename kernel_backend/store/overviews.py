@@ -77,7 +77,7 @@ def _of(number: int, indices: set[int]) -> ColumnElement[bool]:
 
 
 def _looked_at(db: Connection, experiment: Experiment) -> set[int]:
-    """Return the indices of the trials to display, by the same rules as `shown_trials`."""
+    """Return the indices of the trials to display, chosen as `shown_trials` does."""
     here = trials.c
     value = inside(db, here.best, "value").as_float()
     troubled = or_(here.failure.is_not(None), type_coerce(here.holds, Text).contains(Hold.ENGINE.value))

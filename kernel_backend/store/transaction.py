@@ -100,7 +100,7 @@ def changed(record: AnyRecord, changes: Mapping[str, Any]) -> AnyRecord:
 
 
 def advanced(record: Stateful, event: Event, at: float, changes: Mapping[str, Any]) -> Stateful:
-    """Return the record after `event`, with `ended_at` set or cleared by the new state; raises IllegalTransition."""
+    """Return the record in the state after `event`, with `ended_at` set or cleared; raises IllegalTransition."""
     state = states.advance(record.state, event)
     ended_at = (record.ended_at or at) if state in _ENDED else None
     return changed(record, {"ended_at": ended_at, **changes, "state": state})

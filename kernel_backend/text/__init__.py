@@ -294,7 +294,7 @@ def attempt_lines(overview: Overview) -> list[str]:
 
 
 def _attempt_news(attempt: Attempt, before: Overview) -> str | None:
-    """Return a line on the start and end of an attempt, as far as `before` does not show them; None if it does."""
+    """Return a line about an attempt's start or end, if `before` does not show it yet; else None."""
     known = next((each for each in before.attempts if each.id == attempt.id), None)
     parts = [_begins(attempt)] if known is None else []
     if known is None or known.outcome is None:

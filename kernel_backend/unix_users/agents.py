@@ -155,7 +155,7 @@ class _Agent:
 
     @contextmanager
     def permit(self) -> Iterator[None]:
-        """Take part in the user's limited number of concurrent requests during the block."""
+        """Hold one of the user's permits for concurrent requests during the block."""
         if not self._permits.acquire(blocking=False):
             raise self._out_of_reach(f"{AT_ONCE} questions are being answered already")
         try:
@@ -183,7 +183,7 @@ class _Agent:
         return self._out_of_reach(why, ended=ended)
 
     def silent(self, control: socket.socket, op: str, seconds: float) -> PlaceUnavailable:
-        """Return the error of a request that timed out; drop the agent if it does not answer a ping, either."""
+        """Return the error for a request that timed out; drop the agent if it does not answer a ping either."""
         why = f"{op} was not answered within {seconds:g} s"
         try:
             with Link(self, control, PING_S, ping=True) as link:

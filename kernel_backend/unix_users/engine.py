@@ -111,7 +111,7 @@ class UnixUserEngine:
         return await asyncio.to_thread(ask)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """Return a part of a rank's log, like `Engine.logs`."""
+        """Return a part of a rank's log as text: from an offset, or its last `tail` bytes."""
         user = await self._of(key)
         ask = partial(self._agents.ask, user, "logs", _LOG, key=str(key), rank=rank, offset=offset, tail=tail)
         try:
@@ -147,7 +147,7 @@ class UnixUserEngine:
         return {key: found.get(key, _gone(key)) for key in keys}
 
     def _look_anew(self, user: str) -> None:
-        """Drop a pending status request: its answer may be older than the change just made."""
+        """Drop a pending request for statuses, whose answer may be older than the change just made."""
         if (look := self._looks.pop(user, None)) is not None:
             look.add_done_callback(lambda done: done.cancelled() or done.exception())
 
@@ -164,7 +164,7 @@ class UnixUserEngine:
 
 
 def _gone(key: AttemptId) -> GangStatus:
-    """Return the status `ended` for a gang that its agent does not know: its folder does not exist."""
+    """Return the status `ended` for a gang whose folder does not exist, so that its agent does not know it."""
     return GangStatus(key=key, phase="ended")
 
 

@@ -53,7 +53,7 @@ class Contents(NamedTuple):
 
 
 class EnvironmentStorage(Protocol):
-    """Interface to an owner's environments (see `environments.storage`); all methods block, some for minutes."""
+    """Interface to the Python environments of one owner; all methods block, some for minutes."""
 
     def lock(self, environment: Environment) -> Lock | None:
         """Return the stored lock of an environment; None if it has not been made."""

@@ -39,7 +39,7 @@ class StatementEffect:
 
 
 class AbstractState:
-    """Abstract state: the possible values of names, the existing objects, and the effects of the current statement."""
+    """State of the abstract interpreter: existing objects, possible values of names, and a statement's effects."""
 
     def __init__(self, visits: Visits, *, counts_subclasses: bool) -> None:
         self.globals: dict[str, Value] = {}

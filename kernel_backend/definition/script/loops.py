@@ -60,7 +60,7 @@ def training_loops(
 
 
 def summary(loops: Sequence[TrainingLoop]) -> str:
-    """Describe the lines of the loops on one line, outermost first.
+    """Describe on one line where the loops are, outermost first.
 
     Examples
     --------

@@ -56,7 +56,7 @@ def without_program(modules: Mapping[str, ast.Module], command: Command | None) 
 
 
 def _name(member: PurePosixPath, project: Project) -> str:
-    """Return the name under which a member is imported, relative to the innermost folder on the module path."""
+    """Return the name under which Python imports a file of the archive, by the innermost folder on the module path."""
     below = [
         member.relative_to(folder)
         for folder in (PurePosixPath(PROJECT) / path for path in project.paths)

@@ -168,7 +168,7 @@ def _told(parameter: Parameter, values: Mapping[str, Value]) -> Parameter:
 
 
 def _that_count(parameters: list[Parameter]) -> list[Parameter]:
-    """Drop parameters whose condition can never hold, or whose list of blocks is gone; narrow other conditions."""
+    """Drop parameters that can never be active, and reduce the conditions of others to values that are possible."""
     domains = {(each.each, each.name): each.domain for each in parameters}
     kept = [fitting for each in parameters if (fitting := _fitting(each, domains)) is not None]
     return kept if kept == parameters else _that_count(kept)

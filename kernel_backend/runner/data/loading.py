@@ -64,7 +64,7 @@ class Loading:
         return self._reading
 
     def close(self) -> None:
-        """Stop the workers."""
+        """Stop the worker processes that read data."""
         if self._reading is not None:
             self._reading.close()
         _end(self._fetched)

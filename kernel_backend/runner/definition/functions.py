@@ -251,7 +251,7 @@ class Inputs(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """Return the argument `input`: the named inputs, the only positional input, or all positional inputs."""
+        """Return the model's inputs as one value: the named ones, the only positional one, or all positional ones."""
         if self.named:
             return self.named
         return self.positional[0] if len(self.positional) == 1 else self.positional

@@ -42,20 +42,20 @@ class PrintedTraining:
         """Do nothing, as nothing is saved."""
 
     def begin_step(self, samples: tuple[int, int] | None = None) -> None:
-        """Begin a step."""
+        """Begin a training step."""
         self.in_step = True
 
     def end_step(self, last: bool = False) -> None:
-        """End a step."""
+        """End a training step."""
         self.abandon_step()
 
     def abandon_step(self) -> None:
-        """End a step that was not completed."""
+        """End a training step that the loop left before its end."""
         self.position.step += 1
         self.in_step = False
 
     def end_epoch(self, last: bool = False) -> None:
-        """End an epoch."""
+        """End an epoch of the training."""
         self.position.epoch += 1
 
     def report(

@@ -35,7 +35,7 @@ def due(run: Training) -> bool:
 
 
 def validate_if_due(run: Training, ends: bool) -> bool:
-    """Advance per-epoch schedules if an epoch `ends`, and validate if due; return True for the best model so far."""
+    """Validate if it is time; return True for the best model so far. If an epoch `ends`, advance schedules first."""
     run.validated = True
     if ends and run.config.schedule_per == "epoch":
         for each in run.objectives:

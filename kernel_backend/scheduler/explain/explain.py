@@ -121,7 +121,7 @@ def _limit(cluster: ClusterState, request: SlotRequest, reader: Person | None) -
 
 
 def _kept(cluster: ClusterState, ahead: Sequence[SlotRequest], reader: Person | None) -> str:
-    """Return a sentence about the request, or the guarantee, for which the free slots are reserved."""
+    """Return a sentence about who has the free slots reserved: another request, or a guarantee."""
     ledger = Ledger(cluster)
     first = next((other for other in ahead if ledger.stopped_by(other) is None), ahead[0])
     if not ledger.guaranteed(first):
@@ -134,7 +134,7 @@ def _kept(cluster: ClusterState, ahead: Sequence[SlotRequest], reader: Person | 
 
 
 def _rival(cluster: ClusterState, request: SlotRequest) -> SlotRequest | None:
-    """Return the request for which `decide` reserves the rest of the limit that stops this request, else None."""
+    """Return the other request for which the rest of this request's limit is reserved; None if there is none."""
     ledger = Ledger(cluster)
     firsts = [line.first for lines in cluster.queue.lines.values() for line in lines.values()]
     for other in filter(ledger.guaranteed, firsts):

@@ -41,7 +41,7 @@ def forecast(
 def _start(
     cluster: ClusterState, requests: list[SlotRequest], lengths: Mapping[str, Lengths], quartile: int
 ) -> float | None:
-    """Return the seconds until the last of `requests` starts, each when enough slots are free; None if unknown."""
+    """Return the seconds until the last of `requests` can start, each once enough slots are free; None if unknown."""
     pool = requests[-1].pool
     free = sum(len(cluster.free[node.name]) for node in cluster.usable(pool))
     ends: list[tuple[float, int]] = []

@@ -107,7 +107,7 @@ class AttemptEnder:
             task.result()
 
     async def _settle(self, attempt: Attempt, result: AttemptResult | None) -> None:
-        """Store the records left in an attempt's spool, then advance its trial unless it has advanced already."""
+        """Store the rest of an attempt's spool, then advance its trial, unless the trial has advanced already."""
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         if trial.attempt == attempt.number and trial.state in HOLDING_SLOTS:
             experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)

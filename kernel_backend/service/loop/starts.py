@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Begins(NamedTuple):
-    """Interpreter and resume checkpoint of an attempt to be created, looked up in the owner's files."""
+    """Interpreter and resume checkpoint of an attempt to be created, as looked up in its owner's files."""
 
     python: str
     resume: Resume
@@ -230,7 +230,7 @@ def _stale(look: asyncio.Task[_Begins]) -> bool:
 
 
 def _said(error: Exception) -> str:
-    """Return the text of an error; of an OSError its message and file name, without the errno."""
+    """Return the text of an error; for an OSError, its message and file name without the error number."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
     return str(error)

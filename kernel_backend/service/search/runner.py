@@ -98,7 +98,7 @@ class Searches:
             return self._on_slot(experiment, known) if known else None
 
     def take_news(self, experiment: Experiment) -> bool:
-        """Let a search process new reports and exits of its trials; return whether it has made any decision."""
+        """Let a search process what its trials have reported since; return whether it has made any decision."""
         if is_slow(experiment):
             if self._news(experiment):
                 self._isolated(experiment, self._take_all)
@@ -134,7 +134,7 @@ class Searches:
                 self._happen(experiment, known, Closed(limit=limit), lambda _: paused)
 
     def unprepared(self, experiment: Experiment, trial: int, failure: Failure) -> None:
-        """End a search after `prepare` failed for good in one trial, since it would fail in all of them.
+        """End a search, as `prepare` has failed for good in one trial and would fail in all.
 
         The other trials are paused; those of a custom search class at their next target. If a slow searcher is busy,
         the search ends with the next trial that fails in this way.
@@ -359,7 +359,7 @@ class Searches:
         event: Happening,
         effects: Callable[[Decision | None], Sequence[Effect]] = lambda decision: (),
     ) -> list[Trial]:
-        """Apply an event to the searcher, store the decision with its effects, then update the search state.
+        """Apply an event to the searcher, and store it with the decision and its effects.
 
         Returns the trials changed by the effects.
         """

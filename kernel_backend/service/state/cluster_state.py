@@ -94,7 +94,7 @@ class ClusterStateManager:
 
     @asynccontextmanager
     async def settled(self) -> AsyncIterator[ClusterState]:
-        """Yield the cluster state for a decision, after a short wait for first lookups in users' files.
+        """Yield the cluster state for a decision, after waiting briefly for look-ups in users' files.
 
         So users whose files answer in time keep their queue positions after a restart, and a slow disk or agent
         delays no other user.
@@ -178,7 +178,7 @@ class ClusterStateManager:
         self.unaligned |= self.cache.experiments.keys()
 
     def look_again(self, key: RequestKey) -> None:
-        """Mark a request for an update in the next round, because of a change that is not in the store."""
+        """Mark a request to be rebuilt in the next round, because of a change outside of the store."""
         self._touched.add(key)
 
     # Rebuilding
@@ -344,7 +344,7 @@ class ClusterStateManager:
         self._watch(cluster, run, trial, self._clock())
 
     def _watch(self, cluster: ClusterState, run: Allocation, trial: ScheduledTrial | None, at: float) -> None:
-        """Record in the cluster state when a gang committed its first checkpoint, and when it was asked to exit."""
+        """Record when a gang committed its first checkpoint, and when it was asked to exit."""
         own = trial is not None and trial.checkpoint and checkpoint_order(trial.checkpoint)[1] == self._numbers[run.key]
         if own and run.committed is None:
             cluster.change(run.key, committed=at)

@@ -53,7 +53,7 @@ class RequestBuilder:
 
     @property
     def unsettled(self) -> bool:
-        """Return whether any lookup in users' files was started for the first time since `settle`."""
+        """Return whether a new look-up in users' files was started since the last `settle`."""
         return self._preparation.lookups.unsettled or self._checkpoint_copies.lookups.unsettled
 
     async def settle(self) -> None:

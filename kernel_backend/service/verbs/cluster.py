@@ -220,7 +220,7 @@ def _check_open(experiment: Experiment) -> None:
 
 @dataclass(frozen=True)
 class _Look:
-    """Build the queue as one user sees it, with a limit of rows per pool."""
+    """Builder of the queue as one user may see it, with a limit of rows per pool."""
 
     cluster: ClusterState
     lengths: Mapping[str, Lengths]
@@ -282,7 +282,7 @@ def _named(row: Waiting, names: Mapping[int, str]) -> Waiting:
 
 
 def _runs(cluster: ClusterState, who: Person) -> dict[str, list[NodeRun]]:
-    """Return the allocations by node; owner and number are left out if the user may not see them."""
+    """Return the allocations on each node; owner and number are left out if the user may not see them."""
     found: dict[str, list[NodeRun]] = {}
     for key, run in sorted(cluster.runs.items()):
         for share in run.placement:

@@ -114,7 +114,7 @@ class QuotaVerbs:
 
 
 class AccountsSnapshot:
-    """Accounts with quotas and use, computed from one cluster state."""
+    """All accounts with their quotas and slot use, computed from one state of the cluster."""
 
     def __init__(self, stored_quotas: StoredQuotas, cluster: ClusterState, who: Person) -> None:
         self._stored_quotas, self._cluster, self._who = stored_quotas, cluster, who

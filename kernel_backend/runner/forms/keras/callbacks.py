@@ -1,4 +1,4 @@
-"""Call the user's callbacks in a job, and count, report and save between them."""
+"""Call the user's callbacks within Keras' `fit`, and count, report and save steps around them."""
 
 from __future__ import annotations
 

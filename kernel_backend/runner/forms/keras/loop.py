@@ -112,7 +112,7 @@ class KerasLoop:
         training.begin()
 
     def begin_step(self) -> None:
-        """Begin a step."""
+        """Begin a step of Keras' `fit`."""
         self.training.begin_step(self._train.samples)
         self._keep_aside(self._train)
 

@@ -79,7 +79,7 @@ class KerasOptimizer:
         return {str(place): each.value.detach() for place, each in enumerate(self._optimizer.variables)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the optimizer's variables."""
+        """Restore the variables of the optimizer: moments, iterations, learning rate."""
         self._load(state, self._optimizer.variables)
 
     def take_over(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Define the first callback of the job's Trainer."""
+"""Define the Lightning callback with which a job follows the steps and validations of its Trainer."""
 
 from __future__ import annotations
 

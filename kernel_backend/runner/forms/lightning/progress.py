@@ -12,7 +12,7 @@ from kernel_backend.runner.gradients.waiting import restore_gradients, waiting_g
 
 
 class TrainerState:
-    """State of a Trainer that is equal on all ranks; a loaded state takes effect in `apply`."""
+    """Checkpoint part with the state of a Trainer, equal on all ranks; a loaded state takes effect in `apply`."""
 
     def __init__(self, trainer: Any) -> None:
         """Set up the checkpoint part for a Trainer."""

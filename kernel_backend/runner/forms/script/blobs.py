@@ -20,14 +20,14 @@ def bytes_of(tensor: Tensor) -> Tensor:
 
 
 def digest(data: Tensor) -> str:
-    """Return the xxh3-128 of a uint8 tensor."""
+    """Return the xxh3-128 digest of a uint8 tensor's bytes."""
     size = data.numel()
     memory = (ctypes.c_ubyte * size).from_address(data.data_ptr()) if size else b""
     return xxhash.xxh3_128_hexdigest(memory)
 
 
 def from_bytes(data: bytes) -> Tensor:
-    """Return bytes as a uint8 tensor."""
+    """Convert bytes to a uint8 tensor."""
     return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
 
 

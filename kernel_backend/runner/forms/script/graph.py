@@ -53,7 +53,7 @@ class GraphWriter(pickle.Pickler):
     def __init__(
         self, namespaces: Mapping[str, Mapping[str, Any]], unchanged: Mapping[Path, str], trial: bool = False
     ) -> None:
-        """Set up the pickler.
+        """Set up the pickler for one program.
 
         `namespaces` are those of the program's modules, whose functions and classes are the user's. `unchanged` holds
         the digests of tensors and arrays after the program's setup. A `trial` only checks whether objects can be

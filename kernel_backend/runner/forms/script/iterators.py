@@ -96,7 +96,7 @@ class Map:
 
 
 class LoaderItems:
-    """Iterator of a DataLoader that can be recreated at its position.
+    """Iterator of a DataLoader whose position can be saved, and at which it can be recreated.
 
     Its position is the number of batches, and the random states at its start and before its first batch. The sampler is
     run forward from there without reading samples. With worker processes, and for streams, samples are read again.
@@ -218,7 +218,7 @@ def generator_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class TqdmItems:
-    """Iterator of a tqdm progress bar."""
+    """Iterator of a tqdm progress bar whose position can be saved."""
 
     def __init__(self, bar: Any) -> None:
         self.bar, self.items, self.shown = bar, tracked(bar.iterable), False

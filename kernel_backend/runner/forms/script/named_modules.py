@@ -42,7 +42,7 @@ class NamedModules:
         return dict(named.values())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return each module's state, and its pickled structure; tensors of several modules are the same objects."""
+        """Return the state and the pickled structure of each module, in which shared tensors remain shared."""
         found = self._states()
         return {name: state | _structure(module) for name, module, state in found}
 

@@ -36,7 +36,7 @@ class Lines:
 
 
 def closed_file(mode: str) -> Any:
-    """Return a closed file object."""
+    """Return a new file object that is closed already."""
     file = io.open(os.devnull, mode)  # noqa: SIM115, UP020  # the program's own `open` would hear of it
     file.close()
     return file

@@ -23,7 +23,7 @@ class JobCallback(TrainerCallback):
         self._loop.begin()
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
-        """Begin a step."""
+        """Begin a step of the Trainer's loop."""
         self._loop.begin_step()
 
     def on_prediction_step(self, *_: Any, **__: Any) -> None:

@@ -138,7 +138,7 @@ class TrainerLoop:
         self.training.contents.restore_random()
 
     def begin_step(self) -> None:
-        """Begin a step."""
+        """Begin a step of the Trainer's loop."""
         self.training.begin_step()
         self._loss = 0.0
 

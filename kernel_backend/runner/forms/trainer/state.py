@@ -16,7 +16,7 @@ _SUMS = ("_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "current_f
 
 
 class Progress:
-    """Checkpoint part for a Trainer's position, logs and sums."""
+    """Checkpoint part for a Trainer's position, logs and loss sums."""
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
