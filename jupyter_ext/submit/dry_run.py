@@ -104,5 +104,5 @@ def _about(checked: PreparedSubmission) -> Iterator[str]:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for a magic's line; quotes in `name='a b'` are part of the value."""
+    """Quote a word with spaces or quotes for the line of a magic; a word such as `name='a b'` stays unchanged."""
     return word if "=" in word or not set(word) & set(" \t'\"") else f'"{word}"'

@@ -24,7 +24,9 @@ class View(NamedTuple):
 
 
 def view(then: Data, listed: bytes, present: Fingerprint, root: Path, folders: Path) -> View:
-    """Create links in one of `folders`, named as in the old list, to files with the same bytes below `root`.
+    """Restore declared data `then` as a folder of links to files below `root` that have the same bytes now.
+
+    `listed` is the list of the files at that time, which names the links; the folder is created in `folders`.
 
     `present` is the current fingerprint of `root`; files may have been renamed since. If any bytes are missing, no
     link is created; a name outside of the folder counts as missing.

@@ -44,7 +44,7 @@ def _both(a: float, b: float) -> str:
 
 
 def _ends(a: Side, b: Side, shared: Sequence[tuple[int, str]]) -> Results:
-    """Return the result if all shared reports are equal, by comparing checkpoints of the same steps."""
+    """Compare the checkpoints that both trainings have of a step, once all reports of the same steps are equal."""
     equal_to = shared[-1][0] if shared else None
     count = f"all {len(shared)} reports of the same steps are equal" if len(shared) > 1 else "a report is equal"
     told = count if shared else "they have reported nothing in common"

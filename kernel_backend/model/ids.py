@@ -50,7 +50,7 @@ def parse_attempt(key: str) -> AttemptId:
 
 
 def whole(reference: Reference) -> int:
-    """Return the experiment's number; raises InvalidRequest if the reference names a trial other than the first."""
+    """Return the number of an experiment; raises InvalidRequest if the reference names a later trial than the first."""
     if reference.trial not in (None, 1):
         raise InvalidRequest(f"{reference.experiment}.{reference.trial}: name the experiment, {reference.experiment}")
     return reference.experiment

@@ -213,7 +213,7 @@ class Service:
         return await self._add(who, await self._validator.draft(who, submission, begins_from))
 
     async def _before(self, who: Person, number: int, asked: Rerun) -> Experiment:
-        """Return the experiment to rerun, in a group that the user may use; raises NotFound, Conflict, Forbidden."""
+        """Return the experiment to rerun, in one of the user's groups; raises NotFound, Conflict, Forbidden."""
         before = await self._visible(who, number)
         check_not_deleted(before)
         may_submit(who)

@@ -60,7 +60,7 @@ def numerics_variables(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def machine() -> dict[str, str | int | None]:
-    """Return the fields of an Environment that depend on the machine only."""
+    """Return the fields of an Environment that describe the machine."""
     return {"cpu": cpu_name(), "cores": os.cpu_count() or 1, "driver": driver()}
 
 

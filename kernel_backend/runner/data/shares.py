@@ -78,7 +78,7 @@ class BatchSplit(NamedTuple):
         return whole if self.drop_last and whole else whole + bool(rest)
 
     def used(self, samples: int) -> int:
-        """Return how many of an epoch's samples are in its batches."""
+        """Return how many samples of an epoch are in its batches, that is, not dropped at its end."""
         return min(samples, self.per_epoch(samples) * self.size)
 
     def batch(self, number: int, samples: int) -> slice:

@@ -23,7 +23,7 @@ class Judgement:
     def __init__(
         self, config: Config, note: Callable[[str, Literal["info", "warning"]], None], way_out: str = ""
     ) -> None:
-        """Set up without any value; `way_out` is appended to the error about a validation lacking a search's metric."""
+        """Set up the evaluation; `way_out` ends the error about a search whose validations lack its metric."""
         self._config, self._note, self._way_out = config, note, way_out
         self.best: float | None = None
         self.validated = False  # there was a validation, in this attempt or an earlier one

@@ -58,7 +58,7 @@ class TreeGradients(Buckets):
     def __init__(
         self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, per_rank: Sequence[range], name: str = "tree"
     ) -> None:
-        """Set up the tree.
+        """Set up the tree over all logical ranks.
 
         `per_rank` holds the range of logical ranks that each rank computes, in order; `name` is unique within a
         training.

@@ -285,7 +285,7 @@ def report(run: Training, result: StepResult) -> None:
 
 
 def save(run: Training) -> None:
-    """Start a checkpoint; training continues meanwhile."""
+    """Start to save a checkpoint, while the training continues."""
     run.progress.tick("checkpoint", run.step)
     if run.config.on_nan == "go_back":
         run.checkpoints.retained = safe_step(run, run.step + 1)

@@ -29,7 +29,10 @@ def nan_origin(run: Training, objective: Objective, shares: list[Batch]) -> str:
 
 
 def _first(run: Training, find: Callable[[Training, int, Batch], str], shares: list[Batch]) -> str:
-    """Return the first finding of all ranks; each rank checks all of its shares, as models may communicate."""
+    """Search the batches of all ranks with `find`, and return its first result that is not empty.
+
+    Each rank searches all of its shares, as a model may communicate.
+    """
     own = [find(run, rank, batch) for rank, batch in parts(run, shares)]
     per_rank = run.ranks.all_gather_object(next(filter(None, own), ""))
     return next(filter(None, per_rank), "")

@@ -228,7 +228,7 @@ class Trained:
     """
 
     def __init__(self, units: int, seconds: float = 1.0, seed: int = 0) -> None:
-        """Create the problem; a unit takes `seconds`."""
+        """Create the problem; one unit of training takes `seconds`."""
         self.units, self._seconds, self._seed = units, seconds, seed
         self._curves: dict[int, tuple[float, float]] = {}
 

@@ -43,7 +43,7 @@ class StoredReservations:
                 line.since = max(line.since, cluster.at - BRIEF_S) if since is None else since
 
     async def keep(self, cluster: ClusterState, starting: Mapping[RequestKey, Start]) -> None:
-        """Store the reservations and head times that have changed since the last call; write nothing if none has."""
+        """Store the reservations and queue positions that have changed since the last call; nothing if none has."""
         wanted = _reservations(cluster, starting)
         made = [record for key, record in wanted.items() if self._kept.get(key) != record]
         gone = [record for key, record in self._kept.items() if key not in wanted]

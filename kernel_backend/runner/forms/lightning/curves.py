@@ -17,7 +17,7 @@ class Curves:
     """Values logged since the last report, by the names under which they were logged."""
 
     def __init__(self, rank: RankContext) -> None:
-        """Set up without any logged values."""
+        """Set up an empty collection of logged values."""
         self._rank = rank
         self._values: dict[Of, dict[str, float]] = {"step": {}, "epoch": {}, "validation": {}}
 

@@ -18,7 +18,7 @@ class Results(ResultCollection):
     """Values that a module logs; those of an epoch are means over the samples of all ranks."""
 
     def __init__(self, training: bool, weightless: Callable[[], bool], shared: Callable[[], bool]) -> None:
-        """Set up without any logged values.
+        """Set up an empty collection of logged values.
 
         `weightless` returns True while this rank's share is empty. `shared` returns True while each rank processes only
         its own share of the samples.

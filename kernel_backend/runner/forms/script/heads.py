@@ -96,7 +96,7 @@ class Heads:
         always: bool,
         records: bool = True,
     ) -> None:
-        """Set up before any training loop is running.
+        """Set up the functions for a program of which no training loop is running yet.
 
         `deepest` is the nesting depth of the innermost loops. With `always`, the state at the start of each iteration
         of outer loops is recorded, otherwise only that of long iterations; without `records`, none is.

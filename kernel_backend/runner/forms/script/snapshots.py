@@ -32,7 +32,7 @@ class Snapshots:
     def __init__(
         self, builtins: Mapping[str, Any], main: ModuleType, codes: Callable[[str], Sequence[CodeType]]
     ) -> None:
-        """Set up; `codes` returns all code objects of a module."""
+        """Set up the snapshots of a program; `codes` returns all code objects of a module."""
         self._builtins, self._main, self._codes = builtins, main, codes
         self._unchanged: dict[Path, str] | None = None  # digests of tensors and arrays after the program's setup
 

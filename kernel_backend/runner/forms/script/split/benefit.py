@@ -78,7 +78,7 @@ class Benefit:
     """Timer of a training's first steps, which measures the speedup by several ranks."""
 
     def __init__(self, ranks: int, device: torch.device, exchange: Callable[[], float]) -> None:
-        """Set up for `ranks` ranks; `exchange` returns the seconds spent on communication so far."""
+        """Set up the timer for `ranks` ranks; `exchange` returns the seconds spent on communication so far."""
         self._ranks, self._device, self._exchange = ranks, device, exchange
         self._steps: list[StepTime] = []
         self._taken = 0

@@ -55,7 +55,7 @@ class Plans:
     """Decisions on how the calls of each of a program's modules are split over the ranks."""
 
     def __init__(self, exchange: Exchange, within: Callable[[Call], Within]) -> None:
-        """Set up; `within(call)` returns the context for each trial of a call."""
+        """Set up without any decision; `within(call)` returns the context for each trial of a call."""
         self._exchange, self._within = exchange, within
         self._modules: weakref.WeakKeyDictionary[nn.Module, _Module] = weakref.WeakKeyDictionary()
 
