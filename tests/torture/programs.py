@@ -21,6 +21,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, field
+from difflib import unified_diff
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +34,7 @@ from gang import Trial
 from kernel_backend.definition.parse import parse
 from kernel_backend.definition.script.loops import training_loops
 from kernel_backend.definition.script.signs import by_the_clock, signs
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.progress import progress_file, read_tick
 from tests.support.programs import PROGRAMS
 
@@ -44,6 +48,19 @@ import json as _json
 with open("digests.json", "w") as _file:
     _json.dump(_digests({name: each for name, each in globals().items() if not name.startswith("_")}), _file)
 """
+
+
+_numbers = count(1000)
+
+
+@dataclass
+class Numbered(Trial):
+    """A trial of an experiment of its own, as the record of a program's files is kept by its number."""
+
+    number: int = field(default_factory=lambda: next(_numbers))
+
+    def job(self, resume_from: str | None = None) -> LaunchSpec:
+        return super().job(resume_from).model_copy(update={"experiment": self.number})
 
 
 class Left(NamedTuple):
@@ -68,8 +85,8 @@ def plain(source: str, folder: Path, clock: frozenset[str]) -> Left:
     folder.mkdir(parents=True)
     (folder / "definition.py").write_text(source)
     env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONHASHSEED": "0"}
-    command = [sys.executable, "definition.py"]
-    done = subprocess.run(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    command = [sys.executable, "-u", "definition.py"]  # unbuffered: its errors stand where they do in a job's log
+    done = subprocess.run(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
     return left_in(folder, done.stdout.decode(), clock)
 
 
@@ -77,7 +94,7 @@ def killed(source: str, folder: Path, kills: int, draw: random.Random, clock: fr
     """Run a program as a job, and kill it at random steps; raises AssertionError if an attempt fails by itself."""
     points: list[int] = []
     epochs = int(parse(source).settings.get("epochs", 1))  # as many as it trains by itself
-    trial = Trial(folder, source, 1, epochs=epochs, every=f"{EVERY}steps", options={"no_rehearsal": True})
+    trial = Numbered(folder, source, 1, epochs=epochs, every=f"{EVERY}steps", options={"no_rehearsal": True})
     for _ in range(kills):
         point = (points[-1] if points else 0) + draw.randint(1, FURTHER)
         attempt = trial.start(trial.pinned())
@@ -94,6 +111,7 @@ def killed(source: str, folder: Path, kills: int, draw: random.Random, clock: fr
             break
         assert attempt.codes == [-signal.SIGKILL], attempt.logs()
     else:
+        trial.every = "1h"  # it is killed no more
         attempt = trial.run(trial.pinned())
     assert attempt.codes == [0], attempt.logs()
     return left_in(folder, (attempt.folder.path / "rank-0.log").read_text(), clock), points
@@ -101,15 +119,20 @@ def killed(source: str, folder: Path, kills: int, draw: random.Random, clock: fr
 
 def differences(one: Left, other: Left) -> list[str]:
     """Return what differs, by name."""
-    found = [] if _lines(one.printed) <= _lines(other.printed) else ["printed text"]
+    found = [f"printed {each!r}" for each in unified_diff(_lines(one.printed), _lines(other.printed), n=0, lineterm="")]
     found += [f"name {name}" for name in one.digests if one.digests[name] != other.digests.get(name)]
-    return found + [f"file {name}" for name in one.files if one.files[name] != other.files.get(name)]
+    names = sorted(one.files.keys() | other.files.keys())
+    return found + [f"file {name}" for name in names if one.files.get(name) != other.files.get(name)]
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of a text without progress bars, and without seconds."""
+    """Return the lines of a text without progress bars, warnings and seconds.
+
+    A warning names the program's file, which is another one in a job, and is given again by each process.
+    """
+    text = re.sub(r"^\S+:\d+: \w*Warning: (?:.*\n)*?  .*\n", "", text, flags=re.MULTILINE)
     lines = [re.sub(r"\d+\.\d+s\b", "s", each) for each in text.splitlines()]
-    return [each for each in lines if not re.search(r"it/s|s/it|\?it|\|\s*\d+/\d+ \[", each)]
+    return [each for each in lines if each.strip() and not re.search(r"it/s|s/it|\?it|\|\s*\d+/\d+ \[", each)]
 
 
 def proof(name: str, kills: int, seed: int) -> str:

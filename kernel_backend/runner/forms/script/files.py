@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kernel_backend.durable import replacing
 from kernel_backend.runner.definition.step_files import IN_NATIVE_CODE, caches_of, is_result
 
 _WRITES = frozenset("wax+")
@@ -44,7 +45,8 @@ class ProgramFiles:
         cwd : str
             Working directory; paths are stored relative to it.
         record : Path or None
-            File with the size of each file before the program wrote it; None for no record.
+            File with the size of each file before the program wrote it, and the files that it appends to; None for no
+            record.
         but : sequence of str
             Folders of the job itself, whose files are ignored.
         writes : bool
@@ -53,9 +55,10 @@ class ProgramFiles:
         self._cwd, self.record, self._writes = cwd, record, writes
         self._caches = (*caches_of(os.environ), *but)
         self._before: dict[str, int | None] = {}  # size before the program wrote it; None if it did not exist
-        if record is not None and record.exists():
-            self._before = json.loads(record.read_text())
         self._grows: set[str] = set()  # files that are appended to
+        if record is not None and record.exists():
+            known = json.loads(record.read_text())
+            self._before, self._grows = known["before"], set(known["grows"])
         self._open: list[_Opened] = []
         self._hidden: set[str] = set()
         self._replays = False
@@ -90,7 +93,7 @@ class ProgramFiles:
         if not self._writes:
             return
         sizes: Mapping[str, int | None] = state["sizes"]
-        self._grows = set(state["grows"])
+        self._grows |= set(state["grows"])
         for path, before in self._before.items():
             size, there = sizes.get(path, before), self._absolute(path)
             if size is None:
@@ -201,16 +204,16 @@ class ProgramFiles:
 
     def _written(self, path: str, grows: bool) -> None:
         self._hidden.discard(path)
-        if grows:
-            self._grows.add(path)
-        if path in self._before:
+        if path in self._before and (path in self._grows or not grows):
             return
-        self._before[path] = _size(self._absolute(path))
+        if grows:  # a kill may come before the next checkpoint, which would tell
+            self._grows.add(path)
+        if path not in self._before:
+            self._before[path] = _size(self._absolute(path))
         if self.record is not None:
             self.record.parent.mkdir(parents=True, exist_ok=True)
-            made = self.record.with_suffix(".made")
-            made.write_text(json.dumps(self._before))
-            made.replace(self.record)
+            with replacing(self.record, durable=False) as file:
+                file.write(json.dumps({"before": self._before, "grows": sorted(self._grows)}).encode())
 
     def _reopen(self, opened: _Opened, file: Any, position: int) -> None:
         """Redirect a file object that was opened during the repetition to its real path."""
