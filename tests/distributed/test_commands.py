@@ -322,3 +322,55 @@ def test_a_search_pauses_a_ddp_script_on_all_ranks_at_its_own_checkpoint(tmp_pat
     second = ended(trial.run(first.committed()[-1]), [0, 0])
     assert "begins at 1" in second.logs()
     assert list(second.reports("validation")) == [2, 3]
+
+
+# As TensorFlow's coordination service does, it catches SIGTERM and goes on; SIGKILL comes 30 s later at the latest.
+SURVIVES = """
+import signal, sys, threading, time
+from pathlib import Path
+
+def told(*_):
+    Path("told").touch()
+    threading.Timer(25, Path("survived").touch).start()
+
+signal.signal(signal.SIGTERM, told)
+kept = Path(sys.argv[1], "epoch")
+"""
+PAUSED = f"""{SURVIVES}
+for epoch in (1, 2):
+    time.sleep(0.5)
+    kept.write_text(str(epoch))
+    print(f"acc: {{epoch / 10}}", flush=True)
+while True:
+    time.sleep(0.01)
+"""
+PREEMPTED = f"""{SURVIVES}
+print("stands still", flush=True)
+while not Path("told").exists():
+    time.sleep(0.01)
+time.sleep(float(sys.argv[2]))
+kept.write_text("1")
+while True:
+    time.sleep(0.01)
+"""
+
+
+def test_a_paused_program_that_survives_sigterm_is_killed_if_its_epoch_is_saved(tmp_path: Path) -> None:
+    options = {"metric_pattern": (r"acc: (?P<accuracy>\S+)",), "metric": {"name": "accuracy", "mode": "max"}}
+    trial = program(tmp_path / "trial", PAUSED, "{checkpoints}", slots=2, epochs=4, until=2, options=options)
+    attempt = ended(trial.run(), [85, 85])
+    assert list(attempt.reports("validation")) == [1, 2]
+    assert (trial.saved / "epoch").read_text() == "2"
+    assert (trial.folder / "told").exists()
+    assert not (trial.folder / "survived").exists()
+
+
+@pytest.mark.parametrize("seconds", ["0.5", "8"])
+def test_a_preempted_program_that_survives_sigterm_is_killed_once_it_has_saved(tmp_path: Path, seconds: str) -> None:
+    trial = program(tmp_path / "trial", PREEMPTED, "{checkpoints}", seconds, slots=2)
+    attempt = trial.start()
+    attempt.wait(lambda: attempt.pids() and attempt.logs().count("stands still") == 2)
+    ended(attempt.tell("release").ended(), [85, 85])
+    assert (trial.saved / "epoch").read_text() == "1"
+    assert attempt.committed()
+    assert not (trial.folder / "survived").exists()

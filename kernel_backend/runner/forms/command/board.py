@@ -6,6 +6,8 @@ from pathlib import Path
 
 from kernel_backend.artifacts.program import LEAVING
 
+_KILLING = "killing"
+
 
 class Board:
     """Folder of files by which ranks tell each other that all must leave, and that their programs have ended."""
@@ -22,6 +24,15 @@ class Board:
     def leave(self) -> None:
         """Request that all programs end early."""
         (self.folder / LEAVING).touch()
+
+    @property
+    def killing(self) -> bool:
+        """Return True once no program needs more time to end by itself."""
+        return (self.folder / _KILLING).exists()
+
+    def kill(self) -> None:
+        """Record that no program needs more time to end by itself."""
+        (self.folder / _KILLING).touch()
 
     def ended(self) -> None:
         """Record that this rank's program has ended."""

@@ -94,8 +94,12 @@ class CheckpointFiles:
 
     def quiet(self, seconds: float) -> bool:
         """Return True if no file has changed for this many seconds."""
-        newest = max((time_ns for _, _, time_ns in self.fingerprint().values()), default=0)
-        return time.time() - newest / 1e9 >= seconds
+        return time.time() - _newest(self.fingerprint()) >= seconds
+
+    @property
+    def saved_at(self) -> float:
+        """Return when the program last saved: the newest change of a file, of those it committed if it commits."""
+        return _newest(self._copied if self.commits else self.fingerprint())
 
     @property
     def changed(self) -> bool:
@@ -178,6 +182,10 @@ class CheckpointFiles:
         for where, _, names in os.walk(folder):
             found += [Path(where, name) for name in names if Path(where, name) != folder / MARKER]
         return sorted(path for path in found if path.is_file())
+
+
+def _newest(files: Fingerprint) -> float:
+    return max((time_ns for _, _, time_ns in files.values()), default=0) / 1e9
 
 
 class NoCopy(HostCopy):

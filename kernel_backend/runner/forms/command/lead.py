@@ -35,6 +35,7 @@ LEAST_S = 1.0  # minimum interval between checkpoints that the program did not r
 COST = 50  # minimum interval between checkpoints, in durations of the last one
 LOOK_S = 0.5  # interval between checks for changed files
 SETTLED_S = 1.0  # seconds without a change of the folder before it is copied
+QUIET_S = 0.3  # seconds without a change of the folder after which a save is complete
 RESTLESS = 3  # after this number of intervals the folder is copied even if it keeps changing
 MOST_NOTES = 100
 _GUARANTEE = "none: the program goes on from what it saved"
@@ -64,6 +65,7 @@ class Lead:
         self._notes = 0
         self._due: list[str | None] = []  # pending answers to commit requests of the program
         self._saved = self._looked = time.monotonic()
+        self._units_at = (time.time(), time.time())  # when the newest unit began and ended
         self.files.begin(job.resume_from)
         manifest = self._checkpoints.restore()
         if self.files.refused and manifest is not None:
@@ -164,6 +166,7 @@ class Lead:
         self._spool.say(Report(kind=kind, step=place.step, epoch=place.epoch, metrics=found.values))
         self._progress.tick("step", place.step)
         if validation:
+            self._units_at = (self._units_at[1], time.time())
             self._metrics = dict(found.values)
             self._judgement.validation(place.step, found.values)
         else:
@@ -270,6 +273,15 @@ class Lead:
     @property
     def _units(self) -> int:
         return self.counts.step if self._job.config.steps is not None else self.counts.epochs
+
+    def has_saved(self, told: float) -> bool:
+        """Return True if the program has saved since it was told to end, and is not saving now.
+
+        If it ends where a search pauses it, what it saved around the end of its newest unit is enough.
+        """
+        began, ended = self._units_at
+        since = (began + ended) / 2 if self.at_target or self.over else told
+        return self.files.saved_at >= since and self.files.quiet(QUIET_S)
 
     def moves_on(self) -> bool:
         """Wait some time for the search to set a further target; return True if it has."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from kernel_backend.definition.contract import Definition
@@ -17,7 +18,7 @@ from kernel_backend.runner.external_loop.leave import FINISHED, RELEASED
 from kernel_backend.runner.forms.command.board import Board
 from kernel_backend.runner.forms.command.environment import argv, program_env
 from kernel_backend.runner.forms.command.files import CheckpointFiles
-from kernel_backend.runner.forms.command.lead import Lead
+from kernel_backend.runner.forms.command.lead import QUIET_S, Lead
 from kernel_backend.runner.forms.command.outcome import program_failure
 from kernel_backend.runner.forms.command.process import ProgramProcess
 from kernel_backend.runner.ipc import Instructions, Spool
@@ -27,9 +28,9 @@ from kernel_backend.snapshots.shipped import editable_folders, shipped_folders
 LOOK_S = 0.05
 CPU_S = 1.0  # interval between checks of CPU time
 SETTLED_S = 1.0  # seconds without a change of its checkpoints before a program is asked to end
-SAVED_S = 0.3  # the same, after it has changed some
 SAVING_S = 30.0  # limit of that waiting
 GRACE_S = 30.0  # seconds between SIGTERM and SIGKILL
+CLEANUP_S = 5.0  # the same, if the program has nothing left to save
 FAILED = 1
 
 
@@ -138,26 +139,38 @@ class CommandTraining:
         while process.code() is None and time.monotonic() - begun < SAVING_S:
             if (found := self._checkpoints.fingerprint()) != files:
                 files, since, saved = found, time.monotonic(), True
-            if time.monotonic() - since >= (SAVED_S if saved else SETTLED_S):
+            if time.monotonic() - since >= (QUIET_S if saved else SETTLED_S):
                 return
             self._progress.tick("waiting", self.step)
             time.sleep(LOOK_S)
 
     def _end_early(self, process: ProgramProcess) -> None:
-        """End a program early: by `run.should_stop`, then SIGTERM, then SIGKILL."""
+        """End a program early: by `run.should_stop`, then SIGTERM, then SIGKILL.
+
+        A program may survive SIGTERM to save, or because a library catches it, as TensorFlow's coordination service
+        does, and train on. It is killed once it has saved.
+        """
         process.go_on()
         if self._lead is not None:
             self._lead.look()
         if self._lead is not None and self._lead.asks:
             self._wait(process, SAVING_S)
         self._settle(process)
+        told, cleaned = time.time(), time.monotonic() + CLEANUP_S
         process.terminate()
-        self._wait(process, GRACE_S)
+
+        def enough() -> bool:
+            if self._lead is not None and time.monotonic() >= cleaned and self._lead.has_saved(told):
+                self._board.kill()
+            return self._board.killing
+
+        self._wait(process, GRACE_S, enough)
         process.end()
 
-    def _wait(self, process: ProgramProcess, seconds: float) -> None:
+    def _wait(self, process: ProgramProcess, seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
+        """Wait until the program has ended, or this many seconds have passed, or `enough` returns True."""
         deadline = time.monotonic() + seconds
-        while process.code() is None and time.monotonic() < deadline:
+        while process.code() is None and time.monotonic() < deadline and not enough():
             self._progress.tick("waiting", self.step)
             if self._lead is not None:
                 self._lead.look()  # the program may wait for a commit
