@@ -12,6 +12,7 @@ process is killed between the two steps, the next reader finds the damage again 
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -43,6 +44,7 @@ RANGE = 32 * 2**20  # bytes requested at once when a download is only digested
 _SETTLED = (FileNotFoundError, PermissionError, NotImplementedError)
 
 _T = TypeVar("_T")
+_log = logging.getLogger(__name__)
 
 
 class Remote(VerifyingCheckpoints):
@@ -79,8 +81,11 @@ class Remote(VerifyingCheckpoints):
             found = next((each for each in manifest.parts if _same(each, part)), None)
             if found is not None:
                 source = self._path(manifest.id, f"{found.name}{SUFFIX}")
-                with contextlib.suppress(OSError, NotImplementedError):  # deleted, or not supported by the store
+                try:
                     self._tried(partial(self._fs.cp_file, source, target))
+                except (OSError, NotImplementedError) as error:  # the source is deleted, or the store cannot copy
+                    _log.info("%s is uploaded, since the store did not copy it: %r", target, error)
+                else:
                     return True
         return False
 

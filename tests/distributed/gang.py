@@ -69,6 +69,30 @@ def loss(output, target, pause=0.0):
     return nn.functional.cross_entropy(output, target)
 def metrics(output, target): return {{"accuracy": (output.argmax(1) == target).float()}}
 """
+# A program with a training loop of its own: 12 steps in two epochs.
+LOADER_LOOP = f"""
+import torch
+{STAND}
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+x = torch.randn(70, 16)
+data = TensorDataset(x, (x[:, :4].sum(1) > 0).long())
+model = nn.Sequential(nn.Linear(16, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Dropout(0.2), nn.Linear(24, 2))
+opt = torch.optim.AdamW(model.parameters(), lr=1e-2)
+for epoch in range(2):
+    total = 0.0
+    for i, (a, b) in enumerate(DataLoader(data, batch_size=12, shuffle=True)):
+        stand()
+        loss = nn.functional.cross_entropy(model(a), b)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        total += loss.item()
+    print(f"epoch {{epoch}} loss {{total / (i + 1)!r}}")
+if __name__ == "__main__":
+    print("weights", sum(each.double().sum().item() for each in model.parameters()))
+"""
 
 
 @dataclasses.dataclass

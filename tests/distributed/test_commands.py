@@ -93,6 +93,14 @@ def program(folder: Path, source: str, *words: str, slots: int = 1, **settings: 
     )
 
 
+def goes_on_once_committed(trial: Program) -> Attempt:
+    """Start the next attempt, tell its program to go on when a checkpoint is committed, and wait for its end."""
+    attempt = trial.start()
+    attempt.wait(lambda: attempt.pids() and attempt.committed())
+    (trial.folder / "go").touch()
+    return attempt.ended()
+
+
 def ended(attempt: Attempt, codes: list[int]) -> Attempt:
     assert attempt.codes == codes, attempt.logs()
     return attempt
@@ -248,10 +256,7 @@ while not os.path.exists("go"):
 
 def test_a_folder_that_changes_all_the_time_is_committed_too(tmp_path: Path) -> None:
     trial = program(tmp_path / "trial", RESTLESS, "{checkpoints}")
-    attempt = trial.start()
-    attempt.wait(lambda: attempt.pids() and attempt.committed())
-    (trial.folder / "go").touch()
-    ended(attempt.ended(), [0])
+    ended(goes_on_once_committed(trial), [0])
 
 
 TORN = """
@@ -271,10 +276,7 @@ if not begin:
 
 def test_a_file_that_was_torn_by_a_kill_is_replaced_by_its_copy(tmp_path: Path) -> None:
     trial = program(tmp_path / "trial", TORN, "{checkpoints}")
-    first = trial.start()
-    first.wait(lambda: first.pids() and first.committed())
-    (trial.folder / "go").touch()
-    ended(first.ended(), [1])
+    first = ended(goes_on_once_committed(trial), [1])
     second = ended(trial.run(first.committed()[-1]), [1])
     assert second.failures()[0].type == "ValueError"
     assert second.committed() == []

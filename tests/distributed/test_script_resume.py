@@ -7,36 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from gang import STAND, Trial
+from gang import LOADER_LOOP, STAND, Trial
 
 from kernel_backend.definition.command_line import Command, marked
 from kernel_backend.model.snapshot import Project
 
 pytestmark = pytest.mark.distributed
-
-NESTED = f"""
-import torch
-{STAND}
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-torch.manual_seed(0)
-x = torch.randn(70, 16)
-data = TensorDataset(x, (x[:, :4].sum(1) > 0).long())
-model = nn.Sequential(nn.Linear(16, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Dropout(0.2), nn.Linear(24, 2))
-opt = torch.optim.AdamW(model.parameters(), lr=1e-2)
-for epoch in range(2):
-    total = 0.0
-    for i, (a, b) in enumerate(DataLoader(data, batch_size=12, shuffle=True)):
-        stand()
-        loss = nn.functional.cross_entropy(model(a), b)
-        opt.zero_grad()
-        loss.backward()
-        opt.step()
-        total += loss.item()
-    print(f"epoch {{epoch}} loss {{total / (i + 1)!r}}")
-if __name__ == "__main__":
-    print("weights", sum(each.double().sum().item() for each in model.parameters()))
-"""
 
 
 def printed(folder, source, *words, file="train.py", program=("train.py",)):
@@ -47,10 +23,10 @@ def printed(folder, source, *words, file="train.py", program=("train.py",)):
 
 
 def test_one_slot_gives_the_bits_of_plain_python(trial, tmp_path):
-    one = trial(source=NESTED, slots=1)
+    one = trial(source=LOADER_LOOP, slots=1)
     ran = one.run()
     assert ran.codes == [0], ran.logs()
-    assert ran.logs() == f"rank-0.log\n{printed(tmp_path, NESTED)}"
+    assert ran.logs() == f"rank-0.log\n{printed(tmp_path, LOADER_LOOP)}"
     assert sorted(ran.reports("training")) == list(range(1, 13))
     assert (one.newest().step, one.newest().epoch) == (12, 2.0)
 
@@ -58,7 +34,7 @@ def test_one_slot_gives_the_bits_of_plain_python(trial, tmp_path):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """An undisturbed training."""
-    made = Trial(tmp_path_factory.mktemp("whole") / "trial", source=NESTED, slots=1)
+    made = Trial(tmp_path_factory.mktemp("whole") / "trial", source=LOADER_LOOP, slots=1)
     made.attempt = made.run()
     assert made.attempt.codes == [0], made.attempt.logs()
     return made
@@ -66,7 +42,7 @@ def whole(tmp_path_factory):
 
 @pytest.mark.parametrize("step", [4, 6, 9])
 def test_a_killed_program_goes_on_to_the_same_bits_and_the_same_log(trial, whole, step):
-    killed = trial(source=NESTED, slots=1, every="1steps")
+    killed = trial(source=LOADER_LOOP, slots=1, every="1steps")
     first = killed.start(hold=step).reaches(step - 1)
     first.wait(lambda: f"{step}-1" in first.committed())
     first.kill(0)
@@ -80,7 +56,7 @@ def test_a_killed_program_goes_on_to_the_same_bits_and_the_same_log(trial, whole
 
 
 def test_a_released_program_leaves_with_a_checkpoint_and_goes_on(trial, whole):
-    released = trial(source=NESTED, slots=1, every="1steps")
+    released = trial(source=LOADER_LOOP, slots=1, every="1steps")
     first = released.start(hold=4).reaches(3)
     first.tell("release").heard()
     first.go().ended()

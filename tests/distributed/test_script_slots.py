@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from gang import STAND, Trial
+from gang import LOADER_LOOP, Trial
 
 pytestmark = pytest.mark.distributed
 
@@ -64,28 +64,6 @@ with open(f"weights-{dist.get_rank()}.json", "w") as file:
 dist.destroy_process_group()
 """
 
-KILLED = f"""
-import torch
-{STAND}
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-torch.manual_seed(0)
-x = torch.randn(60, 16)
-data = TensorDataset(x, (x[:, :4].sum(1) > 0).long())
-model = nn.Sequential(nn.Linear(16, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Dropout(0.2), nn.Linear(24, 2))
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-for epoch in range(2):
-    total = 0.0
-    for a, b in DataLoader(data, batch_size=12, shuffle=True):
-        stand()
-        loss = nn.functional.cross_entropy(model(a), b)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        total += loss.item()
-    print(f"epoch {{epoch}} loss {{total!r}}")
-"""
-
 
 def test_two_slots_write_the_log_and_the_files_of_one(trial, tmp_path_factory):
     one = trial(source=WRITING, slots=1, epochs=3)
@@ -118,7 +96,7 @@ def test_a_program_that_wires_its_ranks_is_taken_as_it_stands(trial):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """An undisturbed training on two slots."""
-    made = Trial(tmp_path_factory.mktemp("whole") / "trial", source=KILLED)
+    made = Trial(tmp_path_factory.mktemp("whole") / "trial", source=LOADER_LOOP)
     made.attempt = made.run()
     assert made.attempt.codes == [0, 0], made.attempt.logs()
     return made
@@ -126,7 +104,7 @@ def whole(tmp_path_factory):
 
 @pytest.mark.parametrize(("step", "rank"), [(3, 0), (8, 1)])
 def test_two_slots_killed_at_a_step_go_on_to_the_bits_of_the_undisturbed_two(trial, whole, step, rank):
-    killed = trial(source=KILLED, every="1steps")
+    killed = trial(source=LOADER_LOOP, every="1steps")
     first = killed.start(hold=step).reaches(step - 1)
     first.wait(lambda: f"{step}-1" in first.committed())
     first.kill(rank)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +12,8 @@ import torch
 
 from kernel_backend.definition.script.loops import TrainingLoop, training_loops
 from kernel_backend.model.experiment import Config
+from kernel_backend.model.reports import Kind
+from kernel_backend.runner.external_loop.training import LoopPosition
 from kernel_backend.runner.forms.script.curves.bound import bound_in
 from kernel_backend.runner.forms.script.curves.curves import Curves
 from kernel_backend.runner.forms.script.events import Events
@@ -36,10 +37,10 @@ class Told:
     """A training that keeps what is reported, as kind, step and values."""
 
     def __init__(self) -> None:
-        self.position = SimpleNamespace(step=0)
+        self.position = LoopPosition()
         self.reports: list[tuple[str, int, dict[str, float]]] = []
 
-    def report(self, kind: str, values: Mapping[str, Any], step: int | None = None) -> None:
+    def report(self, kind: Kind, values: Mapping[str, Any], step: int | None = None) -> None:
         label = self.position.step if step is None else step
         self.reports.append((kind, label, {name: float(value) for name, value in values.items()}))
 
@@ -55,7 +56,7 @@ class Program:
         self.loops = {each.line: each for each in training_loops(self.tree)}
         self.active: list[TrainingLoop] = []
         self.length: int | None = None
-        self.curves = Curves(self.told, config, {"": self.tree}, self.events, lambda: self.active, lambda: self.length)  # type: ignore[arg-type]
+        self.curves = Curves(self.told, config, {"": self.tree}, self.events, lambda: self.active, lambda: self.length)
 
     def over(self, line: int, items: Any) -> Iterator[Any]:
         self.active.append(self.loops[line])

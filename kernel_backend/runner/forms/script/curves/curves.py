@@ -11,11 +11,12 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.model.experiment import Config
-from kernel_backend.runner.external_loop.training import ExternalTraining
+from kernel_backend.model.reports import Kind
+from kernel_backend.runner.external_loop.training import LoopPosition
 from kernel_backend.runner.forms.script.curves.bound import Bound, bound_in, number_of
 from kernel_backend.runner.forms.script.curves.labels import labelled
 from kernel_backend.runner.forms.script.curves.losses import loss_names
@@ -28,12 +29,21 @@ _LOSS = re.compile(r"(?:^|[^a-z])loss(?:[^a-z]|$)", re.IGNORECASE)
 _LONGEST = 10_000  # limit for a printed line
 
 
+class ReportingTraining(Protocol):
+    """A training that knows its position and takes reports."""
+
+    position: LoopPosition
+
+    def report(self, kind: Kind, values: Mapping[str, Any], step: int | None = None) -> None:
+        """Report values of a step, by default the current one."""
+
+
 class Curves:
     """Listener that reports, as curves, the numbers that one rank's program computes, prints and logs."""
 
     def __init__(
         self,
-        training: ExternalTraining,
+        training: ReportingTraining,
         config: Config,
         trees: Mapping[str, ast.Module],
         events: Events,
