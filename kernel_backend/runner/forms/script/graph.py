@@ -2,7 +2,8 @@
 
 Objects are identified by the path of variables and attributes that leads to them. On restart their state is written
 into the objects at the same paths, so that hooks, closures and libraries keep valid references. The bytes of tensors
-and arrays are stored separately, by digest; those unchanged since the program's setup are stored as a digest only.
+and arrays are stored separately, by digest. Those unchanged since the program's setup, and other large data, are
+referred to by path and digest.
 """
 
 from __future__ import annotations
@@ -23,21 +24,19 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from kernel_backend.runner.forms.script import reading
-from kernel_backend.runner.forms.script.blobs import Blobs, bytes_of, digest, from_bytes
-from kernel_backend.runner.forms.script.paths import Path, told
+from kernel_backend.runner.forms.script import arrays, reading
+from kernel_backend.runner.forms.script.attributes import held_by, is_importable, is_plain_attribute, slots_of
+from kernel_backend.runner.forms.script.blobs import Blobs, bytes_of, digest
+from kernel_backend.runner.forms.script.paths import Live, Path, told
+from kernel_backend.runner.forms.script.setup_data import SetupData, Versions, is_of_module
 from kernel_backend.runner.forms.script.tombstones import Tombstone, told_of
+from kernel_backend.runner.forms.script.values import ATOMS, content_digest, is_data, large_tree, tree_of
 
-try:
-    import numpy as np
-except ImportError:  # torch runs without it
-    np = None  # type: ignore[assignment]
-
-ATOMS = frozenset({int, float, str, bytes, bool, complex, type(None), type(...), type(NotImplemented), range, slice})
 _MAPPINGS = frozenset({dict, OrderedDict, defaultdict, Counter})
 _CONTAINERS = _MAPPINGS | {list, tuple, set, frozenset, deque}
 _MANY = 256  # longer lists of plain values are pickled as one object
 _LARGE = 1024  # bytes; smaller tensors are always stored
+_COUNTED = 2**20  # bytes; smaller tensors are always digested
 # Library classes whose instances are restored in place, like those of the user's classes.
 _FILLED = (nn.Module, torch.optim.Optimizer, LRScheduler, GradScaler, Dataset, Sampler, DataLoader)
 _BUILT_IN = (list, tuple, dict, set, frozenset, str, int, float, bytes, BaseException, type, deque)
@@ -51,21 +50,28 @@ class GraphWriter(pickle.Pickler):
     """Pickler of a program's objects; identical bytes of tensors and arrays are stored once, by digest."""
 
     def __init__(
-        self, namespaces: Mapping[str, Mapping[str, Any]], unchanged: Mapping[Path, str], trial: bool = False
+        self,
+        namespaces: Mapping[str, Mapping[str, Any]],
+        setup: SetupData | None = None,
+        versions: Versions | None = None,
+        trial: bool = False,
     ) -> None:
         """Set up the pickler for one program.
 
-        `namespaces` are those of the program's modules, whose functions and classes are the user's. `unchanged` holds
-        the digests of tensors and arrays after the program's setup. A `trial` only checks whether objects can be
-        pickled.
+        `namespaces` are those of the program's modules, whose functions and classes are the user's. `setup` is the data
+        that the program's setup has made; None to record it. A `trial` only checks whether objects can be pickled.
         """
         self._buffer = io.BytesIO()
         super().__init__(self._buffer, protocol=5)
         self.blobs: Blobs = {}
-        self.digests: dict[Path, str] = {}  # of all tensors and arrays
-        self._namespaces, self._unchanged, self._trial = namespaces, unchanged, trial
+        self.data = SetupData()  # as it is now
+        self._namespaces, self._trial = namespaces, trial
+        self._surveys, self._setup = setup is None and not trial, setup or SetupData()
+        self._versions = versions or Versions(counted=False)
+        self._same: dict[int, tuple[Path, str]] = {}  # unchanged containers by `id()`: digest, or "" within another
         self._globals = {id(each): name for name, each in namespaces.items()}
         self._paths: dict[int, Path] = {}
+        self._inner: dict[int, Path] = {}  # within objects that are not restored in place, but made anew
         self._held: list[Any] = []  # keeps objects alive, so that ids stay unique
         self._numbers: dict[int, int] = {}  # numbers of containers, by `id()`
         self._storages: dict[tuple[str, int], int] = {}
@@ -76,6 +82,7 @@ class GraphWriter(pickle.Pickler):
         for key, names in roots.items():
             for name, value in names.items():
                 self._at(value, (key, "root", name))
+        self._compare_trees(Live(roots))
         self.dump({"roots": roots, **more})
         done = 0
         while True:  # contents of containers and closures, which may contain others
@@ -93,7 +100,10 @@ class GraphWriter(pickle.Pickler):
             return None
         path = self._paths.get(id(obj))
         if path is None:
+            self._within(obj, self._inner.get(id(obj)))
             return None
+        if id(obj) in self._same or (self._surveys and self._is_large_tree(obj, path)):
+            return -1, *self._same[id(obj)], None
         number = self._numbers.get(id(obj))
         if number is None:
             if kind not in (set, frozenset):
@@ -128,13 +138,14 @@ class GraphWriter(pickle.Pickler):
             return NotImplemented
         if isinstance(obj, Tensor):
             return self._tensor(obj, path)
-        if np is not None and kind is np.ndarray:
+        if arrays.is_array(obj):
             return self._array(obj, path)
         if kind is torch.Generator:
             return reading.generator, (path, str(obj.device)), obj.get_state(), None, None, reading.fill_generator
         if self._is_filled(obj):
             return self._instance(obj, path)
         if isinstance(obj, dict) and self._is_of_user(kind):
+            self._within(obj, path or self._inner.get(id(obj)))
             items = (obj.__dict__, getattr(obj, "default_factory", None))
             return reading.bare, (kind,), items, None, iter(obj.items()), reading.fill_bare
         return self._of_library(obj, path)
@@ -158,10 +169,35 @@ class GraphWriter(pickle.Pickler):
             self._paths[id(obj)] = path
             self._held.append(obj)
 
+    def _within(self, obj: Any, path: Path | None) -> None:
+        """Register what an object holds that is made anew, so that unchanged data in it can be referred to."""
+        for how, key, value in held_by(obj) if path is not None else ():
+            if type(value) not in ATOMS and id(value) not in self._inner:
+                self._inner[id(value)] = (path, how, key)
+                self._held.append(value)
+
+    def _is_large_tree(self, obj: Any, path: Path) -> bool:
+        """Record a large container of plain values; return False for any other."""
+        tree = large_tree(obj, path)
+        if tree is not None:
+            self.data.trees[path] = content_digest(obj)
+            self._same[id(obj)] = path, self.data.trees[path]
+        return tree is not None
+
+    def _compare_trees(self, live: Live) -> None:
+        """Find the large containers of plain values that the training has not changed."""
+        for path, content in self._setup.trees.items():
+            found = live.at(path)
+            tree = tree_of(found, path) if type(found) in _CONTAINERS else None
+            if tree is not None and content_digest(found) == content:
+                # Names may refer to a list within: it must stay the same object.
+                self._same |= {each: (inner, "") for each, inner in tree.paths.items()}
+                self._same[id(found)] = path, content
+
     def _function(self, obj: FunctionType, path: Path | None) -> Reduced:
         module = self._globals.get(id(obj.__globals__))
         if module is None:
-            return self.live(obj, path) if not _is_importable(obj) else NotImplemented
+            return self.live(obj, path) if not is_importable(obj) else NotImplemented
         cells = obj.__closure__ or ()
         if path is not None:
             for name, cell in zip(obj.__code__.co_freevars, cells, strict=True):
@@ -185,8 +221,8 @@ class GraphWriter(pickle.Pickler):
 
     def _class(self, obj: type, path: Path | None) -> Reduced:
         if obj.__module__ not in self._namespaces:
-            return self.live(obj, path) if not _is_importable(obj) else NotImplemented
-        state = {name: value for name, value in vars(obj).items() if _is_plain_attribute(name, value)}
+            return self.live(obj, path) if not is_importable(obj) else NotImplemented
+        state = {name: value for name, value in vars(obj).items() if is_plain_attribute(name, value)}
         made = (path, obj.__module__, obj.__qualname__)
         return (
             (reading.user_class, made, state, None, None, reading.fill_class) if state else (reading.user_class, made)
@@ -208,7 +244,7 @@ class GraphWriter(pickle.Pickler):
         state = dict(obj.__dict__)
         for name, value in state.items():
             self.at(value, path, name)
-        slots = {name: getattr(obj, name) for name in _slots(type(obj)) if hasattr(obj, name)}
+        slots = {name: getattr(obj, name) for name in slots_of(type(obj)) if hasattr(obj, name)}
         return reading.new, (path, type(obj)), (state, slots), None, None, reading.fill
 
     def _tensor(self, obj: Tensor, path: Path | None) -> Reduced:
@@ -216,6 +252,9 @@ class GraphWriter(pickle.Pickler):
             return NotImplemented
         data = obj.detach()
         cut = obj.grad_fn is not None
+        storage = self._storage(obj, path or self._inner.get(id(obj)))
+        if path is None and storage[3]:
+            path = self._inner.get(id(obj))
         made = (path, type(obj), obj.dtype, tuple(data.shape), data.stride(), data.storage_offset(), str(obj.device))
         state: dict[str, Any] = dict(obj.__dict__)
         for name, value in state.items():
@@ -224,47 +263,68 @@ class GraphWriter(pickle.Pickler):
             state["grad"] = obj.grad
             if path is not None:
                 self._at(obj.grad, (path, "grad", None))
-        reduced = (reading.tensor, (*made, self._storage(data, path), obj.requires_grad, cut))
+        reduced = (reading.tensor, (*made, storage, obj.requires_grad, cut))
         return (*reduced, state, None, None, reading.fill_tensor)
 
-    def _storage(self, data: Tensor, path: Path | None) -> tuple[int, int, str | None, bool]:
-        """Return number and size of a tensor's storage; when first used, its digest and if the setup creates it."""
-        storage = data.untyped_storage()
+    def _storage(self, obj: Tensor, path: Path | None) -> tuple[int, int, str | None, bool]:
+        """Return number and size of a tensor's storage; on first use also its digest, and if the setup creates it."""
+        storage = obj.untyped_storage()
         if not storage.nbytes():
             return -1, 0, None, False
-        place = (str(data.device), storage.data_ptr())
+        place = (str(obj.device), storage.data_ptr())
         number = self._storages.get(place)
         if number is not None:
             return number, storage.nbytes(), None, False
         number = self._storages[place] = len(self._storages)
-        self._held.append(data)
-        return (number, storage.nbytes(), *self._blob(bytes_of(data), path))
+        self._held.append(obj)
+        known = self._versions.digest(obj)
+        data = bytes_of(obj.detach())
+        found, same = self._blob(data, path, known)
+        # A module's or optimizer's tensors change in any case, and libraries write to them past the counter.
+        if known is None and same and data.numel() >= _COUNTED and id(obj) in self._paths and not is_of_module(path):
+            self._versions.put(obj, found)
+        return number, storage.nbytes(), found, same
 
     def _array(self, obj: Any, path: Path | None) -> Reduced:
+        mapping = None if self._trial else arrays.mapping(obj)
+        if mapping is not None:
+            return arrays.mapped, mapping
         if obj.dtype.hasobject or obj.nbytes < _LARGE:
             return NotImplemented
-        content, same = self._blob(from_bytes(obj.tobytes()), path)
-        if same:
-            return reading.unchanged, (path, content)
-        order = "F" if obj.flags.f_contiguous and not obj.flags.c_contiguous else "C"
-        return reading.array, (content, obj.dtype, obj.shape, order)
+        path = path or self._inner.get(id(obj))
+        data, order = arrays.memory(obj)
+        laid = (obj.dtype, obj.shape, order)
+        content, same = self._blob(data, path, laid=laid)
+        return (reading.unchanged, (path, content, *laid)) if same else (reading.array, (content, *laid))
 
-    def _blob(self, data: Tensor, path: Path | None) -> tuple[str, bool]:
-        """Return the digest of some bytes, and True if the program's setup creates equal ones; else store them."""
+    def _blob(self, data: Tensor, path: Path | None, known: str | None = None, laid: Any = None) -> tuple[str, bool]:
+        """Return the digest of bytes, and True if the program's setup creates equal ones; otherwise store the bytes.
+
+        `known` is their digest, if it is known. `laid` says how an array lays them out.
+        """
         if self._trial:
             return "", False
-        found = digest(data)
+        found = known or digest(data)
         if path is not None:
-            self.digests[path] = found
-            if data.numel() >= _LARGE and self._unchanged.get(path) == found:
+            self.data.digests[path] = whole = found if laid is None else f"{found} {laid}"
+            if data.numel() >= _LARGE and self._setup.digests.get(path) == whole:
                 return found, True
         self.blobs[found] = data
         return found, False
+
+    def _data(self, obj: Any, path: Path) -> Reduced | None:
+        """Return the reduction of a data frame or image that the setup creates; None if it has changed."""
+        content = self.data.digests[path] = content_digest(obj)
+        return (reading.same_value, (path, content)) if self._setup.digests.get(path) == content else None
 
     def _of_library(self, obj: Any, path: Path | None) -> Reduced:
         if isinstance(obj, GeneratorType):
             return self.live(obj, path) if self._trial else (reading.tombstone, (told(path), "generator"))
         kind = type(obj)
+        place = path or self._inner.get(id(obj))
+        if place is not None and not self._trial and is_data(obj):
+            return self._data(obj, place) or NotImplemented
+        self._within(obj, place)
         if self._trial or kind in _SAVED or isinstance(obj, _BUILT_IN):  # a container must always be saved
             return NotImplemented
         if not self._can_write(obj):
@@ -275,7 +335,7 @@ class GraphWriter(pickle.Pickler):
 
     def _can_write(self, obj: Any) -> bool:
         try:
-            GraphWriter(self._namespaces, {}, trial=True).dump(obj)
+            GraphWriter(self._namespaces, trial=True).dump(obj)
         except Exception:  # any error of a user's class
             return False
         return True
@@ -302,28 +362,3 @@ def _list_items(writer: GraphWriter, items: Any, path: Path | None) -> Reduced:
 
 
 REDUCERS |= {type(iter([0])): _list_items, type(reversed([0])): _list_items}
-
-
-def _is_importable(obj: Any) -> bool:
-    module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", "")
-    try:
-        found: Any = importlib.import_module(module) if module else None
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError):
-        return False
-    return found is obj
-
-
-def _is_plain_attribute(name: str, value: Any) -> bool:
-    if name.startswith("__") or hasattr(type(value), "__get__"):
-        return False
-    return not isinstance(value, classmethod | staticmethod | property | FunctionType)
-
-
-def _slots(kind: type) -> list[str]:
-    found: list[str] = []
-    for each in kind.__mro__:
-        slots = vars(each).get("__slots__", ())
-        found += [slots] if isinstance(slots, str) else list(slots)
-    return [each for each in found if each not in ("__dict__", "__weakref__")]

@@ -19,7 +19,7 @@ def told(path: Path | None) -> str:
     if how == "root":
         return str(key)
     before = told(holder)
-    if how == "attribute":
+    if how in ("attribute", "slot"):
         return f"{before}.{key}"
     if how == "item":
         inner = before.removesuffix("._modules").removesuffix("._parameters").removesuffix("._buffers")
@@ -61,8 +61,12 @@ class Live:
 def _step(holder: Any, how: str, key: Any) -> Any:
     if how == "attribute":
         return holder.__dict__[key]
+    if how == "slot":
+        return getattr(holder, key)
     if how == "item":
-        return holder[key]
+        # A user's class may do more than look up the item.
+        kind = next((each for each in (dict, list, tuple) if isinstance(holder, each)), None)
+        return holder[key] if kind is None else kind.__getitem__(holder, key)
     if how == "grad":
         return holder.grad
     if how == "closure" and isinstance(holder, FunctionType):

@@ -14,11 +14,14 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from kernel_backend.runner.forms.script import arrays
 from kernel_backend.runner.forms.script.blobs import bytes_of, digest
 from kernel_backend.runner.forms.script.paths import NOTHING, Live, Path, told
+from kernel_backend.runner.forms.script.tensors import Cut, as_kind
 from kernel_backend.runner.forms.script.tombstones import NotSaved, Tombstone
+from kernel_backend.runner.forms.script.values import content_digest
 
 # Classes whose instances are pickled like those of the user's classes.
 ITERATORS = frozenset(f"kernel_backend.runner.forms.script.{name}" for name in ("iterators", "open_files"))
@@ -80,8 +83,13 @@ class GraphReader(pickle.Unpickler):
                 each()
 
     def persistent_load(self, pid: tuple[int, Path | None, str, int | None]) -> Any:
-        """Return the container with this number: the program's own at this path, else an empty one to fill later."""
+        """Return the container with this number: the one at its path, or an empty one that is filled later.
+
+        The number -1 stands for a container that the setup creates, with its digest unless it is within another.
+        """
         number, path, name, most = pid
+        if number < 0:
+            return same_value(path, name) if path is not None and name else self.look(path)
         if number not in self._containers:
             kind = CONTAINERS[name]
             found = self.adopt(path, kind)
@@ -154,7 +162,7 @@ class GraphReader(pickle.Unpickler):
         fits = own is not None and own.nbytes() == size and str(found.device) == device
         if same:
             if not fits or digest(bytes_of(found.detach())) != content:
-                raise NotSaved(f"{told(path)} is another one in this attempt: the program does not make it alike twice")
+                raise _differs(path)
             assert own is not None
             self._storages[number] = own
             return own, True
@@ -175,22 +183,8 @@ class GraphReader(pickle.Unpickler):
         return saved.to(storage.device).clone().untyped_storage()
 
 
-class _Cut(torch.autograd.Function):
-    """Autograd function for a tensor whose graph was not saved: its backward pass raises NotSaved."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, name: str) -> Tensor:
-        """Return a copy of the tensor, whose backward pass fails."""
-        ctx.name = name
-        return value.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *_: Any) -> Any:
-        """Raise NotSaved, since the graph of the tensor was not saved."""
-        raise NotSaved(
-            f"backward() goes into {ctx.name}, whose graph is of steps before the checkpoint, which holds none: call "
-            f"{ctx.name}.detach(), or let the graph end in each iteration"
-        )
+def _differs(path: Path | None) -> NotSaved:
+    return NotSaved(f"{told(path)} is another one in this attempt: the program does not make it alike twice")
 
 
 def _setter(owner: Any, name: str, value: Any) -> Callable[[], None]:
@@ -337,7 +331,7 @@ def tensor(
     number, size, content, same = where
     if number < 0:
         data = torch.empty_strided(shape, stride, dtype=dtype, device=device)
-        return _as_kind(data, kind, requires_grad)
+        return as_kind(data, kind, requires_grad)
     storage, own = reader.storage(number, size, content, same, path, found, device)
     alike = own and not cut and found.is_leaf and found.dtype == dtype
     alike = alike and (tuple(found.shape), found.stride(), found.storage_offset()) == (shape, stride, offset)
@@ -348,8 +342,8 @@ def tensor(
         storage = reader.copied(number, storage)
     data = torch.empty(0, dtype=dtype, device=device).set_(storage, offset, shape, stride)
     if cut:
-        return _Cut.apply(data.requires_grad_(), told(path))  # type: ignore[no-untyped-call]
-    return _as_kind(data, kind, requires_grad)
+        return Cut.apply(data.requires_grad_(), told(path))  # type: ignore[no-untyped-call]
+    return as_kind(data, kind, requires_grad)
 
 
 def fill_tensor(owner: Tensor, state: dict[str, Any]) -> None:
@@ -361,22 +355,31 @@ def fill_tensor(owner: Tensor, state: dict[str, Any]) -> None:
         _reader[-1].later(lambda: owner.__dict__.update(state))
 
 
-def unchanged(path: Path, content: str) -> Any:
-    """Return the array that the program's setup has created; raise NotSaved if its content differs."""
-    from kernel_backend.runner.forms.script.blobs import from_bytes
+def unchanged(path: Path, content: str, dtype: Any = None, shape: Any = None, order: str = "") -> Any:
+    """Return the array that the program's setup has created; raise NotSaved if it differs.
 
+    Checkpoints of earlier versions compare only the content, in C order.
+    """
     found = _reader[-1].look(path)
-    if found is NOTHING or not hasattr(found, "tobytes") or digest(from_bytes(found.tobytes())) != content:
-        raise NotSaved(f"{told(path)} is another one in this attempt: the program does not make it alike twice")
+    if not arrays.is_array(found):
+        raise _differs(path)
+    data, own = arrays.memory(found if order else found.copy("C"))
+    if digest(data) != content or (order and (found.dtype, found.shape, own) != (dtype, shape, order)):
+        raise _differs(path)
+    return found
+
+
+def same_value(path: Path, content: str) -> Any:
+    """Return the object that the program's setup has created; raise NotSaved if its content differs."""
+    found = _reader[-1].look(path)
+    if found is NOTHING or content_digest(found) != content:
+        raise _differs(path)
     return found
 
 
 def array(content: str, dtype: Any, shape: tuple[int, ...], order: str) -> Any:
     """Return a new array with the saved content."""
-    data = _reader[-1].blobs[content].numpy().tobytes()
-    import numpy as np
-
-    return np.ndarray(shape, dtype, bytearray(data), order="F" if order == "F" else "C")
+    return arrays.arranged(bytearray(_reader[-1].blobs[content].numpy().tobytes()), dtype, shape, order)
 
 
 def generator(path: Path | None, device: str) -> torch.Generator:
@@ -392,9 +395,3 @@ def fill_generator(owner: torch.Generator, state: Tensor) -> None:
         owner.set_state(state)
 
     _reader[-1].later(now)
-
-
-def _as_kind(data: Tensor, kind: Any, requires_grad: bool) -> Any:
-    if issubclass(kind, nn.Parameter):
-        return kind(data, requires_grad)
-    return (data if kind is Tensor else data.as_subclass(kind)).requires_grad_(requires_grad)

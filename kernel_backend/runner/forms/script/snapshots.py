@@ -13,8 +13,9 @@ from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.forms.script import frames
 from kernel_backend.runner.forms.script.blobs import Blobs
 from kernel_backend.runner.forms.script.graph import GraphWriter
-from kernel_backend.runner.forms.script.paths import Live, Path
+from kernel_backend.runner.forms.script.paths import Live
 from kernel_backend.runner.forms.script.reading import GraphReader
+from kernel_backend.runner.forms.script.setup_data import SetupData, Versions, writes_past_versions
 from kernel_backend.runner.forms.script.tombstones import NotSaved
 
 
@@ -34,16 +35,17 @@ class Snapshots:
     ) -> None:
         """Set up the snapshots of a program; `codes` returns all code objects of a module."""
         self._builtins, self._main, self._codes = builtins, main, codes
-        self._unchanged: dict[Path, str] | None = None  # digests of tensors and arrays after the program's setup
+        self._setup: SetupData | None = None
+        self._versions: Versions | None = None
+        self._modules: set[str] = set()  # whose code was searched for writes that torch does not count
 
     def survey(self, frame: FrameType) -> bool:
-        """Record which tensors and arrays the program's setup has created; return False if that was done before."""
-        if self._unchanged is not None:
+        """Record the data that the setup has created, on the first call; return True for that call."""
+        if self._setup is not None:
             return False
-        self._unchanged = {}
         writer = self._writer()
         writer.write(self._roots(frame, ()), {})
-        self._unchanged = writer.digests
+        self._setup = writer.data
         return True
 
     def take(self, frame: FrameType, items: Sequence[Any], more: Mapping[str, Any]) -> Snapshot:
@@ -86,7 +88,11 @@ class Snapshots:
         return saved, reader.tombstones
 
     def _writer(self) -> GraphWriter:
-        return GraphWriter(frames.program_modules(self._builtins, self._main), self._unchanged or {})
+        modules = frames.program_modules(self._builtins, self._main)
+        if modules.keys() != self._modules:  # one was imported
+            self._modules = set(modules)
+            self._versions = Versions(counted=not any(writes_past_versions(self._codes(each)) for each in modules))
+        return GraphWriter(modules, self._setup, self._versions)
 
     def _roots(self, frame: FrameType, items: Sequence[Any]) -> dict[Any, dict[str, Any]]:
         found: dict[Any, dict[str, Any]] = {}

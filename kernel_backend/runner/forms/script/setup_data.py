@@ -1,0 +1,85 @@
+"""Record the data that a program's setup has made, so that checkpoints refer to what has not changed since."""
+
+from __future__ import annotations
+
+import dis
+import itertools
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from types import CodeType
+
+from torch import Tensor, nn
+
+from kernel_backend.runner.forms.script.paths import Path
+
+# Attributes through which a tensor can be written without a new version.
+_UNCOUNTED = frozenset({"data", "storage", "untyped_storage", "data_ptr", "__dlpack__", "to_dlpack", "from_dlpack"})
+_ATTRIBUTES = frozenset({"LOAD_ATTR", "STORE_ATTR", "LOAD_METHOD", "IMPORT_FROM"})
+
+
+@dataclass
+class SetupData:
+    """Digests of tensors, arrays and other data after the setup, by path."""
+
+    digests: dict[Path, str] = field(default_factory=dict)
+    trees: dict[Path, str] = field(default_factory=dict)  # of large containers of plain values
+
+
+class Versions:
+    """Digests of tensors that are known while torch counts no write to them."""
+
+    def __init__(self, counted: bool) -> None:
+        """Set up; `counted` means that the program has no code that writes to tensors past the counter."""
+        self._counted = counted
+        self._known: dict[int, tuple[weakref.ref[Tensor], int, int, str]] = {}
+
+    def digest(self, tensor: Tensor) -> str | None:
+        """Return the digest of the tensor's storage; None if it is not known, or the tensor may have been written."""
+        known = self._known.get(id(tensor))
+        if known is None or not self._is_counted(tensor):
+            return None
+        held, address, version, found = known
+        same = held() is tensor and tensor.data_ptr() == address and tensor._version == version
+        return found if same else None
+
+    def put(self, tensor: Tensor, digest: str) -> None:
+        """Remember the digest of the tensor's storage."""
+        if self._is_counted(tensor):
+            self._known = {key: each for key, each in self._known.items() if each[0]() is not None}
+            self._known[id(tensor)] = weakref.ref(tensor), tensor.data_ptr(), tensor._version, digest
+
+    def _is_counted(self, tensor: Tensor) -> bool:
+        """Return True if every write to the tensor gives it a new version.
+
+        Torch makes a storage fixed in size once numpy shares its memory.
+        """
+        if not self._counted or tensor.device.type != "cpu" or tensor.requires_grad or tensor.is_inference():
+            return False
+        storage = tensor.untyped_storage()
+        return not isinstance(tensor, nn.Parameter) and storage.resizable() and not storage.is_shared()
+
+
+def writes_past_versions(codes: Iterable[CodeType]) -> bool:
+    """Return True if code uses an attribute through which tensors can be written without a new version.
+
+    Examples
+    --------
+    >>> [writes_past_versions([compile(text, "", "exec")]) for text in ("x.data.add_(1)", "x.add_(data)")]
+    [True, False]
+    """
+    for code in codes:
+        for before, each in itertools.pairwise(dis.get_instructions(code)):
+            of_torch = each.argval == "data" and (before.argval == "utils" or each.opname == "IMPORT_FROM")
+            if each.opname in _ATTRIBUTES and each.argval in _UNCOUNTED and not of_torch:
+                return True
+    return False
+
+
+def is_of_module(path: Path | None) -> bool:
+    """Return True for a tensor that a module, an optimizer or an object of a library holds."""
+    while path is not None and path[1] != "root":
+        if path[1] in ("slot", "grad") or path[2] in ("_buffers", "_parameters", "state"):
+            return True
+        path = path[0]
+    return path is None

@@ -1,0 +1,35 @@
+"""Make restored tensors: of their class, and without the autograd graph that was not saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from kernel_backend.runner.forms.script.tombstones import NotSaved
+
+
+class Cut(torch.autograd.Function):
+    """Autograd function for a tensor whose graph was not saved: its backward pass raises NotSaved."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, name: str) -> Tensor:
+        """Return a copy of the tensor, whose backward pass fails."""
+        ctx.name = name
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        """Raise NotSaved, since the graph of the tensor was not saved."""
+        raise NotSaved(
+            f"backward() goes into {ctx.name}, whose graph is of steps before the checkpoint, which holds none: call "
+            f"{ctx.name}.detach(), or let the graph end in each iteration"
+        )
+
+
+def as_kind(data: Tensor, kind: Any, requires_grad: bool) -> Any:
+    """Return a tensor as one of this class, such as a parameter."""
+    if issubclass(kind, nn.Parameter):
+        return kind(data, requires_grad)
+    return (data if kind is Tensor else data.as_subclass(kind)).requires_grad_(requires_grad)
