@@ -16,7 +16,7 @@ from kernel_backend.commands.follow import follow
 from kernel_backend.commands.rerun import plan
 from kernel_backend.commands.search import extension
 from kernel_backend.definition.plain import RESULT
-from kernel_backend.errors import ExperimentFailed, Forbidden, InvalidRequest, NotFound
+from kernel_backend.errors import DaylightError, ExperimentFailed, Forbidden, InvalidRequest, NotFound
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import CheckpointSelector, candidates
 from kernel_backend.model.diff import Diff, Results
@@ -200,20 +200,30 @@ class Job:
         """
         return self._client.source(self.number)[0]
 
-    def diff(self, other: Job | int) -> Diff:
+    def diff(self, other: Job | int, *, strict: bool = False) -> Diff:
         """Compare this experiment with another.
 
         Parameters
         ----------
         other : Job or int
             The other experiment, or its number.
+        strict : bool, default False
+            Raise an error unless both have completed with the same bits.
 
         Returns
         -------
         Diff
             The `differences`, the likeliest cause first, and the comparison of the `results`.
+
+        Raises
+        ------
+        DaylightError
+            With `strict`, the results are not bit-identical; the message says which name differs first.
         """
-        return self._client.diff(self.number, other.number if isinstance(other, Job) else other)
+        found = self._client.diff(self.number, other.number if isinstance(other, Job) else other)
+        if strict and not found.results.identical:
+            raise DaylightError(f"#{found.a} and #{found.b} are not shown to be bit-identical: {found.results.text}")
+        return found
 
     def rerun(self, *, trust: bool = False, **params: Value) -> Job:
         """Submit the experiment's snapshot again, and print the differences from the original.

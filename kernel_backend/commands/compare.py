@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 
-from kernel_backend.commands.answer import Answer, Comparison, Table, Text
+from kernel_backend.commands.answer import FAILED, OK, Answer, Comparison, Table, Text
 from kernel_backend.commands.attribution import attribute
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument, count
+from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.ids import parse_reference, whole
+from kernel_backend.text import guarantee_text
 from kernel_backend.text.compare import (
     HISTORY_HEAD,
     attribution_head,
@@ -21,9 +23,16 @@ MOST = 200  # rows of a history
 
 def _diff(call: Call) -> Answer:
     client, a, b = call.client, whole(call.reference), whole(call.arguments.other)
+    strict = call.arguments.strict
+    if strict and call.arguments.attribute:
+        raise InvalidRequest("--strict compares results, and --attribute trains for causes: leave one of them out")
     if not call.arguments.attribute:
         diff = client.diff(a, b)
-        return Answer(diff, [Comparison(diff)])
+        if not strict or diff.results.identical:
+            return Answer(diff, [Comparison(diff)], code=OK)
+        promised = {number: guarantee_text(client.experiment(number)) for number in (a, b)}
+        lines = [f"#{number} promises: {text}" for number, text in promised.items() if text]
+        return Answer(diff, [Comparison(diff), Text(["not shown to be bit-identical", *lines])], code=FAILED)
     found = attribute(client, a, b, call.console.say)
     rows = [attribution_row(row) for row in found.rows]
     return Answer(found, [Table(attribution_head(found), rows, ""), Text(attribution_lines(found))])
@@ -53,9 +62,14 @@ DIFF = Verb(
             action="store_true",
             help="train again with one group of causes after the other put back, and say how much each makes",
         ),
+        argument(
+            "--strict",
+            action="store_true",
+            help="exit with 1 unless both have completed with the same bits: equal reports, checkpoints and ends",
+        ),
         JSON,
     ),
-    ("diff 41 97", "diff 41 97 --attribute", "diff 41 97 --json | jq .results.identical"),
+    ("diff 41 97", "diff 41 97 --attribute", "diff 41 97 --strict", "diff 41 97 --json | jq .results.identical"),
     takes="two experiments",
     client=("diff",),
     job=("diff",),

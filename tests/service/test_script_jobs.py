@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_ext.job.job import Job
+from kernel_backend.client import Client
+from kernel_backend.errors import DaylightError
 from tests.support.submitted import daylight, submit_program
 from tests.support.world import World
 
@@ -55,3 +58,25 @@ def test_a_command_that_ends_twice_in_the_same_way_is_not_tried_a_third_time(wor
     assert (trial.state, trial.attempt) == ("failed", 2)
     assert trial.failure is not None
     assert trial.failure.message.endswith("ended with exit code 4; its last line: no such mesh")
+
+
+def test_scripts_are_compared_by_bits(world: World, tmp_path: Path) -> None:
+    every = "--checkpoint-every=2steps"
+    first = submit_program(world, tmp_path, ARGUED, every, "--keep=latest:9", "--", "python", "train.py", "--lr=0.1")
+    assert world.ended(first).state == "completed"
+    assert daylight(world, "rerun", str(first), "--wait").returncode == 0
+    verified = daylight(world, "verify", str(first))
+    assert (verified.returncode, "bit-identical" in verified.stdout) == (0, True), verified.stdout
+    equal = daylight(world, "diff", str(first), str(first + 1), "--strict")
+    assert (equal.returncode, "bit-identical: the checkpoints of step 8" in equal.stdout) == (0, True), equal.stdout
+    other = submit_program(world, tmp_path, ARGUED, every, "--", "python", "train.py", "--lr=0.2")
+    world.ended(other)
+    differs = daylight(world, "diff", str(first), str(other), "--strict")
+    assert differs.returncode == 1
+    assert "results part at step 2: training loss" in differs.stdout
+    assert "the first tensor that differs after step" in differs.stdout
+    assert f"#{first} promises: " in differs.stdout
+    job = Job(first, Client.connect(start=False, home=world.home))
+    assert job.diff(first + 1, strict=True).results.identical
+    with pytest.raises(DaylightError, match="results part at step 2: training loss"):
+        job.diff(other, strict=True)
