@@ -35,7 +35,7 @@ def chosen(found: dict[str, Any], name: str) -> dict[str, Any]:
 
 def made(name: str, state: dict[str, Any], definitions: ModuleType) -> torch.nn.Module | dict[str, Any]:
     """Return a module with its weights, in evaluation mode; if it cannot be created, its state_dict, and print why."""
-    from kernel_backend.runner.forms.script.skeleton import module_of
+    from kernel_backend.runner.forms.script.state.skeleton import module_of
 
     if SKELETON not in state:
         tell(f"{name} has what cannot be pickled: this is its state_dict", file=sys.stderr)

@@ -12,8 +12,8 @@ import torch
 import torch._dynamo
 from sklearn.utils import Bunch  # noqa: F401
 
-from kernel_backend.runner.forms.script.setup_data import Versions
-from kernel_backend.runner.forms.script.values import large_tree
+from kernel_backend.runner.forms.script.state.setup_data import Versions
+from kernel_backend.runner.forms.script.state.values import large_tree
 from tests.support.script_runs import run
 
 PROGRAM = """

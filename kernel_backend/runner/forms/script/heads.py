@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, Protocol
 from kernel_backend.definition.script import rewrite
 from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.definition.script.rewrite import Site
-from kernel_backend.runner.forms.script.blobs import kept, together
 from kernel_backend.runner.forms.script.iterators import generator_function, left, length, moved, over, tracked
 from kernel_backend.runner.forms.script.snapshots import Snapshot, Snapshots
-from kernel_backend.runner.forms.script.tombstones import NotSaved
+from kernel_backend.runner.forms.script.state.blobs import kept, together
+from kernel_backend.runner.forms.script.state.tombstones import NotSaved
 
 _SHORT_S = 1.0  # outer iterations shorter than this are not restarted: a checkpoint waits for the next one
 

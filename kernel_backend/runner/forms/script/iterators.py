@@ -16,11 +16,11 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from kernel_backend.runner.determinism.random_states import RandomStates
-from kernel_backend.runner.forms.script import reading
-from kernel_backend.runner.forms.script.graph import REDUCERS, GraphWriter
 from kernel_backend.runner.forms.script.open_files import Lines
-from kernel_backend.runner.forms.script.paths import Path, told
-from kernel_backend.runner.forms.script.tombstones import NotSaved, Tombstone
+from kernel_backend.runner.forms.script.state import reading
+from kernel_backend.runner.forms.script.state.graph import REDUCERS, GraphWriter
+from kernel_backend.runner.forms.script.state.paths import Path, told
+from kernel_backend.runner.forms.script.state.tombstones import NotSaved, Tombstone
 
 try:
     import numpy as np

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.definition.script.parts import SKELETON, STATE
 from kernel_backend.errors import CheckpointDamaged
-from kernel_backend.runner.forms.script.blobs import Blobs, bytes_of, digest
-from kernel_backend.runner.forms.script.skeleton import skeleton
+from kernel_backend.runner.forms.script.state.blobs import Blobs, bytes_of, digest
+from kernel_backend.runner.forms.script.state.skeleton import skeleton
 
 
 class NamedModules:

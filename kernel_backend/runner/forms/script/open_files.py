@@ -6,10 +6,10 @@ import io
 import os
 from typing import Any
 
-from kernel_backend.runner.forms.script import reading
-from kernel_backend.runner.forms.script.graph import REDUCERS, GraphWriter
-from kernel_backend.runner.forms.script.paths import Path
-from kernel_backend.runner.forms.script.tombstones import Tombstone
+from kernel_backend.runner.forms.script.state import reading
+from kernel_backend.runner.forms.script.state.graph import REDUCERS, GraphWriter
+from kernel_backend.runner.forms.script.state.paths import Path
+from kernel_backend.runner.forms.script.state.tombstones import Tombstone
 
 _MODES: dict[type, str] = {
     io.TextIOWrapper: "r",

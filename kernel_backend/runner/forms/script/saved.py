@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from kernel_backend.definition.script.parts import BLOBS, SHARED, STATIONS
-from kernel_backend.runner.forms.script.blobs import Blobs, from_bytes, together
 from kernel_backend.runner.forms.script.heads import Station
 from kernel_backend.runner.forms.script.named_modules import NamedModules
 from kernel_backend.runner.forms.script.snapshots import Snapshot
+from kernel_backend.runner.forms.script.state.blobs import Blobs, from_bytes, together
 
 
 class ProgramPart:

@@ -11,12 +11,12 @@ import torch
 
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.forms.script import frames
-from kernel_backend.runner.forms.script.blobs import Blobs
-from kernel_backend.runner.forms.script.graph import GraphWriter
-from kernel_backend.runner.forms.script.paths import Live
-from kernel_backend.runner.forms.script.reading import GraphReader
-from kernel_backend.runner.forms.script.setup_data import SetupData, Versions, writes_past_versions
-from kernel_backend.runner.forms.script.tombstones import NotSaved
+from kernel_backend.runner.forms.script.state.blobs import Blobs
+from kernel_backend.runner.forms.script.state.graph import GraphWriter
+from kernel_backend.runner.forms.script.state.paths import Live
+from kernel_backend.runner.forms.script.state.reading import GraphReader
+from kernel_backend.runner.forms.script.state.setup_data import SetupData, Versions, writes_past_versions
+from kernel_backend.runner.forms.script.state.tombstones import NotSaved
 
 
 @dataclass

@@ -46,7 +46,7 @@ from kernel_backend.runner.forms.script.saved import ProgramPart
 from kernel_backend.runner.forms.script.snapshots import Snapshots
 from kernel_backend.runner.forms.script.split.calls import SplitCalls
 from kernel_backend.runner.forms.script.start import start_of
-from kernel_backend.runner.forms.script.tombstones import NotSaved
+from kernel_backend.runner.forms.script.state.tombstones import NotSaved
 
 _TORCHS_SEED = 67280421310721  # torch's default seed
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from kernel_backend.runner.forms.script.tombstones import NotSaved
+from kernel_backend.runner.forms.script.state.tombstones import NotSaved
 
 
 class Cut(torch.autograd.Function):

@@ -11,7 +11,7 @@ from types import CodeType
 
 from torch import Tensor, nn
 
-from kernel_backend.runner.forms.script.paths import Path
+from kernel_backend.runner.forms.script.state.paths import Path
 
 # Attributes through which a tensor can be written without a new version.
 _UNCOUNTED = frozenset({"data", "storage", "untyped_storage", "data_ptr", "__dlpack__", "to_dlpack", "from_dlpack"})

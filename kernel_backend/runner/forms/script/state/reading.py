@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernel_backend.runner.forms.script import arrays
-from kernel_backend.runner.forms.script.blobs import bytes_of, digest
-from kernel_backend.runner.forms.script.paths import NOTHING, Live, Path, told
-from kernel_backend.runner.forms.script.tensors import Cut, as_kind
-from kernel_backend.runner.forms.script.tombstones import NotSaved, Tombstone
-from kernel_backend.runner.forms.script.values import content_digest
+from kernel_backend.runner.forms.script.state import arrays
+from kernel_backend.runner.forms.script.state.blobs import bytes_of, digest
+from kernel_backend.runner.forms.script.state.paths import NOTHING, Live, Path, told
+from kernel_backend.runner.forms.script.state.tensors import Cut, as_kind
+from kernel_backend.runner.forms.script.state.tombstones import NotSaved, Tombstone
+from kernel_backend.runner.forms.script.state.values import content_digest
 
 # Classes whose instances are pickled like those of the user's classes.
 ITERATORS = frozenset(f"kernel_backend.runner.forms.script.{name}" for name in ("iterators", "open_files"))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from kernel_backend.runner.forms.script.paths import Path
+from kernel_backend.runner.forms.script.state.paths import Path
 
 ATOMS = frozenset({int, float, str, bytes, bool, complex, type(None), type(...), type(NotImplemented), range, slice})
 MANY = 2048  # smaller trees are always stored

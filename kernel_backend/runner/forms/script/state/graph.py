@@ -24,13 +24,13 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from kernel_backend.runner.forms.script import arrays, reading
-from kernel_backend.runner.forms.script.attributes import held_by, is_importable, is_plain_attribute, slots_of
-from kernel_backend.runner.forms.script.blobs import Blobs, bytes_of, digest
-from kernel_backend.runner.forms.script.paths import Live, Path, told
-from kernel_backend.runner.forms.script.setup_data import SetupData, Versions, is_of_module
-from kernel_backend.runner.forms.script.tombstones import Tombstone, told_of
-from kernel_backend.runner.forms.script.values import ATOMS, content_digest, is_data, large_tree, tree_of
+from kernel_backend.runner.forms.script.state import arrays, reading
+from kernel_backend.runner.forms.script.state.attributes import held_by, is_importable, is_plain_attribute, slots_of
+from kernel_backend.runner.forms.script.state.blobs import Blobs, bytes_of, digest
+from kernel_backend.runner.forms.script.state.paths import Live, Path, told
+from kernel_backend.runner.forms.script.state.setup_data import SetupData, Versions, is_of_module
+from kernel_backend.runner.forms.script.state.tombstones import Tombstone, told_of
+from kernel_backend.runner.forms.script.state.values import ATOMS, content_digest, is_data, large_tree, tree_of
 
 _MAPPINGS = frozenset({dict, OrderedDict, defaultdict, Counter})
 _CONTAINERS = _MAPPINGS | {list, tuple, set, frozenset, deque}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from kernel_backend.runner.forms.script.blobs import digest
-from kernel_backend.runner.forms.script.tombstones import NotSaved
+from kernel_backend.runner.forms.script.state.blobs import digest
+from kernel_backend.runner.forms.script.state.tombstones import NotSaved
 
 try:
     import numpy as np

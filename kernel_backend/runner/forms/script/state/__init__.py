@@ -1,0 +1,1 @@
+"""Save the variables of a program, and restore them in another process."""
