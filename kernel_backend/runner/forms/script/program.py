@@ -11,7 +11,7 @@ from typing import Any
 
 from kernel_backend.definition.script.loops import TrainingLoop, training_loops
 from kernel_backend.definition.script.rewrite import Site
-from kernel_backend.definition.script.signs import by_the_clock, presumed, signs
+from kernel_backend.definition.script.signs import by_the_clock, signs
 from kernel_backend.runner.forms.script.iterators import BUILTINS
 from kernel_backend.runner.forms.script.project import ProjectImports, project_modules
 from kernel_backend.runner.forms.script.start import Start
@@ -25,7 +25,7 @@ class Program:
         self._start = start
         modules = project_modules(tree, start.folders, start.package)
         self.loops: tuple[TrainingLoop, ...] = training_loops(tree, modules)
-        self.presumed = presumed(signs(tree, self.loops, modules))
+        self.signs = signs(tree, self.loops, modules)
         self.by_clock = by_the_clock(tree, modules)
         self.builtins: dict[str, Any] = {**vars(builtins), **BUILTINS}
         self.module = ModuleType("__main__")

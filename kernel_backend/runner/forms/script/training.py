@@ -17,6 +17,7 @@ from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.definition.script.modules import shipped_modules, without_program
 from kernel_backend.definition.script.own_ranks import wired
 from kernel_backend.definition.script.parts import PART, PROGRAM
+from kernel_backend.definition.script.signs import presumed
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.home import attempt_folder, program_folder
 from kernel_backend.model.record import Value
@@ -70,7 +71,7 @@ class ScriptTraining:
         start = start_of(rank.job, path, project, command, written.arguments)
         self._program = Program(written.tree, path, start)
         if rank.config.reproducible != "off":
-            self._training.guarantee = self._program.presumed
+            self._training.guarantee = presumed(self._program.signs)
         every = rank.config.checkpoint_every
         self._heads = Heads(
             self,
@@ -105,8 +106,14 @@ class ScriptTraining:
         _refuse_other_values(self._training.resumed_params, rank.job.params)
         self._end: tuple[list[Station], str] = ([], "")  # the stations where the loop ended, and the log there
         self.recorder = Recorder(self.events, self._program)
-        nested = self._program.deepest > 0
-        self.rehearsal = Rehearsal(rank, self._training, self.recorder, nested, self.files.unobserved)
+        self.rehearsal = Rehearsal(
+            rank,
+            self._training,
+            self.recorder,
+            self._program.signs,
+            self._program.deepest > 0,
+            self.files.unobserved,
+        )
         self.events.on_step.append(self.rehearsal.step)
         self._training.form_state = lambda: {**self.rehearsal.state(), "epochs": rank.config.epochs}
 

@@ -17,16 +17,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from kernel_backend.definition.script.signs import Rung
+from kernel_backend.definition.script.signs import Rung, Sign
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.forms.script.rehearsal.recorder import Recorder
-from kernel_backend.runner.forms.script.rehearsal.verdict import Rehearsed, difference, guarantee, next_rung
+from kernel_backend.runner.forms.script.rehearsal.verdict import Rehearsed, difference, explained, guarantee, next_rung
 
 STEPS = 3  # number of steps compared after a checkpoint
 SETTLED_S = 3.0  # shorter trainings are not rehearsed
@@ -43,6 +43,7 @@ class Rehearsal:
         rank: RankContext,
         training: ExternalTraining,
         recorder: Recorder,
+        signs: Sequence[Sign],
         nested: bool,
         unobserved: Callable[[], AbstractContextManager[None]],
     ) -> None:
@@ -51,7 +52,8 @@ class Rehearsal:
         File operations within `unobserved()` are not taken for those of the program.
         """
         self._unobserved = unobserved
-        self._rank, self._training, self._recorder, self._nested = rank, training, recorder, nested
+        self._rank, self._training, self._recorder = rank, training, recorder
+        self._signs, self._nested = signs, nested
         known = training.position.form
         self._rung: Rung = known.get("rung", "step")
         self._why: str = known.get("why", "")
@@ -65,7 +67,7 @@ class Rehearsal:
         self._folder = Path()
         self._env = dict(os.environ)  # recorded before the program changes it
         if known.get("settled"):
-            training.guarantee = guarantee(self._rung, self._why)
+            training.guarantee = self._guarantee()
         elif self._active and not training.position.step:
             recorder.wanted |= set(range(1, STEPS + 1))
 
@@ -111,6 +113,9 @@ class Rehearsal:
     @property
     def _age(self) -> float:
         return time.monotonic() - self._began
+
+    def _guarantee(self, steps: Mapping[int, object] | None = None) -> str:
+        return guarantee(self._rung, explained(self._rung, self._why, self._signs), steps)
 
     def _can(self) -> bool:
         rank, job = self._rank, self._rank.job
@@ -173,13 +178,13 @@ class Rehearsal:
     def _agreed(self, mine: dict[int, Any]) -> None:
         again = self._rung == "step" and self._nested and self._epoch == 0 and self._training.position.epoch == 0
         self._epoch, self._active = 1, again
-        self._rank.say_guarantee(guarantee(self._rung, self._why, mine))
+        self._rank.say_guarantee(self._guarantee(mine))
 
     def _disagreed(self, why: str) -> None:
         if self._rung == "start":
             self._rung, self._active = "anew", False
             self._why = why
-            self._rank.say_guarantee(guarantee(self._rung, why))
+            self._rank.say_guarantee(self._guarantee())
             return
         self._why = self._why or why
         self._rung = next_rung(self._rung)
@@ -187,7 +192,7 @@ class Rehearsal:
             self._rung = "start"
         self._training.set_aside_checkpoints()
         self._rank.note(f"checkpoints since the last one at such a place are set aside: {why}", "warning")
-        self._rank.say_guarantee(f"presumed {guarantee(self._rung, self._why)}")
+        self._rank.say_guarantee(f"presumed {self._guarantee()}")
         if self._rung == "start":
             first = range(1, STEPS + 1)
             self._active = self._recorder.of(first) is not None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kernel_backend.definition.script.signs import PROMISES, RUNGS, Rung
+from kernel_backend.definition.script.signs import PROMISES, RUNGS, Rung, Sign
 
 Digests = Mapping[int, Mapping[str, str]]  # by step, then by variable
 _SHOWN = 3
@@ -67,3 +67,18 @@ def guarantee(rung: Rung, why: str, steps: Mapping[int, object] | None = None) -
         at = f"; rehearsed at steps {min(steps)} to {max(steps)}" if steps else ""
         return f"{PROMISES[rung]}: any kill, 1 slot, on this kind of CPU{at}"
     return f"{PROMISES[rung]}: {why}"
+
+
+def explained(rung: Rung, why: str, found: Sequence[Sign]) -> str:
+    """Return the reason of a guarantee: the code that is known to prevent a stronger one, then what differed.
+
+    Examples
+    --------
+    >>> sign = Sign("anew", 3, "rng = default_rng() has no seed")
+    >>> explained("anew", "x differs after a restart, at step 1", [sign])
+    'rng = default_rng() has no seed, line 3; x differs after a restart, at step 1'
+    >>> explained("step", "", [])
+    ''
+    """
+    causes = [each.text for each in found if RUNGS.index(each.rung) >= RUNGS.index(rung)]
+    return "; ".join([*causes[:1], why]) if why else why
