@@ -142,5 +142,32 @@ def test_a_program_resumed_at_any_head_ends_as_plain_python_does(tmp_path, sourc
         assert _texts(resumed.files) == _texts(expected.files), head
 
 
+# Nothing says how far an iterator of a library is: without its position, its first items would come again.
+RATES = """
+from itertools import chain, count, islice, repeat
+model = made()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+rates = MADE
+for step in range(8):
+    opt.param_groups[0]["lr"] = next(rates)
+    model(x).square().mean().backward()
+    opt.step()
+print(opt.param_groups[0]["lr"])
+"""
+
+
+@pytest.mark.parametrize(
+    "made", ["chain(repeat(0.1, 3), (0.1 / n for n in count(1)))", "islice((0.1 / n for n in count(1)), 9)"]
+)
+def test_an_iterator_whose_position_cannot_be_saved_is_never_begun_again(tmp_path, made):
+    path = tmp_path / "program.py"
+    path.write_text(HEADER + RATES.replace("MADE", made))
+    whole = run(path, save_at=[5])
+    assert whole.error == ""
+    resumed = run(path, checkpoint=whole.checkpoints[5])
+    assert "rates" in resumed.error
+    assert "could not be saved" in resumed.error
+
+
 def _texts(files: dict[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in files.items() if name.endswith((".txt", ".csv"))}

@@ -14,7 +14,7 @@ import io
 import pickle
 import random
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import CellType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
@@ -328,7 +328,9 @@ class GraphWriter(pickle.Pickler):
         if self._trial or kind in _SAVED or isinstance(obj, _BUILT_IN):  # a container must always be saved
             return NotImplemented
         if not self._can_write(obj):
-            return self.live(obj, path)
+            # The setup makes iterators of Python anew, but at their beginning.
+            anew = isinstance(obj, Iterator) and kind.__module__ in ("builtins", "itertools")
+            return (reading.tombstone, (told(path), kind.__name__)) if anew else self.live(obj, path)
         if kind.__module__ in ("builtins", "collections", "random", "datetime", "pathlib", "numpy", "argparse"):
             _SAVED.add(kind)
         return NotImplemented
