@@ -45,6 +45,14 @@ def test_equal_states_have_equal_digests():
     assert named_digests(trained(3)) == named_digests(trained(3))
 
 
+def test_a_hook_counts_by_what_it_is_and_not_by_its_number():
+    one, other, without = trained(1), trained(1), trained(1)
+    torch.nn.Linear(1, 1).register_forward_hook(print)  # takes a number, as a hook of Daylight's own does
+    for each in (one, other):
+        each["model"].register_forward_hook(print)
+    assert named_digests(one) == named_digests(other) != named_digests(without)
+
+
 def test_a_name_that_differs_is_told_apart():
     one, other = trained(3), trained(3)
     other["optimizer"].state[other["model"][0].weight]["step"] += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import random
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
@@ -140,7 +141,7 @@ class _Digester:
         state = getattr(value, "__dict__", None)
         slots = [name for each in kind.__mro__ for name in getattr(each, "__slots__", ()) if isinstance(name, str)]
         if isinstance(state, dict):
-            self.take(state, depth)
+            self.take(_without_hook_ids(state), depth)
         if slots:
             self.take({name: getattr(value, name) for name in slots if hasattr(value, name)}, depth)
         if isinstance(state, dict) or slots:
@@ -153,3 +154,14 @@ class _Digester:
 
     def _say(self, text: str) -> None:
         self._update(text.encode("utf-8", "surrogatepass") + b"\0")
+
+
+def _without_hook_ids(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes with the hooks of a module or an optimizer as lists.
+
+    torch numbers hooks by how many were registered in the process, whoever registered them.
+    """
+    return {
+        name: list(each.values()) if "_hooks" in name and isinstance(each, OrderedDict) else each
+        for name, each in state.items()
+    }
