@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -168,7 +169,11 @@ def test_a_failed_experiment_ends_with_1_and_shows_the_users_own_line(service, f
 
 def test_interrupting_only_stops_waiting(service, file, tmp_path):
     command = [sys.executable, "-m", "kernel_backend.cli", "submit", str(file), "--wait"]
-    waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # A suite that a shell started in the background ignores SIGINT, and so would all processes that it starts.
+    interruptible = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    waiting = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible
+    )
     assert "#1" in waiting.stdout.readline()
     token_of(service, KEY)
     time.sleep(0.5)
