@@ -24,6 +24,7 @@ def main(folder: Path) -> NoReturn:
     from kernel_backend.runner.definition.trackers import silence_trackers
     from kernel_backend.runner.forms.script.rehearsal.recorder import Recorder
     from kernel_backend.runner.forms.script.rehearsal.sandbox import confine, copy_folder
+    from kernel_backend.runner.forms.script.state.tombstones import NotSaved
     from kernel_backend.runner.forms.script.training import ScriptTraining
     from kernel_backend.runner.ipc import Instructions, Spool
     from kernel_backend.runner.progress import Progress
@@ -47,6 +48,7 @@ def main(folder: Path) -> NoReturn:
         if not isinstance(training, ScriptTraining):
             leave(refused="it is no program with a training loop of its own")
         training.rehearsal.close()
+        training.saves = False  # it runs for a few steps, and its checkpoints would serve nobody
         training.files.record = None
         recorder = training.recorder
         recorder.wanted = set(range(first, last + 1))
@@ -58,6 +60,8 @@ def main(folder: Path) -> NoReturn:
     try:
         rank_process.work(job, Instructions(), Spool(folder / "spool.jsonl", 0), Progress(folder, 0), watch)
         leave(error=f"a restarted process ended before step {last}")
+    except NotSaved as error:
+        leave(error=str(error))
     except BaseException as error:
         traceback.print_exc()
         leave(error=f"{type(error).__name__}: {error}".splitlines()[0])

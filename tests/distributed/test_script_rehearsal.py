@@ -38,9 +38,9 @@ def counted():
 """
 
 
-def verdict(trial, source: str) -> tuple[str, list[str]]:
+def verdict(trial, source: str, **settings: str) -> tuple[str, list[str]]:
     """The last guarantee of a training that is no presumption, and what checkpoints are there."""
-    one = trial(source=source, slots=1, epochs=10**6)
+    one = trial(source=source, slots=1, epochs=10**6, **settings)
     attempt = one.start()
 
     def said() -> list[str]:
@@ -64,6 +64,11 @@ def test_a_program_that_goes_on_exactly_is_exact_to_the_step(trial):
     text, checkpoints = verdict(trial, PROGRAM.replace("COUNTED", "0"))
     assert text.startswith("exact to the step: any kill, 1 slot, on this kind of CPU; rehearsed at steps ")
     assert checkpoints
+
+
+def test_a_checkpoint_is_rehearsed_though_newer_ones_have_replaced_it(trial):
+    text, _ = verdict(trial, PROGRAM.replace("COUNTED", "0"), every="1steps")
+    assert text.startswith("exact to the step: any kill, 1 slot, on this kind of CPU; rehearsed at steps ")
 
 
 def test_a_program_with_state_outside_of_its_names_begins_anew(trial):

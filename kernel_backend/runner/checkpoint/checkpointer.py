@@ -93,6 +93,11 @@ class Checkpointer:
         """Return the ID of the newest checkpoint that was committed or restored; None if there is none."""
         return self._newest
 
+    def saved_at(self, step: int) -> str | None:
+        """Return the ID of this attempt's checkpoint at a step; None if there is none, or it is not committed yet."""
+        id = checkpoint_id(step, self._job.attempt)
+        return id if any(each.id == id for each in self._home.committed()) else None
+
     def set_aside(self) -> None:
         """Move all committed checkpoints out of the way, so that no training can resume from them."""
         for each in self._home.committed():

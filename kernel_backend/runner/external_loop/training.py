@@ -204,6 +204,14 @@ class ExternalTraining:
         """Return True while a checkpoint is being written."""
         return self._checkpoints.busy
 
+    def retain(self, step: int | None) -> None:
+        """Keep the checkpoint at this step, whatever newer ones there are, until another is named, or None."""
+        self._checkpoints.retained = step
+
+    def saved_at(self, step: int) -> str | None:
+        """Return the ID of the checkpoint at a step; None if there is none, or it is not committed yet."""
+        return self._checkpoints.saved_at(step)
+
     def set_aside_checkpoints(self) -> None:
         """Move all checkpoints out of the way, so that no training resumes from them."""
         self._checkpoints.set_aside()

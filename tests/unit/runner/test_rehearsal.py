@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch import nn
 
-from kernel_backend.definition.script.signs import RUNGS
+from kernel_backend.definition.script.signs import RUNGS, Sign
 from kernel_backend.runner.forms.script.rehearsal.digests import named_digests, value_digest
 from kernel_backend.runner.forms.script.rehearsal.sandbox import copy_folder
-from kernel_backend.runner.forms.script.rehearsal.verdict import Rehearsed, difference, guarantee, next_rung
+from kernel_backend.runner.forms.script.rehearsal.verdict import Rehearsed, difference, guarantee, weaker
 
 
 class Meter:
@@ -111,8 +111,15 @@ def test_many_names_are_counted():
 
 
 def test_each_rung_has_a_guarantee_and_a_rung_below():
-    assert [next_rung(each) for each in RUNGS] == [*RUNGS[1:], "anew"]
+    assert [weaker(each, [], nested=True) for each in RUNGS] == [*RUNGS[1:], "anew"]
     assert guarantee("anew", "x differs") == "from the start, with other bits: x differs"
+
+
+def test_a_failed_rehearsal_is_followed_by_what_the_code_allows_at_most():
+    thread, unseeded = Sign("start", 3, "a thread"), Sign("anew", 4, "no seed")
+    assert weaker("step", [thread], nested=True) == "start"
+    assert weaker("step", [unseeded, thread], nested=True) == "anew"
+    assert weaker("start", [thread], nested=True) == "anew"
 
 
 def test_a_large_file_of_the_working_folder_is_linked(tmp_path: Path):

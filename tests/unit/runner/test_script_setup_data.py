@@ -107,7 +107,7 @@ def test_unchanged_data_is_not_stored_and_another_setup_is_noticed(tmp_path, cas
     resumed = run(program, checkpoint=whole.checkpoints[2])
     assert (resumed.error, resumed.printed, resumed.values) == ("", whole.printed, whole.values)
     made(tmp_path / "form", case, at=9, seed=1)
-    assert "is another one in this attempt" in run(program, checkpoint=whole.checkpoints[2]).error
+    assert "was made with other contents after the restart" in run(program, checkpoint=whole.checkpoints[2]).error
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

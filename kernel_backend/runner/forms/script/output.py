@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +14,14 @@ class Output:
     """Replacement for the program's `sys.stdout` and `sys.stderr`, muted while a resumed program runs again."""
 
     def __init__(self, listener: Callable[[str], None]) -> None:
-        """Replace both streams; `listener` receives the text."""
-        self.muted = False
+        """Replace both streams; `listener` receives the text, except that of warnings, whose numbers are no results."""
+        self.muted = self._warns = False
         self._listener = listener
         self._text: list[str] = []
         self._own = sys.stdout, sys.stderr
         sys.stdout, sys.stderr = (_Stream(each, self) for each in self._own)
+        self._show_warning = warnings.showwarning
+        warnings.showwarning = self._warn
 
     @property
     def text(self) -> str:
@@ -36,11 +39,21 @@ class Output:
         self._text.append(text)
         if len(self._text) > MOST // 64:
             self.text  # noqa: B018
-        self._listener(text)
+        if not self._warns:
+            self._listener(text)
 
     def close(self) -> None:
         """Restore the original streams."""
         sys.stdout, sys.stderr = self._own
+        if warnings.showwarning == self._warn:  # the program may have set another function
+            warnings.showwarning = self._show_warning
+
+    def _warn(self, *args: Any, **options: Any) -> None:
+        self._warns = True
+        try:
+            self._show_warning(*args, **options)
+        finally:
+            self._warns = False
 
 
 class _Stream:

@@ -98,8 +98,8 @@ class ScriptTraining:
         own = (rank.job.home, rank.job.checkpoints, rank.job.code)
         self.files = ProgramFiles(os.getcwd(), folder / "files.json", own, rank.ranks.rank == 0)
         # Ranks that a program connects itself have different states, of which rank 0's is only one.
-        self._resumes = self._split is not None or rank.ranks.size == 1
-        if not self._resumes:
+        self.saves = self._split is not None or rank.ranks.size == 1
+        if not self.saves:
             self._training.guarantee = guarantee("anew", "the program wires its ranks itself")
         self._part = ProgramPart(self._modules)
         self._training.register(PROGRAM, self._part)
@@ -143,6 +143,7 @@ class ScriptTraining:
             if self._curves is not None:
                 self._curves.finish()
             self._part.stations, self._part.text = self._end
+            self._training.retain(None)  # nothing is rehearsed any more
             self._training.finish()
         except Leave as leave:
             return leave.code
@@ -257,7 +258,7 @@ class ScriptTraining:
 
     def _take(self) -> bool | None:
         """Return True if a snapshot was taken, False if it must wait for an outer loop, None if none is possible."""
-        if not self._resumes or not self.rehearsal.allows(outermost=self._heads.outermost):
+        if not self.saves or not self.rehearsal.allows(outermost=self._heads.outermost):
             return None
         try:
             stations = self._heads.stations()

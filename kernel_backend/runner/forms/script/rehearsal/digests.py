@@ -159,7 +159,7 @@ class _Digester:
 def _without_hook_ids(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes with the hooks of a module or an optimizer as lists.
 
-    torch numbers hooks by how many were registered in the process, whoever registered them.
+    torch numbers hooks in the order of their registration in the process, and Daylight registers hooks of its own.
     """
     return {
         name: list(each.values()) if "_hooks" in name and isinstance(each, OrderedDict) else each

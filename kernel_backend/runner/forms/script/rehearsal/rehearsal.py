@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from kernel_backend.definition.script.signs import Rung, Sign
+from kernel_backend.model.trial import checkpoint_step
 from kernel_backend.runner.context import RankContext
 from kernel_backend.runner.external_loop.training import ExternalTraining
 from kernel_backend.runner.forms.script.rehearsal.recorder import Recorder
-from kernel_backend.runner.forms.script.rehearsal.verdict import Rehearsed, difference, explained, guarantee, next_rung
+from kernel_backend.runner.forms.script.rehearsal.verdict import Rehearsed, difference, explained, guarantee, weaker
 
 STEPS = 3  # number of steps compared after a checkpoint
 SETTLED_S = 3.0  # shorter trainings are not rehearsed
@@ -92,18 +93,21 @@ class Rehearsal:
                 self._settle(self._result())
         elif self._checkpoint is not None and self._recorder.of(self._steps) is not None:
             newest = self._training.newest
-            if self._checkpoint == 0 or (newest is not None and newest.startswith(f"{self._checkpoint}-")):
+            if self._checkpoint == 0:
                 with self._unobserved():
-                    self._start(newest if self._checkpoint else None)
+                    self._start(None)
+            elif newest is not None and checkpoint_step(newest) >= self._checkpoint:
+                self._start_from(self._checkpoint)
             elif not self._training.saving:
-                self._checkpoint = None  # the checkpoint was not written: rehearse the next one
+                self._give_up()  # it was not written: rehearse the next one
         elif self._active and not self._requested and self._age > REQUEST_S:
             self._requested = True
             self._training.request_checkpoint()
 
     def close(self) -> None:
         """Kill the second process, and start no other rehearsal."""
-        self._active, self._checkpoint = False, None
+        self._active = False
+        self._give_up()
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -123,7 +127,21 @@ class Rehearsal:
         alone = rank.ranks.size == 1 and rank.device.type == "cpu"
         return wanted and alone and job.trial == 1 and "://" not in job.checkpoints
 
+    def _start_from(self, step: int) -> None:
+        """Start from the checkpoint at this step, which is committed unless it could not be written."""
+        with self._unobserved():
+            checkpoint = self._training.saved_at(step)
+            if checkpoint is None:
+                self._give_up()
+            else:
+                self._start(checkpoint)
+
+    def _give_up(self) -> None:
+        self._checkpoint = None
+        self._training.retain(None)
+
     def _compare(self, step: int) -> None:
+        self._training.retain(step)  # newer ones may follow before it has been rehearsed
         self._checkpoint, self._steps = step, range(step + 1, step + STEPS + 1)
         self._recorder.wanted |= set(self._steps)
 
@@ -169,7 +187,8 @@ class Rehearsal:
             return
         mine = self._recorder.of(self._steps) or {}
         why = difference(mine, rehearsed)
-        self._checkpoint, self._requested = None, False
+        self._give_up()
+        self._requested = False
         if why is None:
             self._agreed(mine)
         else:
@@ -182,16 +201,18 @@ class Rehearsal:
 
     def _disagreed(self, why: str) -> None:
         if self._rung == "start":
-            self._rung, self._active = "anew", False
             self._why = why
+        else:
+            self._why = self._why or why
+            self._training.set_aside_checkpoints()
+            self._rank.note(
+                "all checkpoints so far are set aside, as no exact restart from them is possible", "warning"
+            )
+        self._rung = weaker(self._rung, self._signs, self._nested)
+        if self._rung == "anew":
+            self._active = False
             self._rank.say_guarantee(self._guarantee())
             return
-        self._why = self._why or why
-        self._rung = next_rung(self._rung)
-        if self._rung == "epoch" and not self._nested:
-            self._rung = "start"
-        self._training.set_aside_checkpoints()
-        self._rank.note(f"checkpoints since the last one at such a place are set aside: {why}", "warning")
         self._rank.say_guarantee(f"presumed {self._guarantee()}")
         if self._rung == "start":
             first = range(1, STEPS + 1)

@@ -42,15 +42,21 @@ def difference(training: Digests, rehearsed: Rehearsed) -> str | None:
     return None
 
 
-def next_rung(rung: Rung) -> Rung:
-    """Return the next weaker guarantee about restarts; for the weakest, itself.
+def weaker(rung: Rung, found: Sequence[Sign], nested: bool) -> Rung:
+    """Return the guarantee to rehearse after `rung` did not hold: the next that the signs in the code allow.
+
+    A training without nested loops has no epochs to which it could go back.
 
     Examples
     --------
-    >>> next_rung("step"), next_rung("anew")
-    ('epoch', 'anew')
+    >>> weaker("step", [], nested=True), weaker("step", [], nested=False)
+    ('epoch', 'start')
+    >>> weaker("step", [Sign("anew", 3, "rng = default_rng() has no seed")], nested=True)
+    'anew'
     """
-    return RUNGS[min(RUNGS.index(rung) + 1, len(RUNGS) - 1)]
+    indices = [RUNGS.index(rung) + 1, *(RUNGS.index(each.rung) for each in found)]
+    chosen = RUNGS[min(max(indices), len(RUNGS) - 1)]
+    return "start" if chosen == "epoch" and not nested else chosen
 
 
 def guarantee(rung: Rung, why: str, steps: Mapping[int, object] | None = None) -> str:

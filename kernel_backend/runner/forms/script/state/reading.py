@@ -184,7 +184,7 @@ class GraphReader(pickle.Unpickler):
 
 
 def _differs(path: Path | None) -> NotSaved:
-    return NotSaved(f"{told(path)} is another one in this attempt: the program does not make it alike twice")
+    return NotSaved(f"{told(path)} was made with other contents after the restart")
 
 
 def _setter(owner: Any, name: str, value: Any) -> Callable[[], None]:
