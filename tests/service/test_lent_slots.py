@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from kernel_backend.definition.script.parts import PROGRAM
 from tests.support.shared_cluster import BORROWS, OWNS, Lent
+from tests.support.submitted import submit_program
 from tests.support.world import gone, until
 
 pytestmark = pytest.mark.distributed
@@ -70,3 +73,45 @@ def test_a_borrower_that_does_not_answer_is_killed_after_the_grace_and_loses_wha
     assert (after.state, after.trials[0].failures) == ("completed", 0)
     assert after.attempts[1].resume_from is not None
     assert lent.weights(borrower) == undisturbed
+
+
+SCRIPT = """
+import os, time
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.2), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(4):
+    for _ in range(8):
+        time.sleep(0.0 if os.path.exists("HURRY") else 0.5)
+        optimizer.zero_grad()
+        loss = model(torch.randn(8, 4)).square().mean()
+        loss.backward()
+        optimizer.step()
+    print(f"epoch {epoch} loss {loss.item()!r}", flush=True)
+"""
+
+
+def test_a_training_loop_that_is_preempted_goes_on_to_the_bits_and_the_log_of_an_undisturbed_run(
+    lent: Lent, tmp_path: Path
+) -> None:
+    hurry = tmp_path / "hurry"
+    source = SCRIPT.replace("HURRY", str(hurry))
+    line = f"--group={BORROWS}", "--checkpoint-every=4steps", "--", "python", "train.py"
+    borrower = submit_program(lent, tmp_path / "code", source, *line)
+    lent.checkpointed(borrower)
+    owner = lent.lasting(group=OWNS)
+    lent.reached(owner, 1)
+    first = until(lambda: (found := lent.overview(borrower)).wait and found, "the borrower waits").attempts[0]
+    assert first.outcome == "released"
+    hurry.touch()
+    lent.hurry(owner)
+    after = lent.ended(borrower)
+    assert (after.state, after.trials[0].attempt, after.trials[0].failures) == ("completed", 2, 0)
+    assert after.attempts[1].resume_from is not None
+    alone = submit_program(lent, tmp_path / "code", source, "--again", *line)
+    assert lent.ended(alone).state == "completed"
+    assert lent.weights(borrower)[PROGRAM] == lent.weights(alone)[PROGRAM]
+    log = "attempts/{}.1-{}/rank-0.log"
+    assert (lent.home / log.format(borrower, 2)).read_text() == (lent.home / log.format(alone, 1)).read_text()

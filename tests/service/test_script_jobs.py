@@ -60,6 +60,35 @@ def test_a_command_that_ends_twice_in_the_same_way_is_not_tried_a_third_time(wor
     assert trial.failure.message.endswith("ended with exit code 4; its last line: no such mesh")
 
 
+KILLED = """
+import os
+import torch
+from torch import nn
+model = nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(9):
+    loss = model(torch.randn(8, 4)).square().mean()
+    loss.backward()
+    opt.step()
+    if step == 5:
+        os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_training_loop_that_dies_at_the_same_step_is_restarted_max_restarts_times(
+    world: World, tmp_path: Path
+) -> None:
+    limits = "--max-restarts=1", "--checkpoint-every=2steps"
+    number = submit_program(world, tmp_path, KILLED, *limits, "--", "python", "train.py")
+    ended = world.ended(number)
+    (trial,) = ended.trials
+    assert (trial.state, trial.attempt) == ("failed", 2)
+    assert trial.failure is not None
+    assert trial.failure.type == "SIGKILL"
+    assert ended.attempts[1].resume_from is not None
+    assert "not tried again: 2 attempts without progress (--max-restarts 1)" in " ".join(ended.warnings)
+
+
 def test_scripts_are_compared_by_bits(world: World, tmp_path: Path) -> None:
     every = "--checkpoint-every=2steps"
     first = submit_program(world, tmp_path, ARGUED, every, "--keep=latest:9", "--", "python", "train.py", "--lr=0.1")
