@@ -16,7 +16,7 @@ from kernel_backend.snapshots.captured import captured
 
 if TYPE_CHECKING:  # definitions import this module, and do not need the notebook side
     from jupyter_ext.job.job import Job
-    from kernel_backend.artifacts.run import Methods
+    from kernel_backend.artifacts.methods import Methods
 
 __all__ = [
     "DaylightError",

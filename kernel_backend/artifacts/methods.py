@@ -1,0 +1,70 @@
+"""Declare what a form of training provides to `daylight.run`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Methods(Protocol):
+    """Implementation of `run` in a process: in a rank of a job, or in a notebook."""
+
+    params: dict[str, Any]
+
+    @property
+    def rank(self) -> int:
+        """Return the number of this rank, from 0."""
+
+    @property
+    def world(self) -> int:
+        """Return the number of ranks."""
+
+    @property
+    def device(self) -> Any:
+        """Return the device of this rank."""
+
+    @property
+    def step(self) -> int:
+        """Return the number of steps taken."""
+
+    @property
+    def epoch(self) -> int:
+        """Return the number of completed epochs."""
+
+    @property
+    def should_stop(self) -> bool:
+        """Return True once the loop should stop, for instance after all steps."""
+
+    def register(self, parts: Mapping[str, Any]) -> bool:
+        """Register state; return True if training continues from a checkpoint."""
+
+    def loader(
+        self,
+        dataset: Any,
+        batch_size: int | None,
+        shuffle: bool | None,
+        collate: Any,
+        workers: int | None,
+        repeat: bool,
+        validation: bool,
+    ) -> Any:
+        """Return this rank's batches."""
+
+    def epochs(self, count: int | None) -> Iterator[int]:
+        """Iterate over epochs."""
+
+    def steps(self, count: int | None) -> Iterator[int]:
+        """Iterate over steps."""
+
+    def report(self, values: Mapping[str, Any], step: int | None, validation: bool, epoch: int | None = None) -> None:
+        """Report metrics; `epoch` is set by code that counts epochs itself."""
+
+    def log(self, text: str) -> None:
+        """Add a note for the user."""
+
+    def checkpoint(self, folder: Path | None = None) -> None:
+        """Request a checkpoint; in a command, one of the files in `folder`."""
+
+    def checkpoint_dir(self, below: Path) -> Path:
+        """Return the folder whose files are part of checkpoints."""
