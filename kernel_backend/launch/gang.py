@@ -14,7 +14,7 @@ from kernel_backend.launch import horovod, tensorflow, torch
 from kernel_backend.launch.cold import ColdRanks
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.forkserver.client import Forkserver, NoForkserver, WarmRanks, supported
-from kernel_backend.launch.forkserver.frameworks import frameworks
+from kernel_backend.launch.forkserver.frameworks import framework_variables, frameworks
 from kernel_backend.launch.rank_spec import RankProcesses, RankRequest, RankSpec
 from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo, interface_of, process_env, rank_assignments
 from kernel_backend.model.launch.allocator import allocator_env
@@ -150,9 +150,10 @@ class Gang:
             line.close()
 
     def _warm(self) -> RankProcesses:
-        job, env = self._job, forkserver_env(os.environ, self._job)
+        job = self._job
         try:
-            needs = frameworks(Path(job.code), Path(job.cwd))
+            needs = frameworks(Path(job.code), Path(job.cwd), gpus=any(each.kind != "cpu" for each in job.placement))
+            env = {**forkserver_env(os.environ, job), **framework_variables(needs)}
             forkserver = Forkserver(job.python, Path(job.home), job.cwd, env, frameworks=needs)
             return WarmRanks(forkserver, self._request)
         except (NoForkserver, OSError) as reason:

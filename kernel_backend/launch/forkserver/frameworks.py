@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
+from types import MappingProxyType
 
-# Each takes seconds to import; an earlier import does not change results.
-FRAMEWORKS = ("lightning", "pytorch_lightning")
-_MODULES = {"lightning": "lightning.pytorch"}
+from kernel_backend.definition.keras.cell import is_keras
+
+# The module to import, by the package that a definition imports. Each takes seconds to import; an earlier import does
+# not change results.
+FRAMEWORKS: Mapping[str, str] = MappingProxyType(
+    {
+        "lightning": "lightning.pytorch",
+        "pytorch_lightning": "pytorch_lightning",
+        "keras": "keras",
+        "transformers": "transformers.trainer",
+    }
+)
+_LOOK_FOR_GPUS = frozenset({"keras", "transformers"})  # their import may open GPUs, which a fork cannot use
+_VARIABLES: Mapping[str, Mapping[str, str]] = MappingProxyType({"keras": {"KERAS_BACKEND": "torch"}})
 
 
-def frameworks(code: Path, cwd: Path) -> tuple[str, ...]:
-    """Return the framework modules that the definition in folder `code` imports.
+def frameworks(code: Path, cwd: Path, gpus: bool = False) -> tuple[str, ...]:
+    """Return the framework modules to import for the definition in folder `code`; `gpus`: its ranks compute on GPUs.
 
     Empty if it sets environment variables, which the imports might read, or has a module of the same name.
     """
@@ -24,10 +37,21 @@ def frameworks(code: Path, cwd: Path) -> tuple[str, ...]:
     if "environ" in source or "putenv" in source:
         return ()
     names = {name for node in tree.body for name in _imported(node)}
+    if gpus:
+        names -= _LOOK_FOR_GPUS
+    if not is_keras(tree, roles_from=1):  # other code may use Keras on another backend
+        names -= {"keras"}
+    if "Trainer" not in source:
+        names -= {"transformers"}
     own = [str(code), str(cwd)]
     return tuple(
-        _MODULES.get(name, name) for name in FRAMEWORKS if name in names and PathFinder.find_spec(name, own) is None
+        module for name, module in FRAMEWORKS.items() if name in names and PathFinder.find_spec(name, own) is None
     )
+
+
+def framework_variables(modules: Iterable[str]) -> dict[str, str]:
+    """Return the environment variables that framework modules read when they are imported."""
+    return {name: value for module in modules for name, value in _VARIABLES.get(module, {}).items()}
 
 
 def _imported(node: ast.stmt) -> list[str]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kernel_backend.launch.forkserver import cache_key
-from kernel_backend.launch.forkserver.frameworks import frameworks
+from kernel_backend.launch.forkserver.frameworks import framework_variables, frameworks
+
+KERAS = "import keras\ndef model():\n    net = keras.Sequential()\n    net.compile(loss='mse')\n    return net"
+TRAINER = "from transformers import Trainer, TrainingArguments"
 
 
 @pytest.mark.parametrize(
@@ -14,6 +17,10 @@ from kernel_backend.launch.forkserver.frameworks import frameworks
         ("import lightning as L", ("lightning.pytorch",)),
         ("import lightning.pytorch as pl", ("lightning.pytorch",)),
         ("import torch\nfrom pytorch_lightning import Trainer", ("pytorch_lightning",)),
+        (KERAS, ("keras",)),
+        ("import keras\nimages, labels = keras.datasets.mnist.load_data()", ()),
+        (TRAINER, ("transformers.trainer",)),
+        ("from transformers import AutoTokenizer", ()),
         ("import torch", ()),
         ("from .lightning import L", ()),
         ("def model():\n    import lightning", ()),
@@ -34,6 +41,16 @@ def test_a_module_of_the_users_own_is_no_framework(tmp_path, place):
     (code / "definition.py").write_text("import lightning")
     (tmp_path / place / "lightning.py").touch()
     assert frameworks(code, cwd) == ()
+
+
+@pytest.mark.parametrize("source", [KERAS, TRAINER])
+def test_what_looks_for_gpus_when_it_is_imported_is_not_imported_for_jobs_on_gpus(tmp_path, source):
+    (tmp_path / "definition.py").write_text(source)
+    assert frameworks(tmp_path, tmp_path, gpus=True) == ()
+
+
+def test_keras_is_imported_on_torch_as_the_ranks_do():
+    assert framework_variables(["lightning.pytorch", "keras"]) == {"KERAS_BACKEND": "torch"}
 
 
 def test_no_definition_needs_no_framework(tmp_path):
