@@ -18,9 +18,13 @@ FRAMEWORKS: Mapping[str, str] = MappingProxyType(
         "pytorch_lightning": "pytorch_lightning",
         "keras": "keras",
         "transformers": "transformers.trainer",
+        "torchmetrics": "torchmetrics",
+        "sklearn": "sklearn.base",
     }
 )
-_LOOK_FOR_GPUS = frozenset({"keras", "transformers"})  # their import may open GPUs, which a fork cannot use
+_LOOK_FOR_GPUS = frozenset(
+    {"keras", "transformers", "torchmetrics"}
+)  # their import may open GPUs, which a fork cannot use
 _VARIABLES: Mapping[str, Mapping[str, str]] = MappingProxyType({"keras": {"KERAS_BACKEND": "torch"}})
 
 

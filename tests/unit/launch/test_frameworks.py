@@ -21,6 +21,10 @@ TRAINER = "from transformers import Trainer, TrainingArguments"
         ("import keras\nimages, labels = keras.datasets.mnist.load_data()", ()),
         (TRAINER, ("transformers.trainer",)),
         ("from transformers import AutoTokenizer", ()),
+        (
+            "import lightning\nfrom torchmetrics.classification import BinaryAUROC",
+            ("lightning.pytorch", "torchmetrics"),
+        ),
         ("import torch", ()),
         ("from .lightning import L", ()),
         ("def model():\n    import lightning", ()),
