@@ -5,7 +5,8 @@
 
 Each runs in the job's own runtime, one slot, with a checkpoint every few steps. The end state (digests of all names of
 the module), the printed text and the files written must equal those of an undisturbed plain run, except what the clock
-says. Programs that are presumed to go on with other bits are run, and not compared.
+says. Programs whose source shows that no checkpoint can serve them begin anew after each kill, as after a rehearsal;
+those that are presumed to go on with other bits are run, and not compared.
 """
 
 from __future__ import annotations
@@ -100,14 +101,19 @@ def plain(source: str, folder: Path, clock: frozenset[str]) -> Left:
     return left_in(folder, done.stdout.decode(), clock)
 
 
-def killed(source: str, folder: Path, kills: int, draw: random.Random, clock: frozenset[str]) -> tuple[Left, list[int]]:
-    """Run a program as a job, and kill it at random steps; raises AssertionError if an attempt fails by itself."""
+def killed(
+    source: str, folder: Path, kills: int, draw: random.Random, clock: frozenset[str], resumes: bool
+) -> tuple[Left, list[int]]:
+    """Run a program as a job, and kill it at random steps; raises AssertionError if an attempt fails by itself.
+
+    It goes on from its newest checkpoint if it `resumes`, else from its top, as after a rehearsal that has failed.
+    """
     points: list[int] = []
     epochs = int(parse(source).settings.get("epochs", 1))  # as many as it trains by itself
     trial = Numbered(folder, source, 1, epochs=epochs, every=f"{EVERY}steps", options={"no_rehearsal": True})
     for _ in range(kills):
         point = (points[-1] if points else 0) + draw.randint(1, FURTHER)
-        attempt = trial.start(trial.pinned())
+        attempt = trial.start(trial.pinned() if resumes else None)
         ticks = attempt.folder.path / progress_file(0)
         while attempt.codes in ([], [None]):
             tick = read_tick(ticks.read_bytes()) if ticks.exists() else None
@@ -122,17 +128,19 @@ def killed(source: str, folder: Path, kills: int, draw: random.Random, clock: fr
         assert attempt.codes == [-signal.SIGKILL], attempt.logs()
     else:
         trial.every = "1h"  # it is killed no more
-        attempt = trial.run(trial.pinned())
+        attempt = trial.run(trial.pinned() if resumes else None)
     assert attempt.codes == [0], attempt.logs()
     return left_in(folder, (attempt.folder.path / "rank-0.log").read_text(), clock), points
 
 
-def differences(one: Left, other: Left) -> list[str]:
-    """Return what differs, by name."""
-    found = [f"printed {each!r}" for each in unified_diff(_lines(one.printed), _lines(other.printed), n=0, lineterm="")]
-    found += [f"name {name}" for name in one.digests if one.digests[name] != other.digests.get(name)]
-    names = sorted(one.files.keys() | other.files.keys())
-    return found + [f"file {name}" for name in names if one.files.get(name) != other.files.get(name)]
+def differences(one: Left, other: Left) -> dict[str, str]:
+    """Return what differs by what it is: printed text, a name or a file."""
+    printed = list(unified_diff(_lines(one.printed), _lines(other.printed), n=0, lineterm=""))
+    found = {"printed text": f"printed {' '.join(printed[3:6])!r}"} if printed else {}
+    names = [name for name in one.digests if one.digests[name] != other.digests.get(name)]
+    files = sorted(one.files.keys() | other.files.keys())
+    each = [f"name {name}" for name in names] + [f"file {f}" for f in files if one.files.get(f) != other.files.get(f)]
+    return found | {text: text for text in each}
 
 
 def _lines(text: str) -> list[str]:
@@ -146,22 +154,39 @@ def _lines(text: str) -> list[str]:
 
 
 def proof(name: str, kills: int, seed: int) -> str:
-    """Run one program plainly and killed; return its row of the table."""
+    """Run one program undisturbed and killed; return its row of the table.
+
+    A program that differs from itself in two plain runs, as it is not seeded, is compared with a job that is not
+    killed; what differs between two such jobs, such as a name of a temporary file, is not compared.
+    """
     source = PROGRAMS[name].read_text()
     tree = ast.parse(source)
     clock = by_the_clock(tree)
-    exact = not any(each.rung == "anew" for each in signs(tree, training_loops(tree)))
+    rungs = {each.rung for each in signs(tree, training_loops(tree))}
+    resumes = not rungs & {"start", "anew"}
     with tempfile.TemporaryDirectory(prefix="daylight-programs-") as place:
-        undisturbed = plain(source + EPILOGUE, Path(place) / "plain", clock)
+        folder, number = Path(place), count(1)
+
+        def job(times: int) -> tuple[Left, list[int]]:
+            draw = random.Random(seed)
+            return killed(source + EPILOGUE, folder / f"job{next(number)}", times, draw, clock, resumes)
+
         began = time.monotonic()
+        points: list[int] = []
         try:
-            other, points = killed(source + EPILOGUE, Path(place) / "job", kills, random.Random(seed), clock)
-            found = differences(undisturbed, other) if exact else []
+            one, other = (plain(source + EPILOGUE, folder / each, clock) for each in ("plain", "again"))
+            if differences(one, other):
+                (one, _), (other, _) = job(0), job(0)
+            left, points = job(kills)
+            random_too = differences(one, other)
+            found = [text for what, text in differences(one, left).items() if what not in random_too]
         except AssertionError as error:
-            points, found = [], [" ".join(str(error).split())[-400:]]
+            found = [" ".join(str(error).split())[-400:]]
     verdict = "equal" if not found else "DIFFERS: " + ", ".join(found[:6])
-    if not exact and not found:
+    if "anew" in rungs and points:
         verdict = "ran, presumed with other bits"
+    if "start" in rungs and not found:
+        verdict = "equal, each time from the start"
     at = ", ".join(map(str, points))
     return f"{name:24} {time.monotonic() - began:6.1f} s  killed at steps {at:24} {verdict}"
 

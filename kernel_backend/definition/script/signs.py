@@ -172,6 +172,8 @@ class _Reading:
         elif name in _RUNS:
             begins: Rung = "epoch" if id(call) in self._repeated else "start"
             yield self._sign(begins, call, f"{prefix}{short}(...) is {_RUNS[name]} next to the loop")
+        elif isinstance(call.func, ast.Name) and call.func.id == "id" and len(call.args) == 1:
+            yield self._sign("start", call, f"{ast.unparse(call)} is another number after a restart")
 
     def _changes(self, node: ast.AST, changing: set[str]) -> bool:
         """Return True if a value comes from the clock, or from the operating system's entropy."""

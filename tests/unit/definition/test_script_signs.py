@@ -16,6 +16,7 @@ LOWER = {
     "a training loop in the body of a class or a coroutine is not saved, line 11",
     "thread_queue": "presumed exact to the epoch: worker = Thread(...) is a thread next to the loop, line 22",
     "time_seed": "presumed from the start, with other bits: torch.manual_seed(seed) has another seed each time, line 7",
+    "weakrefs": "presumed from the start, with the same bits: id(s) is another number after a restart, line 20",
     "worker_process": "presumed from the start, with the same bits: "
     "process = Process(...) is a process next to the loop, line 20",
 }

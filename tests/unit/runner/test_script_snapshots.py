@@ -169,5 +169,32 @@ def test_an_iterator_whose_position_cannot_be_saved_is_never_begun_again(tmp_pat
     assert "could not be saved" in resumed.error
 
 
+# A pipe can be pickled, with the numbers that it has in its process: in another one they may be those of any file.
+PIPE = """
+import os
+from multiprocessing import Pipe
+if "AGAIN" in os.environ:
+    [os.dup(1) for _ in range(4)]
+here, there = Pipe()
+model = made()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(8):
+    here.send(step)
+    (model(x).square().mean() * there.recv()).backward()
+    opt.step()
+print(model(x).sum().item())
+"""
+
+
+def test_a_pipe_is_the_one_that_the_restarted_program_has_made(tmp_path, monkeypatch):
+    path = tmp_path / "program.py"
+    path.write_text(HEADER + PIPE)
+    whole = run(path, save_at=[5])
+    monkeypatch.setenv("AGAIN", "1")
+    resumed = run(path, checkpoint=whole.checkpoints[5])
+    assert (whole.error, resumed.error) == ("", "")
+    assert resumed.printed == whole.printed
+
+
 def _texts(files: dict[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in files.items() if name.endswith((".txt", ".csv"))}

@@ -318,9 +318,11 @@ class GraphWriter(pickle.Pickler):
         return (reading.same_value, (path, content)) if self._setup.digests.get(path) == content else None
 
     def _of_library(self, obj: Any, path: Path | None) -> Reduced:
+        kind = type(obj)
         if isinstance(obj, GeneratorType):
             return self.live(obj, path) if self._trial else (reading.tombstone, (told(path), "generator"))
-        kind = type(obj)
+        if hasattr(kind, "fileno"):  # of this process alone, though a connection of multiprocessing can be pickled
+            return self.live(obj, path)
         place = path or self._inner.get(id(obj))
         if place is not None and not self._trial and is_data(obj):
             return self._data(obj, place) or NotImplemented
