@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import types
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,13 @@ def test_two_names_of_one_object_are_not_two_objects():
 def test_an_object_may_hold_itself_and_a_lock():
     assert value_digest(looped()) == value_digest(looped())
     assert value_digest(Meter()) == value_digest(Meter())
+
+
+def test_a_module_that_the_program_has_made_counts_by_its_attributes():
+    one, other = types.ModuleType("state"), types.ModuleType("state")
+    one.step, other.step = 1, 2
+    assert named_digests({"state": one}) != named_digests({"state": other})
+    assert named_digests({"random": random}) == {}
 
 
 def test_attributes_by_the_clock_do_not_count():

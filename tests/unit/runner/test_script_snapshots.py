@@ -122,8 +122,31 @@ for line in open("out/epochs.txt"):
     print(line.strip())
 """
 
+MADE_MODULE = """
+import sys, types
+state = types.ModuleType("state")
+state.step, state.best, state.model = 0, 9.0, made()
+sys.modules["state"] = state
+def update(value):
+    import state as held
+    held.step += 1
+    held.best = min(held.best, value)
+opt = torch.optim.SGD(state.model.parameters(), lr=0.1)
+for step in range(9):
+    opt.zero_grad()
+    loss = state.model(x).square().mean() * state.step
+    loss.backward()
+    opt.step()
+    update(loss.item())
+    print(state.step, state.best)
+"""
 
-@pytest.mark.parametrize("source", [NESTED, FUNCTIONS, FOLDS, FILES], ids=["nested", "functions", "folds", "files"])
+
+@pytest.mark.parametrize(
+    "source",
+    [NESTED, FUNCTIONS, FOLDS, FILES, MADE_MODULE],
+    ids=["nested", "functions", "folds", "files", "made module"],
+)
 def test_a_program_resumed_at_any_head_ends_as_plain_python_does(tmp_path, source):
     plain, form = tmp_path / "plain" / "program.py", tmp_path / "form" / "program.py"
     for path in (plain, form):

@@ -23,6 +23,18 @@ def program_modules(builtins: Mapping[str, Any], main: ModuleType) -> dict[str, 
     return found
 
 
+def is_made(module: ModuleType) -> bool:
+    """Return True for a module that the program has made as an object, and not imported.
+
+    Examples
+    --------
+    >>> is_made(ModuleType("state")), is_made(inspect)
+    (True, False)
+    """
+    own = vars(module)
+    return type(module) is ModuleType and own.get("__spec__") is None and "__builtins__" not in own
+
+
 def program_frames(frame: FrameType | None, builtins: Mapping[str, Any]) -> list[FrameType]:
     """Return the frames of a program's functions from the outermost to `frame`."""
     found: list[FrameType] = []

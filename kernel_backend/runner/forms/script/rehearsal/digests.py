@@ -45,8 +45,8 @@ def program_digests(
 
 
 def named_digests(names: Mapping[str, Any], ignored: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Return the digests of these variables; modules and classes are left out."""
-    values = {name: value for name, value in names.items() if name not in ignored and not isinstance(value, _SKIPPED)}
+    """Return the digests of these variables; classes and imported modules are left out."""
+    values = {name: value for name, value in names.items() if name not in ignored and not _is_skipped(value)}
     return {name: value_digest(value, ignored) for name, value in values.items()}
 
 
@@ -85,7 +85,7 @@ class _Digester:
         self._met[id(value)] = len(self._met)
         self._held.append(value)
         self._say(f"{type(value).__module__}.{type(value).__qualname__}")
-        if depth < _DEEPEST and not isinstance(value, _SKIPPED):
+        if depth < _DEEPEST and not _is_skipped(value):
             self._inner(value, depth + 1)
 
     def _inner(self, value: Any, depth: int) -> None:
@@ -154,6 +154,10 @@ class _Digester:
 
     def _say(self, text: str) -> None:
         self._update(text.encode("utf-8", "surrogatepass") + b"\0")
+
+
+def _is_skipped(value: Any) -> bool:
+    return isinstance(value, _SKIPPED) and not (isinstance(value, ModuleType) and frames.is_made(value))
 
 
 def _without_hook_ids(state: Mapping[str, Any]) -> dict[str, Any]:

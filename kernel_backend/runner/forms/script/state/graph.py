@@ -24,6 +24,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from kernel_backend.runner.forms.script.frames import is_made
 from kernel_backend.runner.forms.script.state import arrays, reading
 from kernel_backend.runner.forms.script.state.attributes import held_by, is_importable, is_plain_attribute, slots_of
 from kernel_backend.runner.forms.script.state.blobs import Blobs, bytes_of, digest
@@ -130,7 +131,7 @@ class GraphWriter(pickle.Pickler):
         if isinstance(obj, type):
             return self._class(obj, path)
         if kind is ModuleType:
-            return importlib.import_module, (obj.__name__,)
+            return self._module(obj, path)
         if kind is CellType:
             return self._cell(obj, path)
         if kind is MethodType:
@@ -208,6 +209,13 @@ class GraphWriter(pickle.Pickler):
         made = (path, module, code.co_qualname, code.co_firstlineno, cells)
         state = (obj.__defaults__, obj.__kwdefaults__, obj.__dict__)
         return reading.function, made, state, None, None, reading.fill_function
+
+    def _module(self, obj: ModuleType, path: Path | None) -> Reduced:
+        if not is_made(obj):
+            return importlib.import_module, (obj.__name__,)
+        for name, value in vars(obj).items():
+            self.at(value, path, name)
+        return reading.made_module, (path,), (dict(vars(obj)), {}), None, None, reading.fill
 
     def _cell(self, obj: CellType, path: Path | None) -> Reduced:
         try:

@@ -10,7 +10,7 @@ import io
 import pickle
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
-from types import CellType, CodeType, FunctionType
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -216,6 +216,12 @@ def new(path: Path | None, kind: type) -> Any:
     """Return the program's instance at a path, or a new one without attributes."""
     found = _reader[-1].adopt(path, kind)
     return object.__new__(kind) if found is NOTHING else found
+
+
+def made_module(path: Path | None) -> ModuleType:
+    """Return the module that the program has made as an object at a path, or a new one without attributes."""
+    found = _reader[-1].adopt(path, ModuleType)
+    return ModuleType("") if found is NOTHING else found
 
 
 def forward(path: Path | None, kind: type, only_live: bool) -> Any:
