@@ -25,8 +25,8 @@ def printed(cell: Any) -> str:
 
 
 def error(cell: Any) -> Any:
-    """The error that a cell ended with; None where it did not."""
-    return next((output for output in cell.outputs if output.output_type == "error"), None)
+    """The error that a cell ended with; None where it did not, and for text."""
+    return next((output for output in cell.get("outputs", ()) if output.output_type == "error"), None)
 
 
 def shown(cell: Any) -> list[dict[str, Any]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -11,8 +12,10 @@ import pytest
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
-from tests.notebook.cells import Kernel, Run
+from tests.notebook.cells import Kernel, Run, error
 from tests.support.world import World
+
+BINDER = Path(__file__).parents[2] / "binder"
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +40,14 @@ def kernel(world: World) -> Iterator[Kernel]:
 
 
 @pytest.fixture(scope="module")
-def execute(world: World, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Run cells as nbconvert and papermill do; the executed cells come back, errors as outputs."""
+def run_notebook(world: World, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
+    """Run a notebook as nbconvert and papermill do; its cells come back, errors as outputs."""
     folder = tmp_path_factory.mktemp("notebooks")
 
-    def execute(*sources: str, kernel: str = "python3") -> list[Any]:
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    def run_notebook(notebook: Any, kernel: str = "python3") -> list[Any]:
         client = NotebookClient(
             notebook,
-            timeout=200,
+            timeout=600,
             startup_timeout=120,
             iopub_timeout=60,  # what a cell says last may come late
             kernel_name=kernel,
@@ -55,4 +57,27 @@ def execute(world: World, tmp_path_factory: pytest.TempPathFactory) -> Run:
         client.execute(env={**os.environ, **world.environment})
         return list(notebook.cells)
 
+    return run_notebook
+
+
+@pytest.fixture(scope="module")
+def execute(run_notebook: Callable[..., list[Any]]) -> Run:
+    """Run cells of a notebook; they come back, errors as outputs."""
+
+    def execute(*sources: str, kernel: str = "python3") -> list[Any]:
+        cells = [nbformat.v4.new_code_cell(source) for source in sources]
+        return run_notebook(nbformat.v4.new_notebook(cells=cells), kernel)
+
     return execute
+
+
+@pytest.fixture(scope="module")
+def executed(run_notebook: Callable[..., list[Any]]) -> Callable[[str], list[Any]]:
+    """Run a notebook of `binder/`, whose cells must all succeed; they come back. All of a file share one service."""
+
+    def executed(name: str) -> list[Any]:
+        cells = run_notebook(nbformat.read(BINDER / f"{name}.ipynb", as_version=4))
+        assert [error(cell) for cell in cells if error(cell)] == []
+        return cells
+
+    return executed

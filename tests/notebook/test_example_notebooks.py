@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import nbformat
 import pytest
 
-DEMO = Path(__file__).parents[2] / "scripts" / "demo.py"
+Executed = Callable[[str], list[Any]]
 
 pytestmark = [pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout(900)]
-
-
-def executed(name: str, folder: Path) -> list[Any]:
-    """The cells of a notebook of `binder/`, with what they have put out."""
-    done = subprocess.run([sys.executable, DEMO, folder, name], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return list(nbformat.read(folder / f"{name}.executed.ipynb", as_version=4).cells)
 
 
 def text(cell: Any) -> str:
@@ -35,45 +25,45 @@ def pictures(cells: list[Any]) -> int:
     return sum("image/png" in each.get("data", {}) for each in drawn)
 
 
-def test_a_search_finds_a_network_that_knows_digits_in_less_than_all_epochs(tmp_path: Path):
-    cells = executed("search", tmp_path)
+def test_a_search_finds_a_network_that_knows_digits_in_less_than_all_epochs(executed: Executed):
+    cells = executed("search")
     said = next(text(cell) for cell in cells if "epochs trained instead of 192" in text(cell))
     assert int(said.split()[0]) <= 96
     assert float(text(cells[-2]).split("%")[0]) >= 90
     assert pictures(cells) == 1
 
 
-def test_an_architecture_is_found_drawn_and_trained_alone(tmp_path: Path):
-    cells = executed("architectures", tmp_path)
+def test_an_architecture_is_found_drawn_and_trained_alone(executed: Executed):
+    cells = executed("architectures")
     assert pictures(cells) == 2
     alone = text(cells[-1])
     assert "completed" in alone
     assert "epoch 12/12" in alone
 
 
-def test_a_gan_draws_digits_that_are_nearer_to_real_ones_than_to_noise(tmp_path: Path):
-    cells = executed("gan", tmp_path)
+def test_a_gan_draws_digits_that_are_nearer_to_real_ones_than_to_noise(executed: Executed):
+    cells = executed("gan")
     assert pictures(cells) == 1
     drawn, real, noise = map(float, re.findall(r"\d+\.\d", text(cells[-1])))
     assert drawn < (real + noise) / 2
 
 
-def test_a_policy_learns_to_keep_a_pole_upright(tmp_path: Path):
-    cells = executed("reinforce", tmp_path)
+def test_a_policy_learns_to_keep_a_pole_upright(executed: Executed):
+    cells = executed("reinforce")
     assert pictures(cells) == 1
     trained, untrained = map(int, re.findall(r"\d+", text(cells[-1])))
     assert trained > 3 * untrained
 
 
-def test_a_lightning_module_trains_as_it_is_written(tmp_path: Path):
-    cells = executed("lightning", tmp_path)
+def test_a_lightning_module_trains_as_it_is_written(executed: Executed):
+    cells = executed("lightning")
     assert "lightning: LitDigits (as module) Digits (as datamodule)" in text(
         next(c for c in cells if "Trainer(" in c.source)
     )
     assert float(re.findall(r"LitDigits: (\d+\.\d)%", text(cells[-1]))[0]) >= 90
 
 
-def test_a_trainer_of_hugging_face_trains_as_it_is_written(tmp_path: Path):
-    cells = executed("hugging-face", tmp_path)
+def test_a_trainer_of_hugging_face_trains_as_it_is_written(executed: Executed):
+    cells = executed("hugging-face")
     assert "trainer: Trainer, its model and data" in text(next(c for c in cells if "Trainer(model" in c.source))
     assert float(re.findall(r"ViTForImageClassification: (\d+\.\d)%", text(cells[-1]))[0]) >= 80

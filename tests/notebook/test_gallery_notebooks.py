@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import nbformat
 import pytest
 
-from tests.notebook.cells import Run, error, printed, shown
-
-BINDER = Path(__file__).parents[2] / "binder"
+from tests.notebook.cells import printed, shown
 
 pytestmark = [pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
-def said(execute: Run) -> Any:
+def said(executed: Callable[[str], list[Any]]) -> Any:
     """Run a notebook of `binder/` that draws one picture; the numbers that its last cell prints."""
 
     def said(name: str) -> list[float]:
-        notebook = nbformat.read(BINDER / f"{name}.ipynb", as_version=4)
-        cells = execute(*(cell.source for cell in notebook.cells if cell.cell_type == "code"))
-        assert [error(cell) for cell in cells if error(cell)] == []
+        cells = [cell for cell in executed(name) if cell.cell_type == "code"]
         drawn = [each for cell in cells if "plt." in cell.source for each in shown(cell) if "image/png" in each]
         assert len(drawn) == 1
         return [float(each.replace(",", "")) for each in re.findall(r"\d[\d,]*(?:\.\d+)?", printed(cells[-1]))]

@@ -6,7 +6,8 @@
 Each runs in the job's own runtime, one slot, with a checkpoint every few steps. The end state (digests of all names of
 the module), the printed text and the files written must equal those of an undisturbed plain run, except what the clock
 says. Programs whose source shows that no checkpoint can serve them begin anew after each kill, as after a rehearsal;
-those that are presumed to go on with other bits are run, and not compared.
+those that are presumed to go on with other bits are run, and not compared. What cannot be saved is to be refused by
+name.
 """
 
 from __future__ import annotations
@@ -183,6 +184,8 @@ def proof(name: str, kills: int, seed: int) -> str:
         except AssertionError as error:
             found = [" ".join(str(error).split())[-400:]]
     verdict = "equal" if not found else "DIFFERS: " + ", ".join(found[:6])
+    if found and "NotSaved: " in found[0]:  # by name, as it should be; the next attempt of a job begins anew
+        verdict = "refused: " + found[0].rpartition("NotSaved: ")[2]
     if "anew" in rungs and points:
         verdict = "ran, presumed with other bits"
     if "start" in rungs and not found:
