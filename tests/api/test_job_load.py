@@ -181,12 +181,21 @@ def test_while_it_trains_it_is_waited_for_and_that_is_said(
     assert loaded[0].weight.tolist() == [[9.0, 9.0]]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT as in a terminal: a shell that starts the suite in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupted_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupt the next waiting of `follow`, and nothing else that sleeps in this process."""
     clock = types.SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: signal.raise_signal(signal.SIGINT))
     monkeypatch.setattr("kernel_backend.commands.follow.time", clock)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_what_a_queued_job_waits_for_is_said(
     client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +208,7 @@ def test_what_a_queued_job_waits_for_is_said(
     assert f"waiting for #{jobs[-1].number}, queued ({wait.reason}); interrupt" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_takes_what_is_there(
     job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

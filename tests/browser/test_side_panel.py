@@ -90,6 +90,7 @@ def test_two_are_compared_by_keyboard_alone(lab: Lab, finished: tuple[int, int])
         lab.page.keyboard.press("Space")
         expect(panel.chosen(number)).to_be_checked()
         panel.search.focus()
+    expect(panel.button("Compare")).to_be_enabled()  # only then does Tab reach it
     lab.tab_to(panel.button("Compare"))
     lab.page.keyboard.press("Enter")
     compared = lab.page.locator("#jp-main-dock-panel > .lm-Widget:visible .dl-compare")
