@@ -139,9 +139,16 @@ def differences(one: Left, other: Left) -> dict[str, str]:
     printed = list(unified_diff(_lines(one.printed), _lines(other.printed), n=0, lineterm=""))
     found = {"printed text": f"printed {' '.join(printed[3:6])!r}"} if printed else {}
     names = [name for name in one.digests if one.digests[name] != other.digests.get(name)]
-    files = sorted(one.files.keys() | other.files.keys())
-    each = [f"name {name}" for name in names] + [f"file {f}" for f in files if one.files.get(f) != other.files.get(f)]
+    files = [name for name in sorted(one.files.keys() & other.files.keys()) if one.files[name] != other.files[name]]
+    each = [f"name {name}" for name in names] + [f"file {name}" for name in files]
+    if _of_other_names(one, other) != _of_other_names(other, one):
+        each.append("files with names of one run")
     return found | {text: text for text in each}
+
+
+def _of_other_names(one: Left, other: Left) -> list[bytes]:
+    """Return the contents of files that the other run has not by name: a name may be random."""
+    return sorted(one.files[name] for name in one.files.keys() - other.files.keys())
 
 
 def _lines(text: str) -> list[str]:
