@@ -140,7 +140,7 @@ def test_a_program_that_cannot_go_on_says_why_and_begins_anew(trial, tmp_path):
     first.kill(0)
     second = killed.run(resume_from=killed.pinned())
     assert second.codes == [1]
-    assert "factors (a generator) could not be saved, and the program uses it after a restart" in second.logs()
+    assert "factors (generator) could not be saved, and the program uses it after a restart" in second.logs()
     third = killed.run(resume_from=killed.pinned())
     assert third.codes == [0], third.logs()
     assert third.started.resumed_from is None

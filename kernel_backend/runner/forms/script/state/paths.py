@@ -9,16 +9,27 @@ from typing import Any
 # Path of an object: that of its holder, the kind of reference, and the name or key.
 Path = tuple[Any, str, Any]
 NOTHING = object()
+_ITEMS = "the items of training loop "
 
 
 def told(path: Path | None) -> str:
-    """Format a path as a user would write it: `trainer.model.layers[0]`."""
+    """Format a path as a user would write it: `trainer.model.layers[0]`.
+
+    Examples
+    --------
+    >>> told(((("globals", "__main__"), "root", "trainer"), "attribute", "model"))
+    'trainer.model'
+    >>> told((("items", "root", "0"), "attribute", "items"))
+    'the items of training loop 1'
+    """
     if path is None:
         return "an object"
     holder, how, key = path
     if how == "root":
-        return str(key)
+        return f"{_ITEMS}{int(key) + 1}" if holder == "items" else str(key)
     before = told(holder)
+    if before.startswith(_ITEMS):
+        return before
     if how in ("attribute", "slot"):
         return f"{before}.{key}"
     if how == "item":

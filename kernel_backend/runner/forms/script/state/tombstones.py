@@ -41,6 +41,6 @@ def told_of(stone: Tombstone) -> tuple[str, str]:
 def _raise(stone: Tombstone) -> NoReturn:
     name, kind = told_of(stone)
     raise NotSaved(
-        f"{name} (a {kind}) could not be saved, and the program uses it after a restart: make it before the training "
+        f"{name} ({kind}) could not be saved, and the program uses it after a restart: make it before the training "
         "loop, or anew in each epoch"
     )
