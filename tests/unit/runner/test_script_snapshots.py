@@ -141,11 +141,29 @@ for step in range(9):
     print(state.step, state.best)
 """
 
+# Classes that are made at run time, and one with a cache of its subclasses in native code.
+CLASSES = """
+from abc import ABC
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
+class Scale(ABC):
+    taken = 0
+class Double(Scale): pass
+model = nn.Sequential(spectral_norm(nn.Linear(4, 4)), weight_norm(nn.Linear(4, 2)))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(9):
+    opt.zero_grad()
+    loss = model(x).square().mean() * (2 if isinstance(Double(), Scale) else 1)
+    loss.backward()
+    opt.step()
+    Scale.taken += 1
+    print(step, loss.item(), Double.taken, type(model[0]).__name__)
+"""
+
 
 @pytest.mark.parametrize(
     "source",
-    [NESTED, FUNCTIONS, FOLDS, FILES, MADE_MODULE],
-    ids=["nested", "functions", "folds", "files", "made module"],
+    [NESTED, FUNCTIONS, FOLDS, FILES, MADE_MODULE, CLASSES],
+    ids=["nested", "functions", "folds", "files", "made module", "classes"],
 )
 def test_a_program_resumed_at_any_head_ends_as_plain_python_does(tmp_path, source):
     plain, form = tmp_path / "plain" / "program.py", tmp_path / "form" / "program.py"

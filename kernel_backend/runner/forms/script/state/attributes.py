@@ -36,7 +36,7 @@ def is_importable(obj: Any) -> bool:
 
 def is_plain_attribute(name: str, value: Any) -> bool:
     """Return True for an attribute of a class that is no method, property or other descriptor."""
-    if name.startswith("__") or hasattr(type(value), "__get__"):
+    if name.startswith("__") or name == "_abc_impl" or hasattr(type(value), "__get__"):  # or caches of isinstance
         return False
     return not isinstance(value, classmethod | staticmethod | property | FunctionType)
 

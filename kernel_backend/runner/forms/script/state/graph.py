@@ -252,6 +252,8 @@ class GraphWriter(pickle.Pickler):
         state = dict(obj.__dict__)
         for name, value in state.items():
             self.at(value, path, name)
+        if path is not None:  # its class may have been made at run time, as by torch's parametrizations
+            self._at(type(obj), (path, "__class__", None))
         slots = {name: getattr(obj, name) for name in slots_of(type(obj)) if hasattr(obj, name)}
         return reading.new, (path, type(obj)), (state, slots), None, None, reading.fill
 
