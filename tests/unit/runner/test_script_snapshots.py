@@ -212,18 +212,20 @@ def test_an_iterator_whose_position_cannot_be_saved_is_never_begun_again(tmp_pat
 
 # A pipe can be pickled, with the numbers that it has in its process: in another one they may be those of any file.
 PIPE = """
-import os
+import io, os
 from multiprocessing import Pipe
 if "AGAIN" in os.environ:
     [os.dup(1) for _ in range(4)]
 here, there = Pipe()
+said = io.StringIO()
 model = made()
 opt = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(8):
     here.send(step)
     (model(x).square().mean() * there.recv()).backward()
     opt.step()
-print(model(x).sum().item())
+    said.write(f"{step} ")
+print(model(x).sum().item(), said.getvalue())
 """
 
 

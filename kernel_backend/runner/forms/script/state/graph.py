@@ -331,7 +331,7 @@ class GraphWriter(pickle.Pickler):
         kind = type(obj)
         if isinstance(obj, GeneratorType):
             return self.live(obj, path) if self._trial else (reading.tombstone, (told(path), "generator"))
-        if hasattr(kind, "fileno"):  # of this process alone, though a connection of multiprocessing can be pickled
+        if kind.__module__ == "multiprocessing.connection":  # can be pickled, but its file is of this process alone
             return self.live(obj, path)
         place = path or self._inner.get(id(obj))
         if place is not None and not self._trial and is_data(obj):
