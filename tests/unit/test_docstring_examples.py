@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NEEDS_A_SERVICE = {"jupyter_ext.job.job", "jupyter_ext.job.search"}  # of what `daylight` exports
+NEEDS_A_SERVICE = {"jupyter_ext.job.job"}  # of what `daylight` exports
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for folder in ("kernel_backend", "jupyter_ext")
