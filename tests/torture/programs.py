@@ -103,18 +103,19 @@ def plain(source: str, folder: Path, clock: frozenset[str]) -> Left:
 
 
 def killed(
-    source: str, folder: Path, kills: int, draw: random.Random, clock: frozenset[str], resumes: bool
+    source: str, folder: Path, kills: int, draw: random.Random, clock: frozenset[str], every: str | None
 ) -> tuple[Left, list[int]]:
     """Run a program as a job, and kill it at random steps; raises AssertionError if an attempt fails by itself.
 
-    It goes on from its newest checkpoint if it `resumes`, else from its top, as after a rehearsal that has failed.
+    It goes on from its newest checkpoint, of which one is taken `every` so often; for None from its top, as after a
+    rehearsal that has failed.
     """
     points: list[int] = []
     epochs = int(parse(source).settings.get("epochs", 1))  # as many as it trains by itself
-    trial = Numbered(folder, source, 1, epochs=epochs, every=f"{EVERY}steps", options={"no_rehearsal": True})
+    trial = Numbered(folder, source, 1, epochs=epochs, every=every or "1h", options={"no_rehearsal": True})
     for _ in range(kills):
         point = (points[-1] if points else 0) + draw.randint(1, FURTHER)
-        attempt = trial.start(trial.pinned() if resumes else None)
+        attempt = trial.start(trial.pinned() if every else None)
         ticks = attempt.folder.path / progress_file(0)
         while attempt.codes in ([], [None]):
             tick = read_tick(ticks.read_bytes()) if ticks.exists() else None
@@ -129,7 +130,7 @@ def killed(
         assert attempt.codes == [-signal.SIGKILL], attempt.logs()
     else:
         trial.every = "1h"  # it is killed no more
-        attempt = trial.run(trial.pinned() if resumes else None)
+        attempt = trial.run(trial.pinned() if every else None)
     assert attempt.codes == [0], attempt.logs()
     return left_in(folder, (attempt.folder.path / "rank-0.log").read_text(), clock), points
 
@@ -171,13 +172,13 @@ def proof(name: str, kills: int, seed: int) -> str:
     tree = ast.parse(source)
     clock = by_the_clock(tree)
     rungs = {each.rung for each in signs(tree, training_loops(tree))}
-    resumes = not rungs & {"start", "anew"}
+    every = None if rungs & {"start", "anew"} else "1epochs" if "epoch" in rungs else f"{EVERY}steps"
     with tempfile.TemporaryDirectory(prefix="daylight-programs-") as place:
         folder, number = Path(place), count(1)
 
         def job(times: int) -> tuple[Left, list[int]]:
             draw = random.Random(seed)
-            return killed(source + EPILOGUE, folder / f"job{next(number)}", times, draw, clock, resumes)
+            return killed(source + EPILOGUE, folder / f"job{next(number)}", times, draw, clock, every)
 
         began = time.monotonic()
         points: list[int] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import subprocess
 import sys
@@ -96,6 +97,12 @@ def test_a_module_that_the_program_has_made_counts_by_its_attributes():
     one.step, other.step = 1, 2
     assert named_digests({"state": one}) != named_digests({"state": other})
     assert named_digests({"random": random}) == {}
+
+
+def test_a_logger_counts_alike_whatever_other_loggers_the_process_has():
+    before = named_digests({"logger": logging.getLogger("program")})
+    logging.getLogger("program.other").warning("once")
+    assert named_digests({"logger": logging.getLogger("program")}) == before
 
 
 def test_attributes_by_the_clock_do_not_count():

@@ -25,7 +25,8 @@ except ImportError:  # torch runs without it
 _DEEPEST = 40
 # Types without state of their own, or whose state is no result.
 _SKIPPED = (ModuleType, type, BuiltinFunctionType, CodeType, FrameType, GeneratorType)
-_BY_CLOCK = ("tqdm",)  # packages whose objects hold times
+# Packages whose objects hold times, or the loggers of the process, of which Daylight has some.
+_NO_RESULT = ("tqdm", "logging")
 
 
 def program_digests(
@@ -136,7 +137,7 @@ class _Digester:
 
     def _object(self, value: Any, depth: int) -> None:
         kind = type(value)
-        if kind.__module__.split(".")[0] in _BY_CLOCK:
+        if kind.__module__.split(".")[0] in _NO_RESULT:
             return
         state = getattr(value, "__dict__", None)
         slots = [name for each in kind.__mro__ for name in getattr(each, "__slots__", ()) if isinstance(name, str)]
