@@ -22,9 +22,8 @@ FRAMEWORKS: Mapping[str, str] = MappingProxyType(
         "sklearn": "sklearn.base",
     }
 )
-_LOOK_FOR_GPUS = frozenset(
-    {"keras", "transformers", "torchmetrics"}
-)  # their import may open GPUs, which a fork cannot use
+# Their import opens no GPU, which a fork could not use; that of the others does, or may.
+_LEAVE_GPUS = frozenset({"lightning", "pytorch_lightning"})
 _VARIABLES: Mapping[str, Mapping[str, str]] = MappingProxyType({"keras": {"KERAS_BACKEND": "torch"}})
 
 
@@ -42,7 +41,7 @@ def frameworks(code: Path, cwd: Path, gpus: bool = False) -> tuple[str, ...]:
         return ()
     names = {name for node in tree.body for name in _imported(node)}
     if gpus:
-        names -= _LOOK_FOR_GPUS
+        names &= _LEAVE_GPUS
     if not is_keras(tree, roles_from=1):  # other code may use Keras on another backend
         names -= {"keras"}
     if "Trainer" not in source:

@@ -47,7 +47,7 @@ def test_a_module_of_the_users_own_is_no_framework(tmp_path, place):
     assert frameworks(code, cwd) == ()
 
 
-@pytest.mark.parametrize("source", [KERAS, TRAINER])
+@pytest.mark.parametrize("source", [KERAS, TRAINER, "import sklearn, torchmetrics"])
 def test_what_looks_for_gpus_when_it_is_imported_is_not_imported_for_jobs_on_gpus(tmp_path, source):
     (tmp_path / "definition.py").write_text(source)
     assert frameworks(tmp_path, tmp_path, gpus=True) == ()
