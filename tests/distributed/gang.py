@@ -29,7 +29,6 @@ from kernel_backend.model.trial import Failure
 from tests.support.spools import read_after
 
 PATIENCE_S = 120  # until a gang that does not end is a failed test
-ALONE_S = 20  # in which ranks notice that one of them was killed; a launcher ends them after a second
 
 # A training that a test kills, or tells something, stands still at some step: however late that comes, there it is.
 # At which one is where a link leads to: no file is opened for that, which would be told as one of the training's.
@@ -231,13 +230,9 @@ class Attempt:
         return self
 
     def kill(self, rank: int) -> Attempt:
-        """`kill -9` of a rank; the others end by themselves, or are ended as by a launcher."""
+        """`kill -9` of a rank; the others end by themselves."""
         os.kill(self._gang.pids()[rank], signal.SIGKILL)
-        self.go()
-        deadline = time.monotonic() + ALONE_S
-        self.wait(lambda: None not in self._gang.codes() or time.monotonic() > deadline)
-        self._gang.end()
-        return self.ended()
+        return self.go().ended()
 
     def go(self) -> Attempt:
         """Let ranks that stand still go on."""

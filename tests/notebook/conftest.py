@@ -44,10 +44,10 @@ def run_notebook(world: World, tmp_path_factory: pytest.TempPathFactory) -> Call
     """Run a notebook as nbconvert and papermill do; its cells come back, errors as outputs."""
     folder = tmp_path_factory.mktemp("notebooks")
 
-    def run_notebook(notebook: Any, kernel: str = "python3") -> list[Any]:
+    def run_notebook(notebook: Any, kernel: str = "python3", timeout: int = 200) -> list[Any]:
         client = NotebookClient(
             notebook,
-            timeout=600,
+            timeout=timeout,  # seconds of a cell
             startup_timeout=120,
             iopub_timeout=60,  # what a cell says last may come late
             kernel_name=kernel,
@@ -72,11 +72,11 @@ def execute(run_notebook: Callable[..., list[Any]]) -> Run:
 
 
 @pytest.fixture(scope="module")
-def executed(run_notebook: Callable[..., list[Any]]) -> Callable[[str], list[Any]]:
+def executed(run_notebook: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     """Run a notebook of `binder/`, whose cells must all succeed; they come back. All of a file share one service."""
 
-    def executed(name: str) -> list[Any]:
-        cells = run_notebook(nbformat.read(BINDER / f"{name}.ipynb", as_version=4))
+    def executed(name: str, timeout: int = 200) -> list[Any]:
+        cells = run_notebook(nbformat.read(BINDER / f"{name}.ipynb", as_version=4), timeout=timeout)
         assert [error(cell) for cell in cells if error(cell)] == []
         return cells
 

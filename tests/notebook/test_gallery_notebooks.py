@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout
 
 
 @pytest.fixture
-def said(executed: Callable[[str], list[Any]]) -> Any:
+def said(executed: Callable[..., list[Any]]) -> Any:
     """Run a notebook of `binder/` that draws one picture; the numbers that its last cell prints."""
 
     def said(name: str) -> list[float]:

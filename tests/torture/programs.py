@@ -142,8 +142,10 @@ def differences(one: Left, other: Left) -> dict[str, str]:
     names = [name for name in one.digests if one.digests[name] != other.digests.get(name)]
     files = [name for name in sorted(one.files.keys() & other.files.keys()) if one.files[name] != other.files[name]]
     each = [f"name {name}" for name in names] + [f"file {name}" for name in files]
-    if _of_other_names(one, other) != _of_other_names(other, one):
-        each.append("files with names of one run")
+    if one.files.keys() != other.files.keys():
+        each.append("names of files")
+    if _of_other_names(one, other) != _of_other_names(other, one):  # counts where the names are random
+        each.append("contents of files of other names")
     return found | {text: text for text in each}
 
 
