@@ -7,6 +7,10 @@ FRONT  := .venv/.front-stamp
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 NPM    := PATH="$(CURDIR)/$(BIN):$$PATH" npm --silent
 
+# Containers often forbid Python to keep its bytecode: each of the thousands of processes of the tests would compile
+# torch and Daylight again, which is half of the CPU time of their start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup lock demo lab hub browser test durations torture test-fast check fix types bench screenshots docs clean
 

@@ -95,7 +95,7 @@ def test_a_connection_that_says_nothing_is_closed(tmp_path: Path, monkeypatch: p
 
 
 def test_a_service_that_may_open_few_files_keeps_them_for_those_it_knows(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = World(tmp_path, shared_forkserver=True)
     with (tmp_path / "service.log").open("ab") as log:
         command = ["sh", "-c", f"ulimit -n 200; exec {sys.executable} -m kernel_backend"]
         process = subprocess.Popen(command, env=world.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)

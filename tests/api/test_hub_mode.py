@@ -66,7 +66,7 @@ def test_only_a_hub_can_run_the_service_of_a_hub(tmp_path: Path) -> None:
 
 
 def test_a_service_that_was_left_behind_is_ended(tmp_path: Path) -> None:
-    world = World(tmp_path / "home")
+    world = World(tmp_path / "home", shared_forkserver=True)
     world.serve()
     discovery.end(tmp_path / "home")
     assert discovery.find(tmp_path / "home") is None

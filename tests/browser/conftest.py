@@ -48,7 +48,7 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 @pytest.fixture(scope="package")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """One home for all Jupyter applications."""
-    world = World(tmp_path_factory.mktemp("browser") / "home")
+    world = World(tmp_path_factory.mktemp("browser") / "home", shared_forkserver=True)
     world.serve()
     yield world
     world.close()

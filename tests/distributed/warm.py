@@ -14,11 +14,12 @@ from kernel_backend.launch.gang import Gang
 from tests.support.world import World
 
 HOME = Path(tempfile.mkdtemp(prefix="daylight-"))
+_world = World(HOME, shared_forkserver=True)
 
 
 @atexit.register
 def _end() -> None:
-    World(HOME).close()
+    _world.close()
     shutil.rmtree(HOME, ignore_errors=True)
 
 

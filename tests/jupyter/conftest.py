@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def world(home: Path) -> World:
     """The home, whose service may be a process of its own."""
-    return World(home)
+    return World(home, shared_forkserver=True)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ BINDER = Path(__file__).parents[2] / "binder"
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    world = World(tmp_path_factory.mktemp("home"))
+    world = World(tmp_path_factory.mktemp("home"), shared_forkserver=True)
     yield world
     world.close()
 

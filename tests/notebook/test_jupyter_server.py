@@ -84,7 +84,7 @@ class JupyterServer:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path / "home")
+    made = World(tmp_path / "home", shared_forkserver=True)
     yield made
     made.close()
 

@@ -12,7 +12,7 @@ from tests.support.world import World
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    made = World(tmp_path_factory.mktemp("world") / "home")
+    made = World(tmp_path_factory.mktemp("world") / "home", shared_forkserver=True)
     made.serve()
     yield made
     made.close()
@@ -20,7 +20,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture
 def own_world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path / "home")
+    made = World(tmp_path / "home", shared_forkserver=True)
     made.serve()
     yield made
     made.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,6 +12,14 @@ from tests.support.world import World
 pytestmark = pytest.mark.distributed
 
 OPTIONS = {"epochs": 4, "checkpoint_every": {"steps": 4}}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    made = World(tmp_path_factory.mktemp("forkserver") / "home")
+    made.serve()
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="module")

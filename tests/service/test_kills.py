@@ -117,7 +117,7 @@ def test_service_and_gang_killed_together_start_again_from_the_checkpoint(own_wo
 
 
 def test_an_idle_service_ends_itself_and_comes_back_on_use(tmp_path, quiet):
-    world = World(tmp_path / "home")
+    world = World(tmp_path / "home", shared_forkserver=True)
     service = world.start_service("--Daylight.idle_timeout=1")
     assert service.wait(PATIENCE_S) == 0
     assert discovery.find(world.home) is None

@@ -100,7 +100,7 @@ class Notebook:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Path]]:
     folder = tmp_path_factory.mktemp("leslie")
-    world = World(folder / "home")
+    world = World(folder / "home", shared_forkserver=True)
     world.environment["PYTHONPATH"] = os.pathsep.join([str(folder / "library"), os.environ.get("PYTHONPATH", "")])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DAYLIGHT_HOME", str(world.home))

@@ -26,6 +26,7 @@ from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.snapshots.archive import pack
 from kernel_backend.spec.assignments import parse_line
+from tests.support import forkservers
 
 T = TypeVar("T")
 PATIENCE_S = 120.0
@@ -62,13 +63,15 @@ NO_ENVIRONMENT = Environment(python="3", implementation="CPython", platform="lin
 
 
 class World:
-    """One home and what runs in it."""
+    """One home and what runs in it; the forkserver may be one that all worlds of this process share."""
 
-    def __init__(self, home: Path, slots: int = 2) -> None:
+    def __init__(self, home: Path, slots: int = 2, shared_forkserver: bool = False) -> None:
         self.home = home
         self.environment = {**os.environ, "DAYLIGHT_HOME": str(home), "DAYLIGHT_SLOTS": str(slots)}
         self._hurries = itertools.count(1)
         home.mkdir(parents=True, exist_ok=True)
+        if shared_forkserver:
+            forkservers.share(home)
 
     def serve(self, *arguments: str) -> Client:
         """Start the service as a detached process, unless it runs; a client of it."""
@@ -184,12 +187,8 @@ class World:
         return {known[process.pid]: process for process in self._everything() if process.pid in known}
 
     def forkservers(self) -> list[psutil.Process]:
-        """The forkservers of this home; what is forked from them is not among them."""
-        parents = {}
-        for each in self._everything():
-            with contextlib.suppress(psutil.Error):  # it has ended meanwhile
-                if "kernel_backend.launch.forkserver" in each.cmdline():
-                    parents[each] = each.ppid()
+        """The forkservers of this home alone; what is forked from them is not among them."""
+        parents = {each: each.ppid() for each in psutil.process_iter() if self._has_as_forkserver(each)}
         return [each for each, parent in parents.items() if parent not in {other.pid for other in parents}]
 
     def kill_service(self) -> None:
@@ -218,16 +217,32 @@ class World:
     def _processes(self, module: str) -> Iterator[psutil.Process]:
         for process in self._everything():
             with contextlib.suppress(psutil.Error):
-                line = " ".join(process.cmdline())
-                if module in line and "kernel_backend.launch.forkserver" not in line:
+                if module in " ".join(process.cmdline()) and not forkservers.is_one(process):
                     yield process
 
     def _everything(self) -> Iterator[psutil.Process]:
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                mine = process.environ().get("DAYLIGHT_HOME") == str(self.home) and process.pid != os.getpid()
-                if mine and process.status() != psutil.STATUS_ZOMBIE:
+                if process.pid != os.getpid() and self._has(process) and process.status() != psutil.STATUS_ZOMBIE:
                     yield process
+
+    def _has(self, process: psutil.Process) -> bool:
+        """Return True for a process of this home. A forked rank has the environment of whoever began its forkserver."""
+        command = process.cmdline()
+        if "kernel_backend.runner" in command:
+            return Path(command[-1]).is_relative_to(self.home)
+        if forkservers.is_one(process):
+            return self._has_as_forkserver(process)
+        return process.environ().get("DAYLIGHT_HOME") == str(self.home)
+
+    @property
+    def _shares_forkserver(self) -> bool:
+        return (self.home / "forkservers").is_symlink()
+
+    def _has_as_forkserver(self, process: psutil.Process) -> bool:
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+            return forkservers.is_one(process) and str(self.home) in process.cmdline() and not self._shares_forkserver
+        return False
 
 
 def gone(process: psutil.Process) -> bool:
@@ -239,11 +254,11 @@ def gone(process: psutil.Process) -> bool:
 
 
 def until(look: Callable[[], T | bool | None], what: str, patience: float = PATIENCE_S) -> T:
-    """The first true value of `look`."""
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
+    """The first true value of `look`, which is asked less often the longer that it takes."""
+    begun = time.monotonic()
+    while (waited := time.monotonic() - begun) < patience:
         value = look()
         if value:
             return value  # type: ignore[return-value]
-        time.sleep(0.05)
+        time.sleep(min(max(0.05, waited / 20), 0.5))
     raise AssertionError(f"did not happen in {patience:g} s: {what}")
