@@ -1,4 +1,4 @@
-"""Batches take longer to load than to train on."""
+"""Batches take far longer to load than to train on, on a busy machine too."""
 
 import time
 
@@ -13,7 +13,7 @@ class Slow(torch.utils.data.Dataset):
         return 64
 
     def __getitem__(self, index):
-        time.sleep(0.005)
+        time.sleep(0.05)
         return torch.randn(8)
 
 
