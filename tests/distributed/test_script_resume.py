@@ -225,3 +225,46 @@ def test_a_command_whose_loop_is_taken_goes_on_as_the_program_by_itself(tmp_path
     own, plain = (Path(folder, package, "log.txt").read_text() for folder in (killed.folder, tmp_path / "plain"))
     assert own == plain
     assert killed.newest().step == 15
+
+
+FROZEN = """
+import copy
+import torch
+STAND
+from torch import nn
+torch.manual_seed(0)
+base = nn.Sequential(nn.Linear(16, 256), nn.Tanh(), nn.Linear(256, 16)).requires_grad_(False)
+head = nn.Linear(16, 1)
+average = copy.deepcopy(head).requires_grad_(False)
+wide = nn.Embedding(2000, 2).requires_grad_(False)  # no gradient trains it, and it changes
+opt = torch.optim.Adam(head.parameters(), lr=0.1)
+for step in range(12):
+    stand()
+    loss = head(base(torch.randn(8, 16)) + wide.weight[:8].sum()).square().mean()
+    loss.backward()
+    opt.step()
+    opt.zero_grad()
+    with torch.no_grad():
+        average.weight.lerp_(head.weight, 0.1)
+        wide.weight.add_(0.01)
+    print(step, loss.item())
+print(base[0].weight.sum().item(), average.weight.sum().item(), wide.weight.sum().item())
+""".replace("STAND", STAND)
+
+
+def test_weights_that_a_program_does_not_train_are_written_once(trial, tmp_path):
+    killed = trial(source=FROZEN, slots=1, every="1steps", epochs=12)
+    first = killed.start(hold=7).reaches(6)
+    first.wait(lambda: "7-1" in first.committed())
+    first.kill(0)
+    second = killed.run(resume_from=killed.pinned())
+    assert second.codes == [0], second.logs()
+    assert second.started.resumed_from == "7-1"
+    assert second.logs() == f"rank-0.log\n{printed(tmp_path, FROZEN)}"
+    kept = killed.home.committed()
+    assert len(kept) > 1
+    frozen = {part.digest for each in kept for part in each.parts if part.name == "modules.frozen"}
+    files = {each.stat().st_ino for each in Path(killed.home.where).glob("*/modules.frozen.safetensors")}
+    assert len(frozen) == len(files) == 1
+    own = [sum(part.size for part in each.parts if part.name != "modules.frozen") for each in kept[1:]]
+    assert all(size < 4 * 2 * 2000 + 40_000 for size in own)  # the table that changes, but not the 33 kB of `base`

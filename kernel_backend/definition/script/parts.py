@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kernel_backend.checkpoints.base import FROZEN
+
 PART = "modules"  # state of each module by variable name, with its pickled structure if it can be recreated
 STATE, SKELETON = "state", "skeleton"
 PROGRAM = "program"  # everything else, with `BLOBS`: the bytes of tensors and arrays, each named by its digest
@@ -25,10 +27,14 @@ def compared(state: Mapping[str, Any], digests: Mapping[str, str]) -> Mapping[st
     >>> program = {"stations": [], "blobs": {"b": {}, "a": {}}}
     >>> compared({"modules": {"net": {}}, "program": program}, {"modules": "c", "program": "d", "random-0": "e"})
     {'modules': 'c'}
+    >>> compared({"modules": {"net": {}}, "program": program}, {"modules": "c", "modules.frozen": "f", "program": "d"})
+    {'modules': 'c', 'modules.frozen': 'f'}
     >>> compared({"modules": {}, "program": program}, {"program": "d", "random-0": "e"})
     {'program': 'a b'}
     """
     program = state.get(PROGRAM)
     if not (isinstance(program, Mapping) and STATIONS in program and BLOBS in program):
         return digests
-    return {PART: digests[PART]} if state.get(PART) else {PROGRAM: " ".join(sorted(program[BLOBS]))}
+    if not state.get(PART):
+        return {PROGRAM: " ".join(sorted(program[BLOBS]))}
+    return {name: digest for name, digest in digests.items() if name.removesuffix(FROZEN) == PART}

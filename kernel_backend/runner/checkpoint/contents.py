@@ -17,7 +17,7 @@ from kernel_backend.checkpoints.base import Manifest, whose
 from kernel_backend.checkpoints.writer import flatten, must_hold, tensors_of, unflatten
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.checkpoint.ema import WeightAverage
-from kernel_backend.runner.checkpoint.frozen import split_frozen
+from kernel_backend.runner.checkpoint.frozen import split_frozen, untrained
 from kernel_backend.runner.checkpoint.saving import Parts
 from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
 from kernel_backend.runner.logical_ranks import LogicalRanks
@@ -115,7 +115,7 @@ class TrainingContents:
 
     def frozen_apart(self, name: str, tensors: Mapping[str, Tensor], module: nn.Module) -> dict[str, dict[str, Tensor]]:
         """Split a module's tensors into a trained and a frozen part, returned by their names."""
-        return split_frozen(name, tensors, module)
+        return split_frozen(name, tensors, untrained(module))
 
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
         """Restore this checkpoint on this rank; raise CheckpointDamaged if a part is damaged.

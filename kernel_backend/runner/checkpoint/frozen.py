@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
@@ -14,13 +15,20 @@ from kernel_backend.runner.determinism.digests import tensor_digest
 LEAST = 4096  # bytes; fewer are not worth a file of their own
 
 
-def split_frozen(name: str, tensors: Mapping[str, Tensor], module: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """Split a module's tensors into the trained part `<name>` and the frozen part `<name>.frozen`.
+@runtime_checkable
+class HoldsFrozen(Protocol):
+    """Checkpoint part of which some tensors are not trained."""
 
-    Frozen are parameters without `requires_grad`, and buffers of modules without trained parameters of their own,
-    except those of a normalization layer in training mode.
+    def frozen(self) -> set[str]:
+        """Return the names that these tensors have in the part."""
+
+
+def split_frozen(name: str, tensors: Mapping[str, Tensor], frozen: Set[str]) -> dict[str, dict[str, Tensor]]:
+    """Split a part's tensors into the trained part `<name>` and the part `<name>.frozen` with those named in `frozen`.
+
+    The frozen part is left out if it would be small.
     """
-    frozen = _untrained(module) & tensors.keys()
+    frozen = frozen & tensors.keys()
     size = sum(tensors[each].nbytes for each in frozen)
     if size < LEAST:
         return {name: dict(tensors)}
@@ -30,7 +38,12 @@ def split_frozen(name: str, tensors: Mapping[str, Tensor], module: nn.Module) ->
     }
 
 
-def _untrained(module: nn.Module) -> set[str]:
+def untrained(module: nn.Module) -> set[str]:
+    """Return the names of a module's frozen tensors.
+
+    These are parameters without `requires_grad`, and buffers of modules without trained parameters of their own,
+    except those of a normalization layer in training mode.
+    """
     found: set[str] = set()
     for path, each in module.named_modules(remove_duplicate=False):
         prefix = f"{path}." if path else ""

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from kernel_backend.runner.checkpoint.frozen import untrained
+
 
 class Stateful(Protocol):
     """Part of a training that a checkpoint holds."""
@@ -48,6 +50,10 @@ class Model:
         """Overwrite parameters and buffers, including buffers that the first forward pass would create."""
         lay_out_buffers(self._model, state)
         self._model.load_state_dict(state)
+
+    def frozen(self) -> set[str]:
+        """Return the names of parameters and buffers that are not trained."""
+        return untrained(self._model)
 
     def load_matching(self, state: dict[str, Any]) -> list[str]:
         """Overwrite the tensors that match `state` in name and shape; return the names of all others."""

@@ -12,9 +12,9 @@ from kernel_backend.checkpoints.base import FROZEN, Manifest
 from kernel_backend.checkpoints.writer import flatten, must_hold, tensors_of, unflatten
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.checkpoint.contents import PerRankState, Read
-from kernel_backend.runner.checkpoint.frozen import split_frozen
+from kernel_backend.runner.checkpoint.frozen import HoldsFrozen, split_frozen
 from kernel_backend.runner.checkpoint.saving import Parts
-from kernel_backend.runner.checkpoint.stateful import Model, Stateful, TakesOver
+from kernel_backend.runner.checkpoint.stateful import Stateful, TakesOver
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.gradients.waiting import restore_gradients, waiting_gradients
 from kernel_backend.runner.logical_ranks import LogicalRanks
@@ -107,8 +107,8 @@ class RegisteredContents:
         parts: dict[str, dict[str, Tensor]] = {}
         for name, part in self._parts.items():
             state[name], parts[name] = flatten(part.state_dict())
-            if isinstance(part, Model):
-                parts |= split_frozen(name, parts[name], part.module)
+            if isinstance(part, HoldsFrozen):
+                parts |= split_frozen(name, parts[name], part.frozen())
         for name, module in self.modules.items():
             parts[name + _GRADIENTS] = waiting_gradients(module)
         for rank, random in enumerate(per_rank.random):

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from kernel_backend.definition.script.loops import TrainingLoop
 from kernel_backend.definition.script.parts import SKELETON, STATE
 from kernel_backend.errors import CheckpointDamaged
+from kernel_backend.runner.checkpoint.frozen import untrained
 from kernel_backend.runner.forms.script.state.blobs import Blobs, bytes_of, digest
 from kernel_backend.runner.forms.script.state.skeleton import skeleton
 
@@ -45,6 +46,10 @@ class NamedModules:
         """Return the state and the pickled structure of each module, in which shared tensors remain shared."""
         found = self._states()
         return {name: state | _structure(module) for name, module, state in found}
+
+    def frozen(self) -> set[str]:
+        """Return the names that tensors which are not trained have in this part, as `flatten` makes them."""
+        return {f"{name}.{STATE}.{key}" for name, module in self.found().items() for key in untrained(module)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Keep the saved states for `contents_of`; the modules themselves are restored with the program's objects."""
