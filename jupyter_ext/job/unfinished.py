@@ -60,7 +60,7 @@ def _how_far(overview: Overview, trial: int | None) -> str:
         return f"{name}, {overview.state}"
     config = overview.experiment.config
     return f"{name}, " + (
-        f"step {front.step}/{config.steps}" if config.steps else epoch_text(front.epoch, config.epochs)
+        f"step {front.step}/{config.steps}" if config.steps else epoch_text(front.epoch, config.known_epochs)
     )
 
 

@@ -146,22 +146,26 @@ def _head(overview: Overview, now: float) -> str:
 
 
 def _progress(trial: Trial, overview: Overview) -> str:
-    epochs = overview.experiment.config.epochs
+    config = overview.experiment.config
+    kind, newest = trial.newest
+    rows = [(name, number(value)) for name, value in newest.items()]
+    table = rows_html((kind, ""), rows) if rows else ""
+    if config.as_it_is:
+        return table
+    line = progress_line(trial.model_copy(update={"metrics": {}, "training": {}}), config)
+    bar = "" if config.known_epochs is None else _bar(trial, config.known_epochs)
+    return f"{bar}{_dim(line.removeprefix(reference(trial)).strip())}{table}"
+
+
+def _bar(trial: Trial, epochs: int) -> str:
     share = f"{min(1.0, trial.epoch / epochs) * 100:.0f}"
     colour = _COLOURS.get(trial.state, _GREY)
     shape = "border-radius:3px;height:5px"
-    bar = (
+    return (
         f'<div role="progressbar" aria-valuenow="{share}" aria-valuemin="0" aria-valuemax="100" '
         f'style="{shape};background:{_LINE};margin:6px 0">'
         f'<div style="{shape};background:{colour};width:{share}%"></div></div>'
     )
-    kind, newest = trial.newest
-    rows = [(name, number(value)) for name, value in newest.items()]
-    table = rows_html((kind, ""), rows) if rows else ""
-    if overview.experiment.config.as_it_is:
-        return table
-    line = progress_line(trial.model_copy(update={"metrics": {}, "training": {}}), overview.experiment.config)
-    return f"{bar}{_dim(line.removeprefix(reference(trial)).strip())}{table}"
 
 
 def _failure(failure: Failure) -> str:

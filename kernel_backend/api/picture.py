@@ -80,7 +80,8 @@ def draw(overview: Overview, curves: Sequence[Curve], dark: bool = False) -> byt
 
 def _epochs(overview: Overview) -> str:
     epoch = max((trial.epoch for trial in overview.trials), default=0.0)
-    return f"epoch {round(epoch, 1):g}/{overview.experiment.config.epochs}"
+    epochs = overview.experiment.config.known_epochs
+    return f"epoch {round(epoch, 1):g}" + ("" if epochs is None else f"/{epochs}")
 
 
 def title(figure: Figure, overview: Overview, palette: Palette, progress: str) -> None:

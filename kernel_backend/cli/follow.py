@@ -105,7 +105,7 @@ class LiveDisplay:
                 self._task,
                 total=trial.total_steps,
                 completed=trial.step,
-                epoch=epoch_text(trial.epoch, config.epochs),
+                epoch=epoch_text(trial.epoch, config.known_epochs),
                 metrics=harmless(newest_text(trial)),
             )
 

@@ -147,6 +147,7 @@ class Config(Record):
     threads: int | None = Field(None, ge=1)  # per slot; None: chosen by the service at submission
     logical_workers: int | None = Field(None, ge=1)  # None: one per slot, and sums in the backend's own order
     epochs: int = Field(1, ge=1)
+    epochs_unknown: bool = False  # the source of a program does not show its number of epochs; `epochs` is then 1
     steps: int | None = Field(None, ge=1)  # length of the training; if set, `epochs` is ignored
     batch_size: int = Field(32, ge=1)  # global, over all slots
     schedule_per: Literal["step", "epoch"] = "step"
@@ -181,6 +182,11 @@ class Config(Record):
     env: Literal["current", "locked"] = "current"  # Python packages: the interpreter's, or those of the lock
     until: int | None = Field(None, ge=1)  # stop after this step of a longer training
     data_at: dict[str, str] = {}  # declared data: name -> absolute path or URL to read instead
+
+    @property
+    def known_epochs(self) -> int | None:
+        """Return the number of epochs; None if only the program knows when it ends."""
+        return None if self.epochs_unknown else self.epochs
 
     @property
     def as_it_is(self) -> bool:

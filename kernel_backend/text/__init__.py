@@ -107,10 +107,11 @@ def _searched_text(params: Mapping[str, Value], space: Space) -> str:
     return " ".join(f"{name}={len(value) if isinstance(value, list) else value_text(value)}" for name, value in shown)
 
 
-def epoch_text(epoch: float, epochs: int) -> str:
-    """Format the current epoch, or the one that has just ended: `epoch 3/10`."""
+def epoch_text(epoch: float, epochs: int | None) -> str:
+    """Format the current epoch, or the one that has just ended: `epoch 3/10`; `epoch 3` if `epochs` is not known."""
     # Rounding errors may make a complete epoch slightly more than an integer: 3 steps of 1/3.
-    return f"epoch {min(max(math.ceil(epoch - 1e-6), 0), epochs)}/{epochs}"
+    now = max(math.ceil(epoch - 1e-6), 0)
+    return f"epoch {now}" if epochs is None else f"epoch {min(now, epochs)}/{epochs}"
 
 
 def reference(trial: Trial) -> str:
@@ -126,7 +127,7 @@ def progress_line(trial: Trial, config: Config, report: StoredReport | None = No
     epoch, step = (report.epoch, report.step) if report else (trial.epoch, trial.step)
     values = metrics_text(report.metrics) if report else newest_text(trial)
     taken = [f"step {step}"] if config.form == "command" and step else []
-    taken = taken if config.as_it_is else [epoch_text(epoch, config.epochs), f"step {step}"]
+    taken = taken if config.as_it_is else [epoch_text(epoch, config.known_epochs), f"step {step}"]
     parts = [reference(trial), *taken, values]
     return "  ".join(part for part in parts if part)
 
@@ -236,7 +237,7 @@ def table_row(overview: Overview, now: float, owner: bool = False) -> tuple[str,
     With `owner`, it includes owner and group: OWNED_HEAD names these columns.
     """
     experiment, trial = overview.experiment, overview.front
-    epoch = epoch_text(trial.epoch, experiment.config.epochs).removeprefix("epoch ") if trial else ""
+    epoch = epoch_text(trial.epoch, experiment.config.known_epochs).removeprefix("epoch ") if trial else ""
     whose = (experiment.owner, experiment.group) if owner else ()
     return (
         str(experiment.number),

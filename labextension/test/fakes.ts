@@ -127,6 +127,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
       threads: 1,
       logical_workers: null,
       epochs: 10,
+      epochs_unknown: false,
       steps: null,
       batch_size: 32,
       schedule_per: 'step',

@@ -3,6 +3,7 @@
 import type { Curve, ExperimentState, Metrics, Overview, TrialState } from '../src/api/types';
 import type { Look } from '../src/service/watch';
 import { stateOf } from '../src/model/overview';
+import { progressText } from '../src/model/text';
 import { verbsFor } from '../src/view/actions';
 import { failureOf } from '../src/view/failure';
 import { alone, beginning, newestStep, overlaid } from '../src/view/plotted';
@@ -58,6 +59,13 @@ describe('progress', () => {
   test('is counted in steps, and in epochs where nobody knows how many steps there are', () => {
     expect(shareDone(trial({ step: 250, total_steps: 1000 }), 10)).toBe(0.25);
     expect(shareDone(trial({ epoch: 5, total_steps: null }), 10)).toBe(0.5);
+  });
+
+  test('is not known where only the program knows when it ends', () => {
+    expect(shareDone(trial({ epoch: 5, total_steps: null }), null)).toBeNull();
+    expect(shareDone(trial({ epoch: 5, step: 250, total_steps: 1000 }), null)).toBe(0.25);
+    const asked = { ...experiment().config, epochs_unknown: true };
+    expect(progressText(trial({ epoch: 2.5, step: 20, total_steps: null }), asked, null)).toBe('epoch 3  step 20');
     expect(shareDone(trial({ epoch: 11, total_steps: null }), 10)).toBe(1);
   });
 

@@ -3209,6 +3209,8 @@ export interface components {
             logical_workers: number | null;
             /** @default 1 */
             epochs: number;
+            /** @default false */
+            epochs_unknown: boolean;
             /** @default null */
             steps: number | null;
             /** @default 32 */
@@ -4611,6 +4613,8 @@ export interface components {
             logical_workers?: number | null;
             /** @default 1 */
             epochs?: number;
+            /** @default false */
+            epochs_unknown?: boolean;
             /** @default null */
             steps?: number | null;
             /** @default 32 */
@@ -5090,6 +5094,7 @@ export interface components {
              *       "threads": null,
              *       "logical_workers": null,
              *       "epochs": 1,
+             *       "epochs_unknown": false,
              *       "steps": null,
              *       "batch_size": 32,
              *       "schedule_per": "step",

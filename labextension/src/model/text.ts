@@ -174,10 +174,16 @@ const STATES: readonly TrialState[] = [
   'failed'
 ];
 
-/** `epoch 3/10`: the one that goes on, or has just ended. */
-export function epochText(epoch: number, epochs: number): string {
+/** `epoch 3/10`: the one that goes on, or has just ended; `epoch 3` where `epochs` is not known. */
+export function epochText(epoch: number, epochs: number | null): string {
   // A whole epoch may be a hair more than a whole number: 3 steps of 1/3.
-  return `epoch ${Math.min(Math.max(Math.ceil(epoch - 1e-6), 0), epochs)}/${epochs}`;
+  const now = Math.max(Math.ceil(epoch - 1e-6), 0);
+  return epochs === null ? `epoch ${now}` : `epoch ${Math.min(now, epochs)}/${epochs}`;
+}
+
+/** The number of epochs; null where only the program knows when it ends. */
+export function knownEpochs(config: Config): number | null {
+  return config.epochs_unknown ? null : config.epochs;
 }
 
 /** `#12`; `#12.3` for any but the first trial. */
@@ -196,7 +202,7 @@ export function progressLine(trial: Trial, config: Config, report: StoredReport 
   const values = report ? metricsText(report.metrics) : newestText(trial);
   // Code that runs as it is has no epochs.
   const steps = config.form === 'command' && step ? [`step ${step}`] : [];
-  const taken = runsAsItIs(config) ? steps : [epochText(epoch, config.epochs), `step ${step}`];
+  const taken = runsAsItIs(config) ? steps : [epochText(epoch, knownEpochs(config)), `step ${step}`];
   const parts = [reference(trial), ...taken, values];
   return parts.filter(part => part).join('  ');
 }
@@ -204,7 +210,7 @@ export function progressLine(trial: Trial, config: Config, report: StoredReport 
 /** `epoch 3/10  step 141 of 470  about 2 min 05 s left`; `left` is what `secondsLeft` says. */
 export function progressText(trial: Trial, config: Config, left: number | null): string {
   const parts = [
-    epochText(trial.epoch, config.epochs),
+    epochText(trial.epoch, knownEpochs(config)),
     `step ${trial.step}` + (trial.total_steps === null ? '' : ` of ${trial.total_steps}`)
   ];
   return [...parts, ...(left === null ? [] : [`about ${duration(left)} left`])].join('  ');

@@ -5,7 +5,7 @@ import * as React from 'react';
 import type { Account, Overview } from '../api/types';
 import { frontOf, stateOf } from '../model/overview';
 import { num } from '../model/curves';
-import { duration, elapsed, epochText, newestText, size, titleText, trialsText } from '../model/text';
+import { duration, elapsed, epochText, knownEpochs, newestText, size, titleText, trialsText } from '../model/text';
 import { heldText, partOf, windowText } from './fields';
 import type { ClusterSnapshot } from './clusterstate';
 import { Slots } from './slots';
@@ -131,5 +131,5 @@ function progress(overview: Overview): string {
   if (config.search) {
     return trialsText(overview);
   }
-  return trial && trial.step > 0 ? `${epochText(trial.epoch, config.epochs)}  ${newestText(trial)}`.trim() : '–';
+  return trial && trial.step > 0 ? `${epochText(trial.epoch, knownEpochs(config))}  ${newestText(trial)}`.trim() : '–';
 }

@@ -5,7 +5,16 @@ import * as React from 'react';
 import type { Overview } from '../api/types';
 import { labelsOf } from '../model/labels';
 import { ended, frontOf, stateOf } from '../model/overview';
-import { duration, elapsed, epochText, newestText, runsAsItIs, stateText, trialsText } from '../model/text';
+import {
+  duration,
+  elapsed,
+  epochText,
+  knownEpochs,
+  newestText,
+  runsAsItIs,
+  stateText,
+  trialsText
+} from '../model/text';
 import { toldBy } from './list';
 
 interface Props {
@@ -60,10 +69,10 @@ function Facts({ overview, now }: { overview: Overview; now: number }): React.JS
           {stateText(overview)}
         </span>{' '}
         {begun && (
-          <span className="dl-item-epoch">{trialsText(overview) || epochText(begun.epoch, config.epochs)}</span>
+          <span className="dl-item-epoch">{trialsText(overview) || epochText(begun.epoch, knownEpochs(config))}</span>
         )}
       </span>{' '}
-      {begun && !ended(overview) && config.search === null && (
+      {begun && !ended(overview) && config.search === null && !config.epochs_unknown && (
         <span className="dl-item-bar" aria-hidden="true">
           <span style={{ width: `${Math.min(100, (100 * begun.epoch) / config.epochs)}%` }} />
         </span>

@@ -3,7 +3,7 @@
 import type { Trial } from '../api/types';
 import { secondsLeft } from '../model/estimate';
 import { frontOf } from '../model/overview';
-import { progressText, runsAsItIs } from '../model/text';
+import { knownEpochs, progressText, runsAsItIs } from '../model/text';
 import type { Look } from '../service/watch';
 import { h, setAttribute, setText, show } from './dom';
 
@@ -25,16 +25,22 @@ export class Progress {
     show(this.root, trial !== undefined && single);
     if (look.overview && trial && single) {
       const left = look.connection === 'live' ? secondsLeft(look.overview, look.curves, Date.now() / 1000) : null;
-      const share = shareDone(trial, config.epochs) * 100;
       setText(this._text, progressText(trial, config, left));
-      setAttribute(this._bar, 'aria-valuenow', share.toFixed(0));
-      this._done.style.width = `${share.toFixed(2)}%`;
+      const share = shareDone(trial, knownEpochs(config));
+      show(this._bar, share !== null);
+      if (share !== null) {
+        setAttribute(this._bar, 'aria-valuenow', (share * 100).toFixed(0));
+        this._done.style.width = `${(share * 100).toFixed(2)}%`;
+      }
     }
   }
 }
 
-/** From 0 to 1. */
-export function shareDone(trial: Trial, epochs: number): number {
-  const share = trial.total_steps ? trial.step / trial.total_steps : trial.epoch / Math.max(epochs, 1);
+/** From 0 to 1; null where neither the number of steps nor that of epochs is known. */
+export function shareDone(trial: Trial, epochs: number | null): number | null {
+  if (!trial.total_steps && epochs === null) {
+    return null;
+  }
+  const share = trial.total_steps ? trial.step / trial.total_steps : trial.epoch / Math.max(epochs ?? 1, 1);
   return trial.state === 'completed' ? 1 : Math.min(1, Math.max(0, share));
 }

@@ -2,7 +2,7 @@
 
 import type { Kind, Metrics, Overview, Trial, Value } from '../api/types';
 import { frontOf, stateOf } from '../model/overview';
-import { duration, elapsed, epochText, lossFirst, number, paramsText } from '../model/text';
+import { duration, elapsed, epochText, knownEpochs, lossFirst, number, paramsText } from '../model/text';
 
 export interface Row {
   readonly name: string;
@@ -73,7 +73,7 @@ function progress(overview: Overview | null, now: number): ParamTexts {
   const { config } = overview.experiment;
   return {
     state: stateOf(overview),
-    epoch: epochText(trial.epoch, config.epochs).replace('epoch ', ''),
+    epoch: epochText(trial.epoch, knownEpochs(config)).replace('epoch ', ''),
     step: String(trial.step),
     time: duration(Math.max(0, elapsed(overview, now)))
   };

@@ -217,7 +217,7 @@ def test_the_programs_own_name_means_the_number_of_epochs() -> None:
     found = parse(f"EPOCHS = 5\n{LOOP}")
     config, rest = with_epochs(found, Config(), {"EPOCHS": 9})
     assert (config.epochs, rest, configured(found, config).epochs) == (9, {}, 9)
-    assert configured(found, Config()).epochs == 5
+    assert configured(found, Config()).epochs == configured(found, Config()).known_epochs == 5
     with pytest.raises(InvalidDefinition, match="EPOCHS=9 and --epochs 3 are both the number of epochs"):
         with_epochs(found, Config(epochs=3), {"EPOCHS": 9})
     with pytest.raises(InvalidDefinition, match="EPOCHS=0: EPOCHS is the number of epochs"):
@@ -239,6 +239,7 @@ def test_epochs_that_cannot_be_given_are_refused_with_the_reason(source: str, wh
     with pytest.raises(InvalidDefinition) as refused:
         check_options(definition, Config(epochs=7))
     assert refused.value.message.startswith(f"--epochs 7 cannot be given to this program: {why}. Write")
+    assert configured(definition, Config()).known_epochs is None  # no view says `epoch 1/1`
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def _of_numbers() -> Iterator[dict[str, Any]]:
     yield from said(text.number, *zip(values))
     yield from said(size, *zip([0, 512, 999, 1000, 1050, 1250, 1500, 999_949, 999_950, 58_900_000, 7 * 10**15]))
     epochs = [0, -1, 0.1, 1, 1.0000001, 2.9999999, 3, 3.0000000001, 3.00001, 10, 11]
-    yield from said(text.epoch_text, *((epoch, 10) for epoch in epochs), (0.5, 1))
+    yield from said(text.epoch_text, *((epoch, 10) for epoch in epochs), (0.5, 1), (2.5, None))
     yield from said(checkpoint_step, (None,), ("150-1",), ("0-12",))
 
 

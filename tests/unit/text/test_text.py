@@ -105,6 +105,10 @@ def test_the_epoch_that_goes_on_is_told(epoch, said):
     assert epoch_text(epoch, 10) == f"epoch {said}"
 
 
+def test_the_epoch_of_a_program_that_alone_knows_when_it_ends_is_told_without_an_end():
+    assert epoch_text(2.5, None) == "epoch 3"
+
+
 def test_a_validation_is_a_line():
     report = StoredReport(
         seq=1,

@@ -102,6 +102,19 @@ def test_how_to_look_again_and_to_stop_is_said_while_there_is_something_to_stop(
         assert hint not in bundle(over, now=165.0, captured=["12 lines"])[kind]
 
 
+def test_a_program_that_alone_knows_when_it_ends_has_no_bar():
+    def told(**config: Any) -> str:
+        found = overview(step=20, epoch=2.5)
+        config = Config(slots=2, epochs=10).model_copy(update=config)
+        experiment = found.experiment.model_copy(update={"config": config})
+        return bundle(found.model_copy(update={"experiment": experiment}), now=100.0)["text/html"]
+
+    assert "progressbar" in told()
+    assert "epoch 3/10" in told()
+    assert "progressbar" not in told(epochs_unknown=True)
+    assert "epoch 3  step 20" in told(epochs_unknown=True)
+
+
 def test_a_queued_experiment_says_why_it_waits():
     waiting = overview(TrialState.QUEUED).model_copy(update={"wait": Wait(reason="2 of 2 slots in use", place=1)})
     assert "2 of 2 slots in use" in read(bundle(waiting, now=100.0)["text/html"])
