@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import pty
@@ -331,6 +332,25 @@ def test_the_doctor_tells_what_is_there(service, capsys, monkeypatch):
     assert "2 cpu" in found["slots"]["says"]
     assert main(["doctor"]) == 1
     assert "what to do" in capsys.readouterr().out
+
+
+def test_the_doctor_tells_that_modules_are_compiled_in_each_process(tmp_path, capsys, monkeypatch):
+    (tmp_path / "torch").mkdir()
+    source = "__version__ = '2'\nclass cuda: is_available = device_count = staticmethod(int)\n"
+    (tmp_path / "torch" / "__init__.py").write_text(source)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def told():
+        main(["doctor", "--json"])
+        return {each["name"]: each for each in json.loads(capsys.readouterr().out)["findings"]}.get("bytecode")
+
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    found = told()
+    assert found["ok"]
+    assert "modules that torch imports are compiled again in each process" in found["says"]
+    assert found["todo"].startswith(f"{sys.executable} -m compileall -q ")
+    assert compileall.compile_dir(tmp_path, quiet=1)
+    assert told() is None
 
 
 def test_the_doctor_names_packages_whose_search_methods_are_broken(service, capsys, monkeypatch, tmp_path):
