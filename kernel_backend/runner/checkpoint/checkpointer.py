@@ -330,8 +330,14 @@ class Checkpointer:
         return math.inf if free is None else free
 
     def _discard(self, position: Position) -> None:
-        with contextlib.suppress(Exception):
-            self._home.discard(checkpoint_id(position.step, self._job.attempt))
+        """Delete what was written of a checkpoint that failed; one that was committed before at this step stays.
+
+        If some of its parts were replaced, a resume notices by their digests, and takes the one before.
+        """
+        id = checkpoint_id(position.step, self._job.attempt)
+        if id != self._newest:
+            with contextlib.suppress(Exception):
+                self._home.discard(id)
 
     def _commit(self, position: Position, state: dict[str, Any], written: list[Part], cost: Cost) -> None:
         job = self._job

@@ -14,7 +14,7 @@ from torch import nn
 
 from kernel_backend.checkpoints.base import Data, Part
 from kernel_backend.checkpoints.directory import Directory
-from kernel_backend.errors import DaylightError, PlaceUnavailable
+from kernel_backend.errors import CheckpointFailed, DaylightError, PlaceUnavailable
 from kernel_backend.model.experiment import Config, Keep
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.resources import Share
@@ -204,6 +204,17 @@ def test_what_no_checkpoint_can_hold_is_named_before_the_first_step(tmp_path, pe
     model.register_buffer("phases", torch.zeros(2, dtype=torch.complex128), persistent=persistent)
     with pytest.raises(DaylightError, match=r"phases is a tensor of torch\.complex128, which a checkpoint cannot hold"):
         Saving(tmp_path, model).checkpointer.check()
+
+
+def test_a_last_checkpoint_that_fails_leaves_the_one_that_was_committed_at_its_step(saving, monkeypatch):
+    monkeypatch.setattr("kernel_backend.runner.checkpoint.checkpointer.RETRY", RetryPolicy((0.0,), tries=2))
+    saving.home.go.set()
+    saving.save(4).join()
+    assert saving.steps() == [4]
+    saving.home.refuses = True
+    with pytest.raises(CheckpointFailed, match=r"at step 4, could not be written .*; the newest is 4-1"):
+        saving.checkpointer.finish(Position(4, 0.4, {}, {}))
+    assert saving.steps() == [4]
 
 
 def test_checkpoints_that_cannot_be_reached_are_said_after_some_tries(saving, monkeypatch):
