@@ -274,8 +274,13 @@ def checkpoint_id(step: int, attempt: int) -> str:
     return f"{step}-{attempt}"
 
 
-def bytes_stored(manifests: Collection[Manifest]) -> int:
-    """Return the total size of checkpoints in bytes; a part that several of them share is counted once."""
+def bytes_stored(manifests: Collection[Manifest], linked: bool) -> int:
+    """Return the total size of an experiment's checkpoints in bytes.
+
+    A frozen part that several of them have is counted once if they are `linked`: if the storage holds one file for all.
+    """
+    if not linked:
+        return sum(each.bytes for each in manifests)
     shared = {part.digest: part.size for each in manifests for part in each.parts if part.name.endswith(FROZEN)}
     own = (part.size for each in manifests for part in each.parts if not part.name.endswith(FROZEN))
     return sum(own) + sum(shared.values())

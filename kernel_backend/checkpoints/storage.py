@@ -35,6 +35,11 @@ class CheckpointStorage:
         """Return the location of a trial's checkpoints."""
         return f"{self._root}/{experiment}/{trial}"
 
+    @property
+    def linked(self) -> bool:
+        """Return True if equal frozen parts of an experiment are one file; an object store has a copy for each."""
+        return isinstance(open_storage(self._root), Directory)
+
     def largest_number(self) -> int:
         """Return the largest experiment number among the entries below the root; raise OSError."""
         return largest_of(open_storage(self._root).names())

@@ -113,11 +113,12 @@ class Deletion:
         aside = sum(each.bytes for _, place in self._storages(experiment) for each in place.aside())
         shared = self._store.snapshot_users(experiment.snapshot, number)
         found = {
-            "checkpoints": bytes_stored(manifests.values()) + aside,
+            "checkpoints": bytes_stored(manifests.values(), self._storage.linked) + aside,
             **self._workspaces.of(experiment.owner).usage(number),
         }
         found["snapshots"] = self._archive.bytes(experiment.snapshot)
-        kept = bytes_stored([manifests[name] for name in needed.checkpoints if name in manifests])
+        held = [manifests[name] for name in needed.checkpoints if name in manifests]
+        kept = bytes_stored(held, self._storage.linked)
         stays = kept + (found["snapshots"] if shared else 0)
         whose = [f"its snapshot stays: {_named(shared)} has the same"] if shared else []
         return DiskUsage(

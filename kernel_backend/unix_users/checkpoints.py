@@ -148,6 +148,11 @@ class UnixUserStorage(CheckpointStorage):
         """Return an empty location: the owner's agent fills in the folder, which the service does not know."""
         return ""
 
+    @property
+    def linked(self) -> bool:
+        """Return True, as all workspaces are folders."""
+        return True
+
     def largest_number(self) -> int:
         """Return 0: the largest number is taken from the owners' workspaces."""
         return 0
