@@ -154,14 +154,14 @@ class World:
         """All reports of its trial."""
         return Client.connect(start=False, home=self.home).reports(number, trial)
 
-    def ended(self, number: int) -> Overview:
+    def ended(self, number: int, patience: float = PATIENCE_S) -> Overview:
         """Wait for its end."""
 
         def look() -> Overview | None:
             found = self.overview(number)
             return found if found.experiment.state in EXPERIMENT_ENDED else None
 
-        return until(look, f"experiment {number} ends")
+        return until(look, f"experiment {number} ends", patience)
 
     def reached(self, number: int, step: int) -> Overview:
         """Wait until its trial has reported a step."""

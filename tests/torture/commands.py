@@ -39,6 +39,7 @@ from tests.torture.victims import kill
 SCRIPTS = Path(__file__).parents[1] / "programs" / "commands"
 SLOTS = 2
 EPOCHS = 30  # of the killed ones
+LONG_S = 1800.0  # for the epochs after the last kill, on a slow machine
 VICTIMS = ("program of a rank", "rank", "launcher", "all programs", "all of the gang")
 TRIALS, UNITS, ETA = 9, 9, 3  # of a search
 RUNGS = (1, 3)  # before its last unit
@@ -168,7 +169,7 @@ def killed(world: World, script: Script, folder: Path, kills: int, draw: random.
         if _kill(world, number, victim, draw):
             died[victim] += 1
             until(partial(_tried_again, world, number, before), "it is tried again")
-    ended = world.ended(number)
+    ended = world.ended(number, LONG_S)
     assert ended.state == "completed", ended.trials[0]
     return number, died
 
