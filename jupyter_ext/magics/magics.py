@@ -19,6 +19,7 @@ from jupyter_ext.magics.completion import complete_line, complete_submission
 from jupyter_ext.magics.line import separated, words
 from jupyter_ext.magics.magic_first import first_line, magic_first
 from jupyter_ext.magics.recorder import Recorder
+from jupyter_ext.project import Imported
 from jupyter_ext.submit.dry_run import as_script, dry_run
 from jupyter_ext.submit.local import train_locally
 from jupyter_ext.submit.replacement_cell import offered
@@ -87,7 +88,7 @@ class DaylightMagics(Magics):
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
         self.kernel: Any = shell
-        self.recorder = Recorder(shell)
+        self.recorder = Recorder(shell, Imported())
         self.told: set[str] = set()  # notes that were shown already
 
     @no_var_expand

@@ -15,7 +15,8 @@ from jupyter_ext.project import Imported
 class Recorder:
     """Executed cells of one kernel, oldest first, in the form required by `capture_cell`."""
 
-    def __init__(self, shell: Any) -> None:
+    def __init__(self, shell: Any, imported: Imported) -> None:
+        """Set up the recorder of a kernel; `imported` is told to look for new modules now and after each cell."""
         self._shell = shell
         self._began = 0.0
         self.started = time.time()  # a notebook saved earlier belongs to another session
@@ -23,7 +24,7 @@ class Recorder:
         self._retained = frozenset[str]()
         self._source: str | None = None  # the executed part of the running cell, if that is not all of it
         self._depth = 0  # nested cells: some magics, such as %%capture, run their body as a cell
-        self.imported = Imported()
+        self.imported = imported
         self.imported.look()
         self.running = ""  # text of the running cell
         past = list(shell.history_manager.input_hist_raw)[1:]

@@ -14,10 +14,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+# A shell imports these when it is made: once here, and not anew in each forked process.
+from IPython.core import application, completer, completerlib, magics  # noqa: F401
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from jupyter_ext.magics.recorder import Recorder
+from jupyter_ext.project import Imported
 from kernel_backend.runner.definition.load import executed
 
 T = TypeVar("T")
@@ -35,9 +38,16 @@ def shell() -> InteractiveShell:
     return made
 
 
+class _Unwatched(Imported):
+    """Of the thousands of modules of a test process, all of which count as the project's, none is read."""
+
+    def look(self) -> None:
+        pass
+
+
 def execute(kernel: InteractiveShell, cells: Sequence[str]) -> Recorder:
     """Run cells as a person would, going on after those that fail; what the recorder saw."""
-    recorder = Recorder(kernel)
+    recorder = Recorder(kernel, _Unwatched())
     recorder.cells.clear()
     recorder.register()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
