@@ -14,12 +14,21 @@ _OWN = frozenset(
 )
 
 
-def program_modules(builtins: Mapping[str, Any], main: ModuleType) -> dict[str, dict[str, Any]]:
-    """Return the namespaces of the program's modules imported so far, by name."""
+def program_modules(
+    builtins: Mapping[str, Any], main: ModuleType, foreign: dict[int, Any]
+) -> dict[str, dict[str, Any]]:
+    """Return the namespaces of the program's modules imported so far, by name.
+
+    `foreign` remembers the modules of libraries by `id()`, thousands of which need not be looked at again.
+    """
     found = {"__main__": vars(main)}
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
+        if id(module) in foreign:
+            continue
         if isinstance(module, ModuleType) and module.__dict__.get("__builtins__") is builtins:
             found.setdefault(name, vars(module))
+        else:
+            foreign[id(module)] = module
     return found
 
 

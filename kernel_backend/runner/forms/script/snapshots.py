@@ -38,21 +38,24 @@ class Snapshots:
         self._setup: SetupData | None = None
         self._versions: Versions | None = None
         self._modules: set[str] = set()  # whose code was searched for writes that torch does not count
+        self._foreign: dict[int, Any] = {}  # modules of libraries
 
     def survey(self, frame: FrameType) -> bool:
         """Record the data that the setup has created, on the first call; return True for that call."""
         if self._setup is not None:
             return False
-        writer = self._writer()
-        writer.write(self._roots(frame, ()), {})
+        namespaces = self._namespaces()
+        writer = self._writer(namespaces)
+        writer.write(self._roots(namespaces, frame, ()), {})
         self._setup = writer.data
         return True
 
     def take(self, frame: FrameType, items: Sequence[Any], more: Mapping[str, Any]) -> Snapshot:
         """Return a snapshot of the program at a frame, with its loops' iterators; raise any error of pickling."""
-        writer = self._writer()
+        namespaces = self._namespaces()
+        writer = self._writer(namespaces)
         random_states = RandomStates().state_dict()
-        graph = writer.write(self._roots(frame, items), {"random": random_states, **more})
+        graph = writer.write(self._roots(namespaces, frame, items), {"random": random_states, **more})
         return Snapshot(graph, writer.blobs)
 
     def restore(
@@ -67,8 +70,8 @@ class Snapshots:
         Variables in `changed` that have the first value of a pair get the second.
         Raises NotSaved if the program has other stack frames, or if its setup creates different objects.
         """
-        roots = self._roots(frame, items)
-        namespaces = frames.program_modules(self._builtins, self._main)
+        namespaces = self._namespaces()
+        roots = self._roots(namespaces, frame, items)
         reader = GraphReader(snapshot.graph, snapshot.blobs, Live(roots), namespaces, self._code)
         with torch.enable_grad():
             saved = reader.read()
@@ -87,16 +90,20 @@ class Snapshots:
         RandomStates().load_state_dict(saved["random"])
         return saved, reader.tombstones
 
-    def _writer(self) -> GraphWriter:
-        modules = frames.program_modules(self._builtins, self._main)
-        if modules.keys() != self._modules:  # one was imported
-            self._modules = set(modules)
-            self._versions = Versions(counted=not any(writes_past_versions(self._codes(each)) for each in modules))
-        return GraphWriter(modules, self._setup, self._versions)
+    def _namespaces(self) -> dict[str, dict[str, Any]]:
+        return frames.program_modules(self._builtins, self._main, self._foreign)
 
-    def _roots(self, frame: FrameType, items: Sequence[Any]) -> dict[Any, dict[str, Any]]:
+    def _writer(self, namespaces: Mapping[str, dict[str, Any]]) -> GraphWriter:
+        if namespaces.keys() != self._modules:  # a module was imported
+            self._modules = set(namespaces)
+            self._versions = Versions(counted=not any(writes_past_versions(self._codes(each)) for each in namespaces))
+        return GraphWriter(namespaces, self._setup, self._versions)
+
+    def _roots(
+        self, namespaces: Mapping[str, dict[str, Any]], frame: FrameType, items: Sequence[Any]
+    ) -> dict[Any, dict[str, Any]]:
         found: dict[Any, dict[str, Any]] = {}
-        for name, namespace in frames.program_modules(self._builtins, self._main).items():
+        for name, namespace in namespaces.items():
             found["globals", name] = frames.names(namespace)
         for number, each in enumerate(frames.program_frames(frame, self._builtins)):
             found["locals", number, each.f_code.co_qualname] = dict(each.f_locals)

@@ -34,7 +34,7 @@ def program_digests(
 ) -> dict[str, str]:
     """Return the digest of each variable of a program: globals, locals of its functions, and random states."""
     found = {"random states": value_digest(RandomStates().state_dict(), ignored)}
-    for module, namespace in frames.program_modules(builtins, main).items():
+    for module, namespace in frames.program_modules(builtins, main, {}).items():
         prefix = "" if module == "__main__" else f"{module}."
         own = named_digests(frames.names(namespace), ignored)
         found |= {f"{prefix}{name}": each for name, each in own.items()}
