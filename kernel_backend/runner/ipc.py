@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -42,10 +44,14 @@ class Instructions:
         """Read instructions from `descriptor` in a thread, and treat SIGTERM as `release`; call from the main thread.
 
         If the input ends, the launcher is dead, and this process kills itself: otherwise it would hold its slot
-        unnoticed.
+        unnoticed. The user's code and its processes find an empty stdin, from which `input()` raises EOFError.
         """
         signal.signal(signal.SIGTERM, self._asked)
-        threading.Thread(target=self._read, args=(descriptor,), name="instructions", daemon=True).start()
+        own = os.dup(descriptor)
+        with open(os.devnull, "rb") as nothing:
+            os.dup2(nothing.fileno(), descriptor)
+        sys.stdin = NoInput()
+        threading.Thread(target=self._read, args=(own,), name="instructions", daemon=True).start()
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
         self.release = True
@@ -65,6 +71,18 @@ class Instructions:
                 self.release = True
             case ["until", unit] if unit.isdigit():
                 self.until = max(self.until, int(unit))
+
+
+class NoInput(io.TextIOBase):
+    """Empty stdin that says why there is no line to read."""
+
+    def read(self, size: int | None = -1, /) -> str:
+        """Return the empty string."""
+        return ""
+
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
+        """Raise EOFError: `input()` calls this."""
+        raise EOFError("nobody answers input() in a job: give the value as a hyperparameter or an argument")
 
 
 class Spool:

@@ -268,3 +268,36 @@ def test_weights_that_a_program_does_not_train_are_written_once(trial, tmp_path)
     assert len(frozen) == len(files) == 1
     own = [sum(part.size for part in each.parts if part.name != "modules.frozen") for each in kept[1:]]
     assert all(size < 4 * 2 * 2000 + 40_000 for size in own)  # the table that changes, but not the 33 kB of `base`
+
+
+ASKING = f"""
+import subprocess
+import torch
+{STAND}
+from torch import nn
+model = nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+print(subprocess.run(["cat"], capture_output=True, text=True, timeout=60))
+for epoch in range(2):
+    model(torch.randn(8, 4)).square().mean().backward()
+    opt.step()
+    go_on = input("go on? ")
+"""
+
+
+def test_a_program_that_asks_is_told_that_nobody_answers(trial):
+    ran = trial(source=ASKING, slots=1).run()
+    assert ran.codes == [1]
+    assert "CompletedProcess(args=['cat'], returncode=0, stdout='', stderr='')" in ran.logs()
+    failure = ran.failures()[0]
+    assert (failure.type, failure.frames[-1].line) == ("EOFError", len(ASKING.splitlines()))
+    assert failure.message.startswith("nobody answers input() in a job: give the value as a hyperparameter")
+
+
+def test_a_loop_that_never_steps_is_told(trial):
+    source = LOADER_LOOP.replace("        stand()\n", "        continue\n").replace("total / (i + 1)", "total")
+    ran = trial(source=source, slots=1).run()
+    assert ran.codes == [0], ran.logs()
+    lines = [number for number, line in enumerate(source.splitlines(), start=1) if line.lstrip().startswith("for ")]
+    loops = f"epochs in line {lines[0]}, batches in line {lines[1]}"
+    assert f"no step was taken: the loop ({loops}) never came to backward()" in ran.notes()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernel_backend.checkpoints.base import FROZEN
-
 PART = "modules"  # state of each module by variable name, with its pickled structure if it can be recreated
 STATE, SKELETON = "state", "skeleton"
 PROGRAM = "program"  # everything else, with `BLOBS`: the bytes of tensors and arrays, each named by its digest
@@ -37,4 +35,4 @@ def compared(state: Mapping[str, Any], digests: Mapping[str, str]) -> Mapping[st
         return digests
     if not state.get(PART):
         return {PROGRAM: " ".join(sorted(program[BLOBS]))}
-    return {name: digest for name, digest in digests.items() if name.removesuffix(FROZEN) == PART}
+    return {name: digest for name, digest in digests.items() if name.partition(".")[0] == PART}

@@ -13,7 +13,7 @@ from torch import nn
 
 from kernel_backend.artifacts.run import run
 from kernel_backend.definition.script.definition import with_values
-from kernel_backend.definition.script.loops import TrainingLoop
+from kernel_backend.definition.script.loops import TrainingLoop, summary
 from kernel_backend.definition.script.modules import shipped_modules, without_program
 from kernel_backend.definition.script.own_ranks import wired
 from kernel_backend.definition.script.parts import PART, PROGRAM
@@ -140,6 +140,8 @@ class ScriptTraining:
             ):
                 if not self._training.position.over:
                     self._program.run(self._heads.hooks())
+            if not self.step:
+                self.note(f"no step was taken: the loop ({summary(self._program.loops)}) never came to backward()")
             if self._curves is not None:
                 self._curves.finish()
             self._part.stations, self._part.text = self._end
