@@ -50,7 +50,7 @@ class Instructions:
         own = os.dup(descriptor)
         with open(os.devnull, "rb") as nothing:
             os.dup2(nothing.fileno(), descriptor)
-        sys.stdin = NoInput()
+        sys.stdin = NoInput(io.BufferedReader(io.FileIO(descriptor, closefd=False)))
         threading.Thread(target=self._read, args=(own,), name="instructions", daemon=True).start()
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
@@ -73,12 +73,8 @@ class Instructions:
                 self.until = max(self.until, int(unit))
 
 
-class NoInput(io.TextIOBase):
+class NoInput(io.TextIOWrapper):
     """Empty stdin that says why there is no line to read."""
-
-    def read(self, size: int | None = -1, /) -> str:
-        """Return the empty string."""
-        return ""
 
     def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
         """Raise EOFError: `input()` calls this."""
