@@ -188,7 +188,11 @@ class World:
 
     def forkservers(self) -> list[psutil.Process]:
         """The forkservers of this home alone; what is forked from them is not among them."""
-        parents = {each: each.ppid() for each in psutil.process_iter() if self._has_as_forkserver(each)}
+        parents = {}
+        for each in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+                if self._has_as_forkserver(each):
+                    parents[each] = each.ppid()
         return [each for each, parent in parents.items() if parent not in {other.pid for other in parents}]
 
     def kill_service(self) -> None:
@@ -227,7 +231,7 @@ class World:
                     yield process
 
     def _has(self, process: psutil.Process) -> bool:
-        """Return True for a process of this home. A forked rank has the environment of whoever began its forkserver."""
+        """Return True for a process of this home; the environment of a forked rank is that of its forkserver."""
         command = process.cmdline()
         if "kernel_backend.runner" in command:
             return Path(command[-1]).is_relative_to(self.home)
@@ -240,9 +244,7 @@ class World:
         return (self.home / "forkservers").is_symlink()
 
     def _has_as_forkserver(self, process: psutil.Process) -> bool:
-        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
-            return forkservers.is_one(process) and str(self.home) in process.cmdline() and not self._shares_forkserver
-        return False
+        return forkservers.is_one(process) and str(self.home) in process.cmdline() and not self._shares_forkserver
 
 
 def gone(process: psutil.Process) -> bool:
