@@ -43,7 +43,7 @@ def script_definition(tree: ast.Module, modules: Mapping[str, ast.Module]) -> De
         roles=(),
         functions={},
         hyperparameters=hyperparameters,
-        settings={"epochs_unknown": True} if long.why else {} if long.count is None else {"epochs": long.count},
+        settings=long.settings,
         about=summary(loops),
         excluded=dict(found.found.refused),
         epochs_name=long.name,

@@ -25,6 +25,13 @@ class Length:
     put: Put | None = None  # writes another number into the program
     why: str = ""  # the reason why it cannot be changed
 
+    @property
+    def settings(self) -> dict[str, int | bool]:
+        """Return the fields of the configuration that the source determines."""
+        if self.why:
+            return {"epochs_unknown": True}
+        return {} if self.count is None else {"epochs": self.count}
+
 
 def length(tree: ast.Module, loops: Sequence[TrainingLoop], places: Mapping[str, Place]) -> Length:
     """Return the length of a program's outermost training loop.
