@@ -19,7 +19,7 @@ def finished(world: World) -> tuple[int, int]:
     """Two experiments that have ended, with different hyperparameters."""
     numbers = [
         world.submit(name=name, slots=1, epochs=3, width=width).experiment.number
-        for name, width in (("red apple", 16), ("red pear", 32))
+        for name, width in (("orchard apple", 16), ("orchard pear", 32))
     ]
     for number in numbers:
         world.ended(number)
@@ -53,12 +53,12 @@ def test_experiments_are_listed_searched_filtered_and_opened(
 
     panel.item(apple).click()
     tab = lab.view_in_tab()
-    expect(tab.root).to_have_attribute("aria-label", f"Experiment #{apple} red apple")
+    expect(tab.root).to_have_attribute("aria-label", f"Experiment #{apple} orchard apple")
     panel.item(running).click()
     expect(lab.view_in_tab().root).to_have_attribute("aria-label", f"Experiment #{running} cherry")
     tabs = lab.page.locator("#jp-main-dock-panel .lm-TabBar-tab", has_text="apple")
     panel.item(apple).click()
-    expect(lab.view_in_tab().root).to_have_attribute("aria-label", f"Experiment #{apple} red apple")
+    expect(lab.view_in_tab().root).to_have_attribute("aria-label", f"Experiment #{apple} orchard apple")
     expect(tabs).to_have_count(1)
 
     panel.item(running).click(button="right")
@@ -80,9 +80,9 @@ def test_two_are_compared_by_keyboard_alone(lab: Lab, finished: tuple[int, int])
     expect(panel.items).to_have_count(1)
     lab.tab_to(panel.item(apple))
     lab.page.keyboard.press("Enter")
-    expect(lab.view_in_tab().root).to_have_attribute("aria-label", f"Experiment #{apple} red apple")
+    expect(lab.view_in_tab().root).to_have_attribute("aria-label", f"Experiment #{apple} orchard apple")
 
-    panel.search.fill("red")  # other tests have submitted more, each of which takes several presses of Tab
+    panel.search.fill("orchard")  # other tests have submitted more, each of which takes several presses of Tab
     expect(panel.items).to_have_count(2)
     panel.search.focus()
     for number in (pear, apple):
@@ -94,8 +94,8 @@ def test_two_are_compared_by_keyboard_alone(lab: Lab, finished: tuple[int, int])
     lab.tab_to(panel.button("Compare"))
     lab.page.keyboard.press("Enter")
     compared = lab.page.locator("#jp-main-dock-panel > .lm-Widget:visible .dl-compare")
-    expect(compared).to_contain_text(f"#{apple} red apple")
-    expect(compared).to_contain_text(f"#{pear} red pear")
+    expect(compared).to_contain_text(f"#{apple} orchard apple")
+    expect(compared).to_contain_text(f"#{pear} orchard pear")
     row = compared.get_by_role("row", name="width")
     expect(row).to_contain_text("16")
     expect(row).to_contain_text("32")
