@@ -11,13 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from kernel_backend.checkpoints.base import Manifest, whose
 from kernel_backend.checkpoints.writer import flatten, must_hold, tensors_of, unflatten
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.runner.checkpoint.ema import WeightAverage
-from kernel_backend.runner.checkpoint.frozen import split_frozen, untrained
+from kernel_backend.runner.checkpoint.frozen import HoldsFrozen, split_frozen
 from kernel_backend.runner.checkpoint.saving import Parts
 from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
 from kernel_backend.runner.logical_ranks import LogicalRanks
@@ -109,13 +108,9 @@ class TrainingContents:
         first, model = parts.get(_buffers(0), {}), parts["model"]
         parts["model"] = {name: first.pop(name, tensor) for name, tensor in model.items()}
         for name, part in self._parts.items():
-            if isinstance(part, Model | WeightAverage):
-                parts |= self.frozen_apart(name, parts[name], part.module)
+            if isinstance(part, HoldsFrozen):
+                parts |= split_frozen(name, parts[name], part.frozen())
         return state, {name: tensors for name, tensors in parts.items() if tensors}
-
-    def frozen_apart(self, name: str, tensors: Mapping[str, Tensor], module: nn.Module) -> dict[str, dict[str, Tensor]]:
-        """Split a module's tensors into a trained and a frozen part, returned by their names."""
-        return split_frozen(name, tensors, untrained(module))
 
     def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
         """Restore this checkpoint on this rank; raise CheckpointDamaged if a part is damaged.

@@ -54,3 +54,7 @@ class WeightAverage:
         """Restore the averaged weights, and mark the average as started, so that the next update averages."""
         self._part(self.module).load_state_dict(state)
         self._averaged.n_averaged.fill_(1)
+
+    def frozen(self) -> set[str]:
+        """Return the names of parameters and buffers that are not trained."""
+        return self._part(self.module).frozen()

@@ -36,10 +36,6 @@ class ShardedContents(TrainingContents):
                 found[name] = {key: each for key, each in tensors.items() if key not in sharded}
         return state, found
 
-    def frozen_apart(self, name: str, tensors: Mapping[str, Tensor], module: nn.Module) -> dict[str, dict[str, Tensor]]:
-        """Return all tensors as one part, as frozen parameters are sharded like trained ones."""
-        return {name: dict(tensors)}
-
     def tensors(self, manifest: Manifest, read: Read, name: str) -> dict[str, Tensor]:
         """Return the tensors of a part; of sharded ones, return this rank's rows."""
         shapes = manifest.state.get(_SHAPES, {}).get(name)

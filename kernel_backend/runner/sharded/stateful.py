@@ -18,6 +18,10 @@ class ShardedModel(Model):
         own = self.module.state_dict()
         super().load_state_dict({name: sharded_like(own.get(name), tensor) for name, tensor in state.items()})
 
+    def frozen(self) -> set[str]:
+        """Return no names, as frozen parameters are sharded and stored like trained ones."""
+        return set()
+
 
 class ShardedOptimizer(Optimizer):
     """Checkpoint part for an optimizer whose state is sharded like the parameters."""
