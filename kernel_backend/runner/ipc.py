@@ -80,6 +80,10 @@ class NoInput(io.TextIOWrapper):
         """Raise EOFError: `input()` calls this."""
         raise EOFError("nobody answers input() in a job: give the value as a hyperparameter or an argument")
 
+    def __next__(self) -> str:  # type: ignore[override]
+        """End an iteration over the lines, which would call `readline`."""
+        raise StopIteration
+
 
 class Spool:
     """Numbered records of rank 0, a JSON line each; other ranks write nothing.

@@ -177,6 +177,12 @@ class Trial:
         """Start the next attempt and wait for its end."""
         return self.start(resume_from).ended()
 
+    def killed_at(self, step: int, rank: int = 0) -> Attempt:
+        """Start the first attempt, and kill a rank once the checkpoint of this step is committed, before the next."""
+        attempt = self.start(hold=step).reaches(step - 1)
+        attempt.wait(lambda: f"{step}-1" in attempt.committed())
+        return attempt.kill(rank)
+
     def newest(self) -> Manifest:
         """The newest committed checkpoint."""
         return self.home.committed()[-1]

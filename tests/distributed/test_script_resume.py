@@ -43,9 +43,7 @@ def whole(tmp_path_factory):
 @pytest.mark.parametrize("step", [4, 6, 9])
 def test_a_killed_program_goes_on_to_the_same_bits_and_the_same_log(trial, whole, step):
     killed = trial(source=LOADER_LOOP, slots=1, every="1steps")
-    first = killed.start(hold=step).reaches(step - 1)
-    first.wait(lambda: f"{step}-1" in first.committed())
-    first.kill(0)
+    first = killed.killed_at(step)
     second = killed.run(resume_from=killed.pinned())
     assert second.codes == [0], second.logs()
     assert second.started.resumed_from == f"{step}-1"
@@ -135,9 +133,7 @@ print("end", loss.item())
 
 def test_a_program_that_cannot_go_on_says_why_and_begins_anew(trial, tmp_path):
     killed = trial(source=SENT, slots=1, every="1steps", epochs=9)
-    first = killed.start(hold=5).reaches(4)
-    first.wait(lambda: "5-1" in first.committed())
-    first.kill(0)
+    killed.killed_at(5)
     second = killed.run(resume_from=killed.pinned())
     assert second.codes == [1]
     assert "factors (generator) could not be saved, and the program uses it after a restart" in second.logs()
@@ -212,9 +208,7 @@ def test_a_command_whose_loop_is_taken_goes_on_as_the_program_by_itself(tmp_path
         for name, text in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
-    first = killed.start(hold=8).reaches(7)
-    first.wait(lambda: "8-1" in first.committed())
-    first.kill(0)
+    killed.killed_at(8)
     second = killed.run(resume_from=killed.pinned())
     assert second.codes == [0], second.logs()
     assert second.started.resumed_from == "8-1"
@@ -254,9 +248,7 @@ print(base[0].weight.sum().item(), average.weight.sum().item(), wide.weight.sum(
 
 def test_weights_that_a_program_does_not_train_are_written_once(trial, tmp_path):
     killed = trial(source=FROZEN, slots=1, every="1steps", epochs=12)
-    first = killed.start(hold=7).reaches(6)
-    first.wait(lambda: "7-1" in first.committed())
-    first.kill(0)
+    killed.killed_at(7)
     second = killed.run(resume_from=killed.pinned())
     assert second.codes == [0], second.logs()
     assert second.started.resumed_from == "7-1"
@@ -272,12 +264,14 @@ def test_weights_that_a_program_does_not_train_are_written_once(trial, tmp_path)
 
 ASKING = f"""
 import subprocess
+import sys
 import torch
 {STAND}
 from torch import nn
 model = nn.Linear(4, 1)
 opt = torch.optim.SGD(model.parameters(), lr=0.1)
 print(subprocess.run(["cat"], capture_output=True, text=True, timeout=60))
+print("lines", list(sys.stdin), sys.stdin.readlines(), [sys.stdin.read()])
 for epoch in range(2):
     model(torch.randn(8, 4)).square().mean().backward()
     opt.step()
@@ -289,6 +283,7 @@ def test_a_program_that_asks_is_told_that_nobody_answers(trial):
     ran = trial(source=ASKING, slots=1).run()
     assert ran.codes == [1]
     assert "CompletedProcess(args=['cat'], returncode=0, stdout='', stderr='')" in ran.logs()
+    assert "lines [] [] ['']" in ran.logs()
     failure = ran.failures()[0]
     assert (failure.type, failure.frames[-1].line) == ("EOFError", len(ASKING.splitlines()))
     assert failure.message.startswith("nobody answers input() in a job: give the value as a hyperparameter")

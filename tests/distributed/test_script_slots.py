@@ -105,9 +105,7 @@ def whole(tmp_path_factory):
 @pytest.mark.parametrize(("step", "rank"), [(3, 0), (8, 1)])
 def test_two_slots_killed_at_a_step_go_on_to_the_bits_of_the_undisturbed_two(trial, whole, step, rank):
     killed = trial(source=LOADER_LOOP, every="1steps")
-    first = killed.start(hold=step).reaches(step - 1)
-    first.wait(lambda: f"{step}-1" in first.committed())
-    first.kill(rank)
+    first = killed.killed_at(step, rank)
     second = killed.run(resume_from=killed.pinned())
     assert second.codes == [0, 0], second.logs()
     assert second.started.resumed_from == f"{step}-1"
