@@ -38,9 +38,9 @@ export class Progress {
 
 /** From 0 to 1; null where neither the number of steps nor that of epochs is known. */
 export function shareDone(trial: Trial, epochs: number | null): number | null {
-  if (!trial.total_steps && epochs === null) {
+  const [done, all] = trial.total_steps ? [trial.step, trial.total_steps] : [trial.epoch, epochs];
+  if (all === null) {
     return null;
   }
-  const share = trial.total_steps ? trial.step / trial.total_steps : trial.epoch / Math.max(epochs ?? 1, 1);
-  return trial.state === 'completed' ? 1 : Math.min(1, Math.max(0, share));
+  return trial.state === 'completed' ? 1 : Math.min(1, Math.max(0, done / Math.max(all, 1)));
 }
