@@ -23,6 +23,7 @@ class Caps(Record):
     quota: bool
     multi_node: bool
     per_user_identity: bool
+    places: bool = True  # Daylight chooses the nodes of a gang; else the engine's own queue does
 
 
 class GangStatus(Record):
@@ -33,6 +34,7 @@ class GangStatus(Record):
     outcome: Outcome | None = None  # when ended
     result: AttemptResult | None = None  # the launcher's record, if it could write one
     token_digest: str = ""  # of the token in the gang's folder, as another attempt may have the same key; "": unknown
+    reason: str = ""  # why it is pending, in the words of the engine's own queue, such as `Slurm: Resources`
 
 
 class Unconfirmed(DaylightError):

@@ -6,6 +6,7 @@ from pydantic import FiniteFloat
 
 from kernel_backend.errors import CheckpointFailed, PlaceUnavailable
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.launch.meeting import GangNode
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.states import AttemptState, Hold, Outcome, TrialState
@@ -132,6 +133,8 @@ class Attempt(Record):
     placement: Placement
     resume_from: str | None = None  # "<step>-<attempt>", fixed when the attempt is created
     created_at: FiniteFloat
+    granted_at: FiniteFloat | None = None  # when it got its slots; None while it waits in its engine's own queue
+    nodes: tuple[GangNode, ...] = ()  # where it really runs, if its engine chose the nodes
     ended_at: FiniteFloat | None = None
     outcome: Outcome | None = None
     failure: Failure | None = None

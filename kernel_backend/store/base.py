@@ -16,6 +16,7 @@ from kernel_backend.errors import DaylightError
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.cluster.accounts import AccountKind, AuditEntry
 from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.cluster.usage import ReservationRecord, UsageInterval
 from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import LONGEST_NAME, Config, Experiment, ScheduledExperiment
@@ -91,6 +92,12 @@ class QuotaStore(Protocol):
 
     def set_drained(self, node: str, drained: bool, entry: AuditEntry) -> bool:
         """Drain or undrain a node; return False, and store no audit entry, if that changes nothing."""
+
+    def pools(self) -> list[Pool]:
+        """Return the pools that were added by commands, by name."""
+
+    def set_pool(self, name: str, settings: PoolSettings | None, entry: AuditEntry) -> bool:
+        """Add or replace a pool, or with None remove it; return False, without an audit entry, if nothing changes."""
 
     def update_experiment(self, number: int, at: float, change: Change) -> Experiment:
         """Update an experiment with the fields that `change` returns, and store its audit entry if there is one.
@@ -243,11 +250,13 @@ class Store(QuotaStore, Protocol):
         token_digest: str,
         at: float,
         beyond: int = 0,
+        granted: bool = True,
     ) -> Attempt:
-        """Store a trial's next attempt as placed, set the trial to starting, and fence all older attempts.
+        """Store a trial's next attempt, set the trial to starting, and fence all older attempts.
 
-        Its number is above those of the trial's attempts in the store, and above `beyond`. Raises NotFound, and
-        IllegalTransition unless the trial is queued.
+        It is placed, or pending if its slots are not `granted` yet: then `placement` only says how many slots on how
+        many nodes are requested. Its number is above those of the trial's attempts in the store, and above `beyond`.
+        Raises NotFound, and IllegalTransition unless the trial is queued.
         """
 
     def attempt(self, key: AttemptId) -> Attempt:

@@ -10,11 +10,13 @@ from itertools import islice
 from typing import Any
 
 from pydantic_core import from_json
-from sqlalchemy import Connection, Text, cast, delete, insert, or_, select
+from sqlalchemy import Connection, Text, cast, delete, func, insert, or_, select
 from typing_extensions import override
 
 from kernel_backend.model.cluster.accounts import AccountKind, AuditEntry
+from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.versions import read
 from kernel_backend.store import tables
 from kernel_backend.store.base import Change, Held, QuotaStore
 from kernel_backend.store.tables import from_row, rows_of
@@ -69,6 +71,26 @@ class SqlQuotaStore(QuotaStore):
             return True
 
     @override
+    def pools(self) -> list[Pool]:
+        here = tables.pools.c
+        with self._reading() as db:
+            rows = db.execute(select(here.name, here.settings).order_by(here.name)).all()
+        return [Pool(name=row.name, settings=read(PoolSettings, row.settings)) for row in rows]
+
+    @override
+    def set_pool(self, name: str, settings: PoolSettings | None, entry: AuditEntry) -> bool:
+        here, new = tables.pools.c, None if settings is None else settings.to_json()
+        with self._writing() as tx:
+            before = tx.db.execute(select(here.settings).where(here.name == name)).scalar()
+            if before == new:
+                return False
+            tx.db.execute(delete(tables.pools).where(here.name == name))
+            if new is not None:
+                tx.db.execute(insert(tables.pools), {"name": name, "settings": new, "at": entry.at, "who": entry.who})
+            tx.write_down(entry)
+            return True
+
+    @override
     def update_experiment(self, number: int, at: float, change: Change) -> Experiment:
         with self._writing() as tx:
             before = get_experiment(tx.db, number)
@@ -102,7 +124,8 @@ class SqlQuotaStore(QuotaStore):
     @override
     def held(self, kind: AccountKind, name: str, since: float, until: float) -> list[Held]:
         here, whose = tables.attempts.c, tables.experiments.c
-        query = select(here.created_at, here.ended_at, cast(here.placement, Text)).join(
+        begun = func.coalesce(here.granted_at, here.ended_at, here.created_at)
+        query = select(begun, here.ended_at, cast(here.placement, Text)).join(
             tables.experiments, whose.number == here.experiment
         )
         query = query.where(

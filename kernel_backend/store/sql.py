@@ -302,6 +302,7 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
         token_digest: str,
         at: float,
         beyond: int = 0,
+        granted: bool = True,
     ) -> Attempt:
         with self._writing() as tx:
             before = get_trial(tx.db, number, index)
@@ -310,10 +311,11 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
                 experiment=number,
                 trial=index,
                 number=trial.attempt,
-                state=AttemptState.PLACED,
+                state=AttemptState.PLACED if granted else AttemptState.PENDING,
                 placement=placement,
                 resume_from=resume_from,
                 created_at=at,
+                granted_at=at if granted else None,
             )
             tx.db.execute(insert(tables.attempts), to_row(attempt) | {"token_digest": token_digest})
             tx.save(trial)

@@ -163,6 +163,8 @@ attempts = Table(
     Column("placement", JsonText, nullable=False),
     Column("resume_from", Text),
     Column("created_at", Double, nullable=False),
+    Column("granted_at", Double),
+    Column("nodes", JsonText, nullable=False, server_default="[]"),
     Column("ended_at", Double),
     Column("outcome", Text),
     Column("failure", JsonText),
@@ -274,6 +276,15 @@ quotas = Table(
     Column("kind", Text, primary_key=True),
     Column("name", Text, primary_key=True),
     Column("changed", JsonText, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("who", Text, nullable=False),
+)
+
+pools = Table(
+    "pools",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("settings", JsonText, nullable=False),
     Column("at", Double, nullable=False),
     Column("who", Text, nullable=False),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, Text, case, cast, delete, func, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, Text, case, cast, delete, func, insert, or_, select
 
 from kernel_backend.model.cluster.usage import ReservationRecord, UsageInterval
 from kernel_backend.model.ids import AttemptId
@@ -27,7 +27,7 @@ def read_usage_intervals(db: Connection, since: float) -> list[UsageInterval]:
             whose.owner,
             whose.group,
             cast(here.placement, Text).label("placement"),
-            here.created_at,
+            func.coalesce(here.granted_at, here.ended_at, here.created_at).label("begun"),
             here.ended_at,
             here.outcome,
         )
@@ -41,7 +41,7 @@ def read_usage_intervals(db: Connection, since: float) -> list[UsageInterval]:
             row.owner,
             row.group,
             slots_of(row.placement),
-            row.created_at,
+            row.begun,
             row.ended_at,
             Outcome(row.outcome) if row.outcome in _OUTCOMES else None,  # an unknown one is treated as missing
         )
@@ -52,7 +52,7 @@ def read_usage_intervals(db: Connection, since: float) -> list[UsageInterval]:
 def read_slot_seconds(db: Connection, number: int, at: float) -> float:
     """Return the slot-seconds that an experiment's trials have used up to `at`."""
     here = attempts.c
-    seconds = func.coalesce(here.ended_at, at) - here.created_at
+    seconds = func.coalesce(here.ended_at, at) - _granted(at)
     # Grouped by placement, of which there are few: a budget is checked in every round.
     placement = cast(here.placement, Text).label("placement")
     query = select(placement, func.sum(case((seconds > 0, seconds), else_=0.0))).where(here.experiment == number)
@@ -63,11 +63,16 @@ def read_trial_seconds(db: Connection, number: int, at: float) -> dict[int, floa
     """Return the slot-seconds used up to `at`, by trial index, of trials that have had an attempt."""
     here = attempts.c
     placement = cast(here.placement, Text)
-    query = select(here.trial, placement, here.created_at, here.ended_at).where(here.experiment == number)
+    query = select(here.trial, placement, _granted(at), here.ended_at).where(here.experiment == number)
     found: dict[int, float] = defaultdict(float)
     for trial, placed, begun, ended in db.execute(query.order_by(here.trial)):
         found[trial] += slots_of(placed) * max(0.0, (at if ended is None else ended) - begun)
     return dict(found)
+
+
+def _granted(at: float) -> ColumnElement[float]:
+    """Return when an attempt got its slots: while it waits in its engine's own queue, it uses none."""
+    return func.coalesce(attempts.c.granted_at, attempts.c.ended_at, at)
 
 
 def read_reservations(db: Connection) -> list[ReservationRecord]:

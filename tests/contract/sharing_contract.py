@@ -12,8 +12,10 @@ from store_contract import GANG, draft, placed
 from kernel_backend.errors import Forbidden, NotFound
 from kernel_backend.model import events
 from kernel_backend.model.cluster.accounts import AuditEntry
+from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.experiment import Config, Experiment
-from kernel_backend.model.states import ExperimentState, IllegalTransition, Outcome
+from kernel_backend.model.launch.meeting import GangNode
+from kernel_backend.model.states import AttemptState, ExperimentState, IllegalTransition, Outcome
 from kernel_backend.store.base import Store
 
 
@@ -128,6 +130,38 @@ class SharingContract:
         assert store.held("user", "dave", 20.0, 30.0) == [(15.0, 40.0, 2)]
         assert store.held("group", "dave", 0.0, 100.0) == []
 
+    def test_an_attempt_uses_slots_from_the_moment_its_engine_grants_them(self, store: Store) -> None:
+        number = store.add_experiment(draft(owner="dave"), at=1.0)[0].number
+        waiting = store.add_attempt(number, 1, GANG, None, "digest", at=10.0, granted=False)
+        assert (waiting.state, waiting.granted_at, waiting.nodes) == (AttemptState.PENDING, None, ())
+        assert (store.slot_seconds(number, 50.0), store.trial_seconds(number, 50.0)) == (0.0, {1: 0.0})
+        nodes = (GangNode(name="n7", address="10.0.0.7", kind="cuda", slots=2, devices=("A100", "A100")),)
+        granted = store.advance_attempt(waiting.id, events.Placed(), 60.0, granted_at=60.0, nodes=nodes)
+        assert (granted.state, store.attempt(waiting.id)) == (AttemptState.PLACED, granted)
+        assert store.attempt(waiting.id).nodes == nodes
+        assert store.slot_seconds(number, 70.0) == 20.0
+        assert store.held("user", "dave", 0.0, 100.0) == [(60.0, None, 2)]
+        assert [each.begun for each in store.usage_intervals(0.0)] == [60.0]
+
+    def test_an_attempt_that_ends_in_its_engines_queue_has_used_nothing(self, store: Store) -> None:
+        number = store.add_experiment(draft(owner="dave"), at=1.0)[0].number
+        waiting = store.add_attempt(number, 1, GANG, None, "digest", at=10.0, granted=False)
+        store.advance_attempt(waiting.id, events.Ended(), 40.0, outcome=Outcome.KILLED)
+        assert (store.slot_seconds(number, 50.0), store.trial_seconds(number, 50.0)) == (0.0, {1: 0.0})
+        assert store.held("user", "dave", 0.0, 100.0) == [(40.0, 40.0, 2)]
+
+    def test_a_pool_is_kept_until_it_is_removed(self, store: Store) -> None:
+        settings = PoolSettings(engine="slurm", partition="a100", extra=("--reservation=course",))
+        assert store.set_pool("gpu", settings, deed("add pool", "gpu"))
+        assert not store.set_pool("gpu", settings, deed("add pool", "gpu"))
+        assert store.pools() == [Pool(name="gpu", settings=settings)]
+        assert store.set_pool("gpu", PoolSettings(engine="slurm"), deed("change pool", "gpu"))
+        assert store.pools() == [Pool(name="gpu", settings=PoolSettings(engine="slurm"))]
+        assert store.set_pool("gpu", None, deed("remove pool", "gpu"))
+        assert not store.set_pool("gpu", None, deed("remove pool", "gpu"))
+        assert store.pools() == []
+        assert [each.act for each in store.audit()] == ["remove pool", "change pool", "add pool"]
+
     def test_what_was_held_is_told_as_a_slow_look_tells_it(self, store: Store) -> None:
         draw, intervals = random.Random(7), []
         for number in range(1, 31):
@@ -135,7 +169,7 @@ class SharingContract:
             begun = draw.uniform(0, 100)
             attempt = placed(store, number=number)
             ended = draw.choice((None, begun + draw.uniform(0, 50)))
-            store.advance_attempt(attempt.id, events.Ended(), 9.0, created_at=begun, ended_at=ended)
+            store.advance_attempt(attempt.id, events.Ended(), 9.0, created_at=begun, granted_at=begun, ended_at=ended)
             intervals.append((f"user{number % 3}", begun, ended))
         for _ in range(20):
             since = draw.uniform(0, 100)

@@ -13,7 +13,7 @@ from kernel_backend.errors import OtherVersion
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.record import Record, Value, problem_text
-from kernel_backend.model.resources import Placement
+from kernel_backend.model.resources import LOCAL, Placement
 from kernel_backend.model.versions import changes_nothing, read
 
 # Environment variables that launchers set for each rank; a notebook has none of them.
@@ -51,6 +51,8 @@ class LaunchSpec(Record):
     home: str  # DAYLIGHT_HOME, in which ranks find the service's address again after a restart
     service_url: str | None = None  # service's address, for launchers that cannot read its home
     service_uid: int | None = None  # Unix user id of the service
+    pool: str = LOCAL
+    service_urls: tuple[str, ...] = ()  # the service's addresses for launchers on other nodes, the preferred first
 
     @property
     def id(self) -> AttemptId:
