@@ -81,7 +81,7 @@ def resume(home: Path, name: str, number: int, warm: bool) -> float:
     gang = Gang(job, ours.an_attempt(job))
     try:
         # The second step begins when the first has ended.
-        until(lambda: None not in gang.codes() or len(_lines(log)) > 1, "two steps")
+        until(lambda: None not in gang.codes().values() or len(_lines(log)) > 1, "two steps")
     finally:
         gang.end()
         gang.close()

@@ -12,6 +12,7 @@ from pathlib import Path
 from kernel_backend.errors import HomeUnusable
 
 DATABASE = "daylight.db"
+LAUNCHERS = "launchers.json"  # where the service listens for launchers of other nodes
 # Paths that only the owner of a home may read: submissions, records, logs and others.
 _PRIVATE = (
     f"{DATABASE}*",
@@ -19,6 +20,7 @@ _PRIVATE = (
     "token",
     "service.*",
     "hub.json",
+    LAUNCHERS,
     "attempts",
     "checkpoints",
     "artifacts",

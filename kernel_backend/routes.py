@@ -16,6 +16,7 @@ from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.labels import LabelEdit
+from kernel_backend.model.launch.nodes import JoinAnswer, NodeOffer, NodeOrder, NodeState
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import Delivery, Instruction, StoredReport
 from kernel_backend.model.search.methods import SearchMethods
@@ -104,6 +105,7 @@ WATCHED = {"after": INT, "experiment": INT}
 SHOW = {"GET": Operation(Overview, page=True)}
 CHECKPOINT = {"POST": Operation(CheckpointInfo, again=True)}
 ONE = "/api/experiments/{number}"
+ATTEMPT = "/api/attempts/{key}"
 ACCOUNT = "/api/accounts/{kind}/{name}"
 KEPT = f"{ONE}/checkpoints/{{trial}}/{{checkpoint}}"
 
@@ -163,7 +165,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/snapshots/{id}",
         {"HEAD": Operation(status=204), "PUT": Operation(body=BYTES, status=204)},
     ),
-    Endpoint("/api/attempts/{key}/records", {"POST": Operation(Instruction, body=Delivery, again=True)}),
+    Endpoint(f"{ATTEMPT}/records", {"POST": Operation(Instruction, body=Delivery, again=True)}),
+    Endpoint(f"{ATTEMPT}/join", {"POST": Operation(JoinAnswer, body=NodeOffer, again=True)}),
+    Endpoint(f"{ATTEMPT}/nodes", {"POST": Operation(NodeOrder, body=NodeState, again=True)}),
     Endpoint("/api/stream", {"GET": Operation(Message, query=WATCHED, status=101)}),
     Endpoint("/api/gc", {"POST": Operation(GarbageReport, body=GarbageRequest, again=True)}),
     Endpoint("/api/me", {"GET": Operation(Self, page=True)}),

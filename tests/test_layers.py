@@ -36,6 +36,7 @@ PARTS: dict[str, set[str]] = {
     "tail": set(),
     "retry": set(),
     "process_identity": set(),
+    "network": MODEL,
     "reconnect": MODEL | TOOLS,
     "peers": MODEL,
     "confined": MODEL,
@@ -47,7 +48,9 @@ PARTS: dict[str, set[str]] = {
     "environments": MODEL | TOOLS | {"home", "snapshots"},  # another interpreter is recorded as our own is
     "engines": MODEL | {"home", "devices", "launch"},
     # A launcher posts what its ranks report, and says itself how long they made no progress.
-    "launch": MODEL | TOOLS | {"home", "devices", "client", "parent_death", "process_identity", "text"},
+    "launch": MODEL
+    | TOOLS
+    | {"home", "devices", "network", "client", "parent_death", "process_identity", "text", "discovery"},
     # What is done for a user with several seams at once: by the service itself, or by the user's agent.
     "workspaces": MODEL | {"home", "artifacts", "environments", "launch", "snapshots"},
     "agent": MODEL | SEAMS | {"home", "workspaces"},
@@ -58,6 +61,7 @@ PARTS: dict[str, set[str]] = {
     "client": MODEL | {"home", "discovery", "reconnect", "peers"},
     "service": MODEL | DECISIONS | SEAMS | TOOLS | {"home", "devices", "workspaces", "confined"},
     "api": MODEL | SEAMS | {"text", "service", "home", "peers"},
+    "launcher_server": MODEL | TOOLS | {"api", "service", "home", "network"},
     "runner": MODEL | TOOLS | {"artifacts", "checkpoints", "snapshots", "data", "home", "parent_death"},
     "hub_mode": MODEL | {"identity", "discovery"},
     "jupyter_ext": MODEL

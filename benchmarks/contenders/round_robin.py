@@ -24,7 +24,7 @@ import torch
 
 from kernel_backend.launch import horovod as horovod_launch
 from kernel_backend.launch import torch as torch_launch
-from kernel_backend.launch.gang import reserved_port
+from kernel_backend.launch.ports import reserved_port
 from kernel_backend.launch.rendezvous import RendezvousInfo, rank_assignments
 from kernel_backend.model.resources import Share
 

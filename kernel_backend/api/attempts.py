@@ -1,4 +1,4 @@
-"""Receive an attempt's records from its launcher, and answer with an instruction."""
+"""Handle the calls of an attempt's launchers: their records, and the meeting of a gang's nodes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from tornado.web import RequestHandler
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.errors import Unauthenticated
 from kernel_backend.model.ids import parse_attempt
+from kernel_backend.model.launch.nodes import NodeOffer, NodeState
 from kernel_backend.model.reports import Delivery
 
 
-class RecordsHandler(ApiHandler):
-    """Handler to which an attempt's launcher delivers the spooled records."""
+class AttemptHandler(ApiHandler):
+    """Base of handlers for launchers, which have their attempt's own token."""
 
     async def authenticate(self) -> None:
         """Check the attempt's own token, and return no user; raises Unauthenticated."""
@@ -19,12 +20,36 @@ class RecordsHandler(ApiHandler):
             raise Unauthenticated("no valid token: send the attempt's own as Authorization: Bearer")
         await self.service.check_attempt(parse_attempt(self.path_args[0]), self.bearer)
 
+
+class RecordsHandler(AttemptHandler):
+    """Handler to which an attempt's launcher delivers the spooled records."""
+
     async def post(self, key: str) -> None:
         """Deliver records of an attempt (an empty list is a heartbeat), with the attempt's own token."""
         delivery = self.parse(Delivery, lambda value, place: True)  # unknown fields of a newer version are ignored
         self.reply(await self.service.deliver(parse_attempt(key), self.bearer, delivery))
 
 
+class JoinHandler(AttemptHandler):
+    """Handler at which the launchers of a gang's nodes meet."""
+
+    async def post(self, key: str) -> None:
+        """Offer a node's part in a gang, with the attempt's own token, again until the answer is `go` or `leave`."""
+        offer = self.parse(NodeOffer, lambda value, place: True)
+        self.reply(await self.service.gang_nodes.join(parse_attempt(key), offer))
+
+
+class NodesHandler(AttemptHandler):
+    """Handler to which the launchers of a gang report how their ranks are."""
+
+    async def post(self, key: str) -> None:
+        """Report the state of a node's ranks, and wait for news of other nodes, with the attempt's own token."""
+        state = self.parse(NodeState, lambda value, place: True)
+        self.reply(await self.service.gang_nodes.state(parse_attempt(key), state))
+
+
 HANDLERS: dict[str, type[RequestHandler]] = {
     "/api/attempts/{key}/records": RecordsHandler,
+    "/api/attempts/{key}/join": JoinHandler,
+    "/api/attempts/{key}/nodes": NodesHandler,
 }

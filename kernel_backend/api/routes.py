@@ -24,7 +24,8 @@ from kernel_backend.api.base import Activity, UnknownRouteHandler
 from kernel_backend.api.route import Route
 from kernel_backend.api.verbs import verb_handler
 from kernel_backend.identity.base import Browsers, Identity
-from kernel_backend.routes import ENDPOINTS
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.routes import ATTEMPT, ENDPOINTS
 from kernel_backend.service.service import Service
 
 PING_S = 20  # a client that does not answer pings for so long is disconnected
@@ -35,6 +36,28 @@ _HANDLERS = {
     for path, handler in module.HANDLERS.items()
 }
 ROUTES = tuple(Route(each.path, each.operations, verb_handler(each) or _HANDLERS[each.path]) for each in ENDPOINTS)
+
+
+class _Nobody(Identity):
+    """Identity provider that knows no user: launchers have attempts' tokens."""
+
+    async def who(self, token: str, *, remembered: bool = False) -> Person | None:
+        return None
+
+
+def launcher_application(service: Service, use: Activity) -> Application:
+    """Return the application for launchers on other nodes: the routes of attempts, which need an attempt's token."""
+    routes = [route for route in ROUTES if route.path.startswith(ATTEMPT)]
+    return Application(
+        [(route.pattern, route.handler) for route in routes],
+        default_handler_class=UnknownRouteHandler,
+        service=service,
+        identity=_Nobody(),
+        browsers=None,
+        use=use,
+        routes=routes,
+        log_function=lambda handler: None,
+    )
 
 
 def application(

@@ -22,6 +22,7 @@ from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.labels import LabelEdit
+from kernel_backend.model.launch.nodes import JoinAnswer, NodeOffer, NodeOrder, NodeState
 from kernel_backend.model.record import Record, checked
 from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
 from kernel_backend.model.search.methods import SearchMethods
@@ -363,6 +364,18 @@ class Client(ClusterCalls):
         body = delivery.model_dump_json(exclude=None if delivery.notes else {"notes"}).encode()
         path = f"/api/attempts/{key}/records"
         return self._read(Instruction, self._service.json("POST", path, token=token, content=body))
+
+    def join(self, key: AttemptId | str, token: str, offer: NodeOffer) -> JoinAnswer:
+        """Offer a node's part in a gang, authenticated by the attempt's token; return what its launcher does next."""
+        body = self._service.json("POST", f"/api/attempts/{key}/join", token=token, record=offer)
+        return self._read(JoinAnswer, body)
+
+    def node_state(self, key: AttemptId | str, token: str, state: NodeState) -> NodeOrder:
+        """Report how a node's ranks are, and wait up to `state.wait` seconds for news of other nodes."""
+        body = self._service.json(
+            "POST", f"/api/attempts/{key}/nodes", token=token, record=state, timeout=state.wait + ANSWER_S
+        )
+        return self._read(NodeOrder, body)
 
     def watch(self, after: int = 0, experiment: int | None = None) -> Iterator[Message]:
         """Yield every message after number `after`, each once and in order, until the caller stops.

@@ -1,11 +1,17 @@
-"""Launch the ranks of the attempt in FOLDER: `python -m kernel_backend.launch FOLDER`."""
+"""Launch the ranks of the attempt in FOLDER: `python -m kernel_backend.launch FOLDER [--step slurm]`."""
 
 from __future__ import annotations
 
-import sys
+import argparse
+import os
 from pathlib import Path
 
 from kernel_backend.launch.launcher import launch
+from kernel_backend.launch.node import slurm_node_index
 
 if __name__ == "__main__":
-    launch(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(prog="kernel_backend.launch", description=__doc__)
+    parser.add_argument("folder", type=Path, help="the folder of the attempt")
+    parser.add_argument("--step", choices=["slurm"], help="run as a task of this engine's job step, one on each node")
+    arguments = parser.parse_args()
+    launch(arguments.folder, slurm_node_index(os.environ) if arguments.step else None)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -12,11 +14,12 @@ from pydantic import ValidationError
 
 from kernel_backend import process_identity
 from kernel_backend.durable import replacing
+from kernel_backend.launch.gang_outcome import result_of
 from kernel_backend.model.frames import Sources
 from kernel_backend.model.launch.launch_spec import LaunchSpec, read_job, token_digest
 from kernel_backend.model.launch.progress import BEGINNING, Tick, progress_file, read_tick, stacks_file
 from kernel_backend.model.record import Record
-from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.reports import AttemptResult, NodeEnd
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.trial import Failure
 from kernel_backend.model.versions import read
@@ -45,9 +48,13 @@ class LauncherRecord(Record):
 
 
 class AttemptFolder(NamedTuple):
-    """Folder of an attempt, with accessors for its files."""
+    """Folder of an attempt, with accessors for its files; `node` is the number of the launcher's node in the gang.
+
+    On a shared disk the launchers of all nodes have the same folder, and files of their own in it.
+    """
 
     path: Path
+    node: int = 0
 
     @property
     def spool(self) -> Path:
@@ -99,12 +106,34 @@ class AttemptFolder(NamedTuple):
             return ""
 
     def launcher(self) -> LauncherRecord | None:
-        """Return the record of the attempt's launcher; None if none has begun."""
-        return self._read("launcher.json", LauncherRecord)
+        """Return the record of the node's launcher; None if none has begun."""
+        return self._read(self._own("launcher.json"), LauncherRecord)
 
     def result(self) -> AttemptResult | None:
-        """Return the attempt's result; None while it runs, or if its launcher died first."""
-        return self._read("outcome.json", AttemptResult)
+        """Return the attempt's result; None while it runs, or if a launcher died first."""
+        first = self._read("end.json", NodeEnd)
+        if first is None:
+            return self._read("outcome.json", AttemptResult)  # of a launcher of an earlier version
+        others = [self._read(AttemptFolder(self.path, node)._own("end.json"), NodeEnd) for node in _others(first)]
+        return result_of([first, *(end for end in others if end is not None)]) if None not in others else None
+
+    def partial_result(self) -> AttemptResult | None:
+        """Return the result of a gang that has ended, of which launchers may have died; None if none has a record."""
+        found = (self._read(path.name, NodeEnd) for path in self.path.glob("end*.json"))
+        ends = sorted((end for end in found if end is not None), key=lambda end: end.node)
+        return result_of(ends) if ends else None
+
+    def write_end(self, end: NodeEnd) -> None:
+        """Write the record about the end of this node's ranks."""
+        self.write(self._own("end.json"), json.dumps(end.to_json()).encode())
+
+    def write_launcher(self, record: LauncherRecord) -> None:
+        """Write the identity of this node's launcher."""
+        self.write(self._own("launcher.json"), record.model_dump_json().encode())
+
+    def write_pids(self, pids: Mapping[int, int]) -> None:
+        """Write the process ids of this node's ranks, by rank."""
+        self.write(self._own("ranks.json"), json.dumps(pids).encode())
 
     def failures(self) -> dict[int, Failure]:
         """Return the failure records of the ranks that wrote one, by rank."""
@@ -124,8 +153,11 @@ class AttemptFolder(NamedTuple):
             file.write(data)
 
     def lock(self) -> int | None:
-        """Become this attempt's only launcher: return a descriptor to keep open, or None if there was or is another."""
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Become the node's only launcher of this attempt; None if there was or is another.
+
+        Returns a descriptor, which is to be kept open.
+        """
+        descriptor = os.open(self.path / self._own("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -136,6 +168,11 @@ class AttemptFolder(NamedTuple):
             return None
         return descriptor
 
+    def _own(self, name: str) -> str:
+        """Return the name of this node's own file: node 0 has `end.json`, node 1 `end-node-1.json`."""
+        stem, dot, kind = name.partition(".")
+        return f"{stem}-node-{self.node}{dot}{kind}" if self.node else name
+
     def _read(self, name: str, kind: type[R]) -> R | None:
         try:
             return read(kind, (self.path / name).read_bytes())
@@ -145,3 +182,8 @@ class AttemptFolder(NamedTuple):
             if error.errno in _NO_FILE:
                 return None
             raise
+
+
+def _others(first: NodeEnd) -> range:
+    """Return the numbers of the nodes besides the first one whose records are needed for a result."""
+    return range(1, len(first.names) if first.refused is None else 1)

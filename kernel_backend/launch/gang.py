@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from kernel_backend.launch import horovod, tensorflow, torch
 from kernel_backend.launch.cold import ColdRanks
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.forkserver.client import Forkserver, NoForkserver, WarmRanks, supported
 from kernel_backend.launch.forkserver.frameworks import framework_variables, frameworks
+from kernel_backend.launch.node import rank_variables
+from kernel_backend.launch.ports import Ports
 from kernel_backend.launch.rank_spec import RankProcesses, RankRequest, RankSpec
 from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo, interface_of, process_env, rank_assignments
 from kernel_backend.model.launch.allocator import allocator_env
 from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.launch.nodes import GangNode
 from kernel_backend.model.launch.numerics import numerics_env
 
 _MARK = "DAYLIGHT_ATTEMPT"  # marks an attempt's processes for its engine; the forkserver must not have it
 _log = logging.getLogger(__name__)
-
-
-def reserved_port(address: str) -> socket.socket:
-    """Reserve a port while the socket is open; listeners with SO_REUSEADDR, such as torch's, can still use it.
-
-    It keeps other programs from taking the port while rank 0 imports its modules, before it listens.
-    """
-    held = socket.socket()
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    held.bind((address, 0))
-    return held
 
 
 def rank_env(
@@ -55,78 +46,114 @@ def _common_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
     return {**allocator_env(base), **numerics_env(job.config.reproducible, job.config.threads or 1)}
 
 
-def _rendezvous(job: LaunchSpec, everyone: Sequence[RankAssignment]) -> horovod.Rendezvous | None:
-    """Start Horovod's rendezvous server if the ranks may use it, else return None.
+def _uses_horovod(job: LaunchSpec) -> bool:
+    """Return whether the ranks of a gang may connect by Horovod, which is installed here."""
+    size = sum(len(share.slots) for share in job.placement)
+    return size > 1 and job.config.backend != "torch" and horovod.installed()
 
-    An ImportError of Horovod is raised only if Horovod was requested.
-    """
-    if len(everyone) == 1 or job.config.backend == "torch" or not horovod.installed():
-        return None
-    try:
-        return horovod.Rendezvous(job.placement[0].address, everyone)
-    except ImportError:
-        if job.config.backend == "horovod":
-            raise
-        return None
+
+def _ports_of_ranks(job: LaunchSpec, here: int) -> int:
+    """Return how many ports the ranks of this node need of their own: one each, for a command on several ranks."""
+    size = sum(len(share.slots) for share in job.placement)
+    return here if job.config.form == "command" and size > 1 else 0
+
+
+class Peers(NamedTuple):
+    """What the ranks of a node need to connect to those of other nodes."""
+
+    nodes: tuple[GangNode, ...]
+    node: int  # number of this node
+    interface: str | None  # its network device; None: gloo chooses
+
+
+def reserve(job: LaunchSpec, address: str, node: int, ranks: int) -> Ports:
+    """Reserve the ports that a node with so many ranks needs."""
+    return Ports(address, node == 0, _uses_horovod(job), _ports_of_ranks(job, ranks))
+
+
+def alone(job: LaunchSpec, ports: Ports) -> Peers:
+    """Return the peers of a gang whose only node is this machine."""
+    share = job.placement[0]
+    here = GangNode(
+        name=share.node,
+        address=share.address,
+        kind=share.kind,
+        slots=len(share.slots),
+        torch_port=ports.torch,
+        horovod_port=ports.horovod,
+        rank_ports=ports.ranks,
+    )
+    return Peers((here,), 0, interface_of(share.address))
+
+
+def _info(peers: Peers, horovod_port: int | None) -> RendezvousInfo:
+    first = peers.nodes[0]
+    return RendezvousInfo(
+        address=first.address,
+        interface=peers.interface,
+        torch_port=first.torch_port,
+        horovod_port=horovod_port,
+        workers=tuple(f"{node.address}:{port}" for node in peers.nodes for port in node.rank_ports),
+    )
 
 
 class Gang:
     """Ranks started by this launcher; each reads instructions as lines from its stdin and exits when that is closed.
 
-    They are forked by the forkserver of this environment if possible, else started cold.
+    They are those of its node, and are forked by the forkserver of this environment if possible, else started cold.
     """
 
-    def __init__(self, job: LaunchSpec, folder: AttemptFolder) -> None:
+    def __init__(self, job: LaunchSpec, folder: AttemptFolder, peers: Peers | None = None) -> None:
+        """Start the ranks; without `peers`, of a gang whose only node is this machine."""
         self._job, self._folder = job, folder
+        first = job.placement[0]
+        self._ports: Ports | None = None
+        if peers is None:
+            self._ports = reserve(job, first.address, 0, len(first.slots))
+            peers = alone(job, self._ports)
         everyone = rank_assignments(job.placement)
-        address = job.placement[0].address
-        self._rendezvous = _rendezvous(job, everyone)
-        self._port = reserved_port(address)
-        command = job.config.form == "command"
-        self._ports = [reserved_port(address) for _ in everyone] if command and len(everyone) > 1 else []
-        rendezvous = RendezvousInfo(
-            address=address,
-            interface=interface_of(address),
-            torch_port=self._port.getsockname()[1],
-            horovod_port=self._rendezvous.port if self._rendezvous else None,
-            tensorflow_ports=tuple(each.getsockname()[1] for each in self._ports),
-        )
-        pipes = [os.pipe() for _ in everyone]
+        mine = [each for each in everyone if each.node_number == peers.node]
+        self.ranks = tuple(each.rank for each in mine)
+        self.size = len(everyone)
+        self._rendezvous = self._serve_horovod(peers, everyone)
+        port = peers.nodes[0].horovod_port
+        rendezvous = _info(peers, port if port and (self._rendezvous or peers.node) else None)
+        base = rank_variables(os.environ)
+        pipes = [os.pipe() for _ in mine]
         self._lines = [os.fdopen(writing, "wb", buffering=0) for _, writing in pipes]
         orders = [
-            RankSpec(
-                rank_env(os.environ, job, assignment, rendezvous), reading, _open_log(folder.rank_log(assignment.rank))
-            )
-            for assignment, (reading, _) in zip(everyone, pipes, strict=True)
+            RankSpec(rank_env(base, job, assignment, rendezvous), reading, _open_log(folder.rank_log(assignment.rank)))
+            for assignment, (reading, _) in zip(mine, pipes, strict=True)
         ]
         self._request = RankRequest(str(folder.path), job.cwd, tuple(orders))
         self._known = False  # whether all ranks exist and their pids are recorded
-        self._ranks = self._warm() if supported(os.environ) else self._cold()
+        self._processes = self._warm() if supported(os.environ) else self._cold()
         self.ended_by_us: frozenset[int] = frozenset()
 
     @property
     def lost(self) -> str | None:
         """Return why exit codes are unavailable for a reason outside of the ranks; None while they are available."""
-        return self._ranks.lost
+        return self._processes.lost
 
-    def codes(self) -> Sequence[int | None]:
+    def codes(self) -> dict[int, int | None]:
         """Return each rank's exit code, None while it runs or has not started."""
         try:
-            codes = self._ranks.codes()
+            codes = self._processes.codes()
         except NoForkserver as reason:
             _log.warning("the ranks start cold: %s", reason)
-            self._ranks = self._cold()
-            codes = self._ranks.codes()
+            self._processes = self._cold()
+            codes = self._processes.codes()
         self._note()
-        return codes
+        return dict(zip(self.ranks, codes, strict=True))
 
-    def pids(self) -> Sequence[int]:
-        """Return the ranks' process ids in order of rank; empty until all exist."""
-        return self._ranks.pids()
+    def pids(self) -> dict[int, int]:
+        """Return the ranks' process ids; empty until all exist."""
+        pids = self._processes.pids()
+        return dict(zip(self.ranks, pids, strict=True)) if pids else {}
 
     def signal(self, number: int) -> None:
         """Send a signal to each running rank."""
-        self._ranks.signal(number)
+        self._processes.signal(number)
 
     def tell(self, instruction: str) -> None:
         """Send an instruction (`release`, `stop` or `until N`) to all ranks that still read instructions."""
@@ -136,12 +163,12 @@ class Gang:
 
     def end(self) -> None:
         """Kill the ranks that still run and wait for them."""
-        self.ended_by_us |= frozenset(self._ranks.end())
+        self.ended_by_us |= frozenset(self.ranks[nth] for nth in self._processes.end())
 
     def close(self) -> None:
-        """Close the reserved ports and the pipes to the ranks."""
-        for port in (self._port, *self._ports):
-            port.close()
+        """Close Horovod's server, the ports reserved here, and the pipes to the ranks."""
+        if self._ports is not None:
+            self._ports.close()
         if self._rendezvous:
             self._rendezvous.close()
         if not self._known:
@@ -170,7 +197,22 @@ class Gang:
         self._known = True
         self._request.close()
         with contextlib.suppress(OSError):  # the file is only for inspection: a failure must not end the gang
-            self._folder.write("ranks.json", json.dumps(dict(enumerate(self.pids()))).encode())
+            self._folder.write_pids(self.pids())
+
+    def _serve_horovod(self, peers: Peers, everyone: Sequence[RankAssignment]) -> horovod.Rendezvous | None:
+        """Start Horovod's rendezvous server on the first node if the ranks may use it, else return None.
+
+        An ImportError of Horovod is raised only if Horovod was requested.
+        """
+        first = peers.nodes[0]
+        if peers.node or not first.horovod_port:
+            return None
+        try:
+            return horovod.Rendezvous(first.address, everyone, first.horovod_port)
+        except ImportError:
+            if self._job.config.backend == "horovod":
+                raise
+            return None
 
 
 def _open_log(path: Path) -> int:

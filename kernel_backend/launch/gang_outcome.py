@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping, Sequence
 
-from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.reports import AttemptResult, NodeEnd
 from kernel_backend.model.trial import Failure
 
 FINISHED, RELEASED = 0, 85
@@ -14,6 +14,11 @@ FINISHED, RELEASED = 0, 85
 def failed(code: int | None) -> bool:
     """Return True if a rank with this exit code failed; negative codes are signals."""
     return code is not None and code not in (FINISHED, RELEASED)
+
+
+def broken_rank(codes: Mapping[int, int | None]) -> str:
+    """Return how the first of these ranks that failed ended, such as `rank 3 was ended by SIGKILL`; "" if none did."""
+    return next((_silent(rank, code, None).message for rank, code in sorted(codes.items()) if failed(code)), "")
 
 
 def gang_outcome(
@@ -45,9 +50,39 @@ def gang_outcome(
     return AttemptResult(outcome=outcome, exit_codes=codes, failure=failure, ended_at=at)
 
 
-def lost(result: AttemptResult, reason: str) -> AttemptResult:
+def result_of(ends: Sequence[NodeEnd]) -> AttemptResult:
+    """Return the result of a gang from the records of its nodes' launchers, of which some may be missing.
+
+    A missing record is that of a lost node: it makes the gang lost, unless another failure caused the end.
+    """
+    for end in ends:
+        if end.refused is not None:
+            return AttemptResult(outcome=end.refused_as, exit_codes=(), failure=end.refused, ended_at=end.ended_at)
+    size, names, at = ends[0].size, ends[0].names, max(end.ended_at for end in ends)
+    codes = {rank: code for end in ends for rank, code in end.codes.items()}
+    missing = [name for node, name in enumerate(names) if node not in {end.node for end in ends}]
+    result = gang_outcome(
+        [codes.get(rank) for rank in range(size)],
+        {failure.rank: failure for end in ends for failure in end.failures},
+        frozenset(rank for end in ends for rank in end.killed),
+        at,
+        {rank: step for end in ends for rank, step in end.steps.items()},
+        min((end.hung for end in ends if end.hung is not None), key=lambda failure: failure.at, default=None),
+        not missing and all(end.through for end in ends),
+    )
+    blameless = result.failure is None or result.failure.consequence or result.failure.type in ("Unknown", "EarlyExit")
+    if result.outcome == "failed" and missing and blameless:
+        result = lost(result, f"node {', '.join(missing)} was lost", "NodeLost")
+    elif result.outcome == "failed" and (reason := next((end.lost for end in ends if end.lost), "")):
+        result = lost(result, reason)
+    preparing = result.failure is not None and any(result.failure.rank in end.preparing for end in ends)
+    matched = tuple(match for end in ends for match in end.matched)
+    return result.model_copy(update={"matched": matched, "preparing": preparing})
+
+
+def lost(result: AttemptResult, reason: str, cause: str = "ForkserverLost") -> AttemptResult:
     """Return the result of a gang that Daylight's own failure ended, so that exit codes are ignored."""
-    failure = Failure(rank=0, type="ForkserverLost", message=reason, consequence=True)
+    failure = Failure(rank=0, type=cause, message=reason, consequence=True)
     return result.model_copy(update={"outcome": "lost", "failure": failure})
 
 

@@ -46,11 +46,11 @@ class Rendezvous:
     It has no authentication, and its own `start()` listens on every interface; this one listens only on `address`.
     """
 
-    def __init__(self, address: str, rank_assignments: Sequence[RankAssignment]) -> None:
+    def __init__(self, address: str, rank_assignments: Sequence[RankAssignment], port: int = 0) -> None:
         from horovod.runner.common.util.hosts import SlotInfo
         from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
-        self._server = RendezvousHTTPServer((address, 0), RendezvousHandler, 0)
+        self._server = RendezvousHTTPServer((address, port), RendezvousHandler, 0)
         self._server.daemon_threads = True
         self._server.init(
             [

@@ -1,26 +1,30 @@
-"""Launch an attempt: lock its folder, start the ranks, watch them, and record the outcome."""
+"""Launch the ranks of an attempt on one node: lock its folder, start the ranks, watch them, and record their end."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import signal
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Literal
 
 from kernel_backend.launch.folder import AttemptFolder, LauncherRecord
 from kernel_backend.launch.gang import Gang
-from kernel_backend.launch.gang_outcome import failed, gang_outcome, lost
+from kernel_backend.launch.gang_outcome import broken_rank, failed
+from kernel_backend.launch.joining import Joining, Left, PeerWatch
+from kernel_backend.launch.node import share
+from kernel_backend.launch.service_address import connection
 from kernel_backend.launch.spool_uploader import SpoolUploader
 from kernel_backend.launch.watch.logs import LogWatch
 from kernel_backend.launch.watch.progress import Watch
 from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.launch.nodes import NodeIndex, placement_of
 from kernel_backend.model.launch.progress import SHOW_STACKS
-from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.reports import NodeEnd
 from kernel_backend.model.trial import Failure
 
 WATCH_S = 0.05
@@ -30,76 +34,137 @@ FAREWELL_S = 60.0  # for the other ranks to exit after the first one has exited 
 _log = logging.getLogger(__name__)
 
 
-def launch(path: Path) -> None:
-    """Run one attempt to its end; return at once if another launcher runs it.
+def launch(path: Path, index: NodeIndex | None = None) -> None:
+    """Run this node's part of an attempt to its end; return at once if another launcher runs it.
 
-    SIGTERM makes the ranks commit a checkpoint and exit. The result is written to `outcome.json`, since not all
-    engines report exit codes.
+    With an `index` the engine has started a launcher on each node of a gang, and the ranks begin once these have met.
+    SIGTERM makes the ranks commit a checkpoint and exit. How they ended is written to a file, since not all engines
+    report exit codes.
     """
-    folder = AttemptFolder(path)
+    folder = AttemptFolder(path, index.node if index is not None else 0)
     lock = folder.lock()
     if lock is None:
         return
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked.set())
-    folder.write("launcher.json", LauncherRecord.of(os.getpid()).model_dump_json().encode())
+    folder.write_launcher(LauncherRecord.of(os.getpid()))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per heartbeat is noise
     try:
         job = folder.job()
-        gang = Gang(job, folder)
+        if index is None:
+            _run(folder, job, asked)
+        else:
+            _run_together(folder, job, asked, index)
+    except Left as reason:
+        _log.warning("%s", reason)
+        folder.write_end(_refused(str(reason), "GangNotFormed", reason.outcome))
     except Exception as error:  # any recorded error is better than a launcher that vanishes
         _log.exception("the ranks could not be started")
-        _write(folder, _never_started(error))
-        return
-    uploader = SpoolUploader(folder, job, gang.tell)
-    uploader.start()
-    _write(folder, _whatever_happens(gang, folder, job, asked))
-    gang.close()
-    uploader.finish()
+        folder.write_end(_refused(f"the ranks could not be started: {error}", type(error).__name__, "failed"))
     os.close(lock)
 
 
-def _whatever_happens(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event) -> AttemptResult:
-    """Return the gang's result; if the launcher itself fails, end the gang, and return it as lost."""
+def _run_together(folder: AttemptFolder, job: LaunchSpec, asked: threading.Event, index: NodeIndex) -> None:
+    """Meet the launchers of the other nodes, then run this node's ranks."""
+    token = folder.token()
+    joining = Joining(job, index, share(os.environ, index), connection(job, token), token)
+    peers = PeerWatch(joining, job, index, lambda: connection(job, token), token)
     try:
-        return _until_the_end(gang, folder, job, asked)
+        gang = joining.join(asked)
+        job = job.model_copy(update={"placement": placement_of(gang.nodes)})
+        peers.start()
+        _run(folder, job, asked, Gang(job, folder, gang), peers, [node.name for node in gang.nodes])
+    finally:
+        peers.finish()
+        joining.close()
+
+
+def _run(
+    folder: AttemptFolder,
+    job: LaunchSpec,
+    asked: threading.Event,
+    gang: Gang | None = None,
+    peers: PeerWatch | None = None,
+    names: Collection[str] = ("",),
+) -> None:
+    """Run the ranks of this node, and record how they ended."""
+    gang = gang or Gang(job, folder)
+    uploader = SpoolUploader(folder, job, gang.tell) if folder.node == 0 else None  # rank 0 is on node 0
+    if uploader is not None:
+        uploader.start()
+    end = _whatever_happens(gang, folder, job, asked, peers)
+    folder.write_end(end.model_copy(update={"names": tuple(names)}))
+    gang.close()
+    if uploader is not None:
+        uploader.finish()
+
+
+def _whatever_happens(
+    gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event, peers: PeerWatch | None
+) -> NodeEnd:
+    """Return how the ranks ended; if the launcher itself fails, end them, and return them as lost."""
+    try:
+        return _until_the_end(gang, folder, job, asked, peers)
     except Exception as error:
         _log.exception("the launcher cannot go on")
         gang.end()
-        failure = Failure(rank=0, type=type(error).__name__, message=f"the launcher could not go on: {error}")
-        return AttemptResult(outcome="lost", exit_codes=(), failure=failure, ended_at=time.time())
+        return _refused(f"the launcher could not go on: {error}", type(error).__name__, "lost")
 
 
-def _until_the_end(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event) -> AttemptResult:
-    """Watch the ranks while they run; return their result, including matches of log policies."""
-    ranks = len(gang.codes())
-    watch = Watch(folder, ranks, job.config.hang_timeout)
-    logs = LogWatch(folder, ranks, job.config.on_log)
-    hung = _watch(gang, folder, asked, watch, logs)
-    failures, steps, through = folder.failures(), watch.steps(), watch.through()
-    result = gang_outcome(gang.codes(), failures, gang.ended_by_us, time.time(), steps, hung, through)
-    if gang.lost and result.outcome == "failed":
-        result = lost(result, gang.lost)
-    preparing = result.failure is not None and watch.preparing(result.failure.rank)
-    return result.model_copy(update={"matched": logs.finish(), "preparing": preparing})
+def _until_the_end(
+    gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event, peers: PeerWatch | None
+) -> NodeEnd:
+    """Watch the ranks while they run; return how they ended, including matches of log policies."""
+    watch = Watch(folder, gang.ranks, job.config.hang_timeout)
+    logs = LogWatch(folder, gang.ranks, job.config.on_log)
+    hung = _watch(gang, folder, asked, watch, logs, peers)
+    codes, failures = gang.codes(), folder.failures()
+    return NodeEnd(
+        node=folder.node,
+        names=(),
+        size=gang.size,
+        codes=codes,
+        killed=tuple(sorted(gang.ended_by_us)),
+        failures=tuple(failures[rank] for rank in gang.ranks if rank in failures),
+        steps=watch.steps(),
+        hung=hung,
+        through=watch.through(),
+        preparing=watch.preparing(),
+        matched=logs.finish(),
+        lost=gang.lost or (peers.fenced if peers is not None else ""),
+        ended_at=time.time(),
+    )
 
 
-def _watch(gang: Gang, folder: AttemptFolder, asked: threading.Event, watch: Watch, logs: LogWatch) -> Failure | None:
-    """Watch the ranks until all have exited; after a rank's failure or a hang, kill the others.
+def _watch(
+    gang: Gang,
+    folder: AttemptFolder,
+    asked: threading.Event,
+    watch: Watch,
+    logs: LogWatch,
+    peers: PeerWatch | None,
+) -> Failure | None:
+    """Watch the ranks until all have exited; after a failure of any rank of the gang, or a hang, kill the others.
 
     Returns the failure of a hang, else None. When `asked` is set, the ranks are instructed to `release`.
     """
     first_exit: float | None = None
-    while None in (codes := gang.codes()):
-        alive = [rank for rank, code in enumerate(codes) if code is None]
+    while None in (codes := gang.codes()).values():
+        alive = [rank for rank, code in codes.items() if code is None]
         now = time.monotonic()
         if asked.is_set():
             asked.clear()
             gang.tell("release")
-        if len(alive) < len(codes):
+        if peers is not None and peers.fenced:
+            gang.end()
+            return None
+        broken = peers.broken if peers is not None else ""
+        if len(alive) < len(codes) or broken:
             first_exit = first_exit or now
-            if _over(codes, folder, now - first_exit):
+            if peers is not None:
+                peers.tell(broken_rank(codes))
+            if _over(codes, folder, now - first_exit, broken):
                 gang.end()
                 return None
         if gang.pids():  # ranks that do not exist yet cannot hang
@@ -107,23 +172,30 @@ def _watch(gang: Gang, folder: AttemptFolder, asked: threading.Event, watch: Wat
         logs.look()
         if watch.overdue(alive):
             hung = watch.describe(alive, lambda ranks: _show_stacks(gang, ranks))
+            if peers is not None:
+                peers.tell(hung.message)
             gang.end()
             return hung
         time.sleep(WATCH_S)
+    if peers is not None:
+        peers.tell(broken_rank(codes), ended=True)
     return None
 
 
 def _show_stacks(gang: Gang, ranks: Collection[int]) -> None:
-    for rank, pid in enumerate(gang.pids()):
+    for rank, pid in gang.pids().items():
         if rank in ranks:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, SHOW_STACKS)
 
 
-def _over(codes: Sequence[int | None], folder: AttemptFolder, since: float) -> bool:
-    """Return True if the remaining ranks must be killed, as the first one exited `since` seconds ago."""
-    broken = [rank for rank, code in enumerate(codes) if failed(code)]
-    if not broken:
+def _over(codes: Mapping[int, int | None], folder: AttemptFolder, since: float, elsewhere: str) -> bool:
+    """Return True if the remaining ranks must be killed, as the first one exited `since` seconds ago.
+
+    `elsewhere` says what is broken on another node; "" for nothing.
+    """
+    broken = [rank for rank, code in codes.items() if failed(code)]
+    if not broken and not elsewhere:
         return since > FAREWELL_S
     failures = folder.failures()
     # A rank that only lost its peer is not the cause: wait for the record of the rank that is.
@@ -131,10 +203,6 @@ def _over(codes: Sequence[int | None], folder: AttemptFolder, since: float) -> b
     return cause_known or since > SETTLE_S
 
 
-def _never_started(error: Exception) -> AttemptResult:
-    failure = Failure(rank=0, type=type(error).__name__, message=f"the ranks could not be started: {error}")
-    return AttemptResult(outcome="failed", exit_codes=(), failure=failure, ended_at=time.time())
-
-
-def _write(folder: AttemptFolder, result: AttemptResult) -> None:
-    folder.write("outcome.json", json.dumps(result.to_json()).encode())
+def _refused(message: str, kind: str, outcome: Literal["failed", "lost", "released"]) -> NodeEnd:
+    failure = Failure(rank=0, type=kind, message=message)
+    return NodeEnd(node=0, names=("",), size=0, refused=failure, refused_as=outcome, ended_at=time.time())

@@ -19,6 +19,7 @@ class RankAssignment(NamedTuple):
     cross_rank: int
     cross_size: int
     node: str
+    node_number: int
     kind: str
     slot: int
 
@@ -27,10 +28,10 @@ class RendezvousInfo(NamedTuple):
     """Addresses at which the ranks of an attempt connect; the ports are used by this attempt only."""
 
     address: str  # of node 0
-    interface: str | None  # network device for gloo; None: gloo chooses
+    interface: str | None  # network device of this node for gloo; None: gloo chooses
     torch_port: int
     horovod_port: int | None  # None if Horovod is not installed
-    tensorflow_ports: tuple[int, ...] = ()  # one per rank of a command
+    workers: tuple[str, ...] = ()  # `address:port` per rank of a command, for TensorFlow
 
 
 def rank_assignments(placement: Placement) -> list[RankAssignment]:
@@ -49,6 +50,7 @@ def rank_assignments(placement: Placement) -> list[RankAssignment]:
                     cross_rank=peers.index(number),
                     cross_size=len(peers),
                     node=share.node,
+                    node_number=number,
                     kind=share.kind,
                     slot=slot,
                 )

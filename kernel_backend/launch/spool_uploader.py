@@ -6,11 +6,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_backend.errors import DaylightError, Fenced
 from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.launch.service_address import connection
 from kernel_backend.launch.spool import SpoolReader, left_out_note, send_in_parts
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Delivery, Instruction, SpoolRecord
@@ -53,13 +53,8 @@ class SpoolUploader(threading.Thread):
 
     def run(self) -> None:
         """Post records until `finish` is called and none are left."""
-        from kernel_backend.client import Client  # imported after the ranks have started: it is slow
-
-        token, url = self._folder.token(), self._job.service_url
-        if url is not None:
-            client = Client.at(url, token, patience=0.0, user=self._job.service_uid)
-        else:
-            client = Client.at_home(Path(self._job.home))
+        token = self._folder.token()
+        client = connection(self._job, token)
         waiting: Sequence[SpoolRecord] = ()
         spoken, deadline = 0.0, float("inf")
         while True:

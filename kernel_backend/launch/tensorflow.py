@@ -9,9 +9,7 @@ from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo
 
 def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str]:
     """Return `TF_CONFIG`; empty unless a command runs on several ranks, which have ports for it."""
-    if not rendezvous.tensorflow_ports:
+    if not rendezvous.workers:
         return {}
-    workers = [f"{rendezvous.address}:{port}" for port in rendezvous.tensorflow_ports]
-    return {
-        "TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": assignment.rank}})
-    }
+    task = {"type": "worker", "index": assignment.rank}
+    return {"TF_CONFIG": json.dumps({"cluster": {"worker": rendezvous.workers}, "task": task})}

@@ -164,6 +164,26 @@ class AttemptResult(Record):
     ended_at: float
 
 
+class NodeEnd(Record):
+    """Record of a launcher about the end of its node's ranks, from which the gang's result is computed."""
+
+    node: int
+    names: tuple[str, ...]  # of all nodes of the gang, by number
+    size: int  # number of ranks of the whole gang
+    codes: dict[int, int | None] = {}  # exit codes by rank; negative: minus the signal's number
+    killed: tuple[int, ...] = ()  # ranks that the launcher has killed, because another had failed
+    failures: tuple[Failure, ...] = ()  # records that its ranks wrote before they exited
+    steps: dict[int, int | None] = {}  # last step by rank
+    hung: Failure | None = None  # if its ranks were ended since they made no progress
+    through: bool = False  # its ranks had completed their steps
+    preparing: tuple[int, ...] = ()  # ranks that were in `prepare`
+    matched: tuple[LogMatch, ...] = ()
+    lost: str = ""  # why the exit codes say nothing, such as the end of the forkserver
+    refused: Failure | None = None  # why its ranks were never started, or the launcher could not go on
+    refused_as: Literal["failed", "lost", "released"] = "failed"
+    ended_at: float
+
+
 class StoredReport(Record):
     """Stored report with its sequence number, for `after=`."""
 

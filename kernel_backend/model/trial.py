@@ -6,7 +6,7 @@ from pydantic import FiniteFloat
 
 from kernel_backend.errors import CheckpointFailed, PlaceUnavailable
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.launch.meeting import GangNode
+from kernel_backend.model.launch.nodes import GangNode
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.states import AttemptState, Hold, Outcome, TrialState

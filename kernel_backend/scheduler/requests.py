@@ -113,6 +113,7 @@ class Allocation:
     ends: float | None = None  # when it is paused, by its time limit
     passed: bool = False  # it uses reserved slots, and is preempted when they are needed
     leaving: float | None = None  # when it was asked to exit
+    waiting: bool = False  # in the own queue of its engine, which has not granted the slots yet
     last_activity: float | None = None  # of a notebook server
     reservation: Reservation | None = field(default=None, compare=False)  # the reservation with which it was started
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.engines.base import Engine
+from kernel_backend.model.cluster.pools import PoolSettings
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.effective_quotas import StoredQuotas
@@ -24,7 +26,9 @@ class Context:
 
     `url` is the service's address for launchers that cannot read its home directory; `servers` gives access to the
     hub's notebook servers, None without a hub; `each_user` is the quota of users for whom admins have set none;
-    `keep_logs` is the number of seconds that logs are retained after an experiment ends, None for ever.
+    `keep_logs` is the number of seconds that logs are retained after an experiment ends, None for ever;
+    `pool_settings` returns the settings of a pool, None for this machine, and `launcher_urls` the addresses at which
+    launchers on other nodes reach the service.
     """
 
     store: Store
@@ -38,6 +42,8 @@ class Context:
     each_user: Quota | None = None
     keep_logs: float | None = None
     servers: Servers | None = None
+    pool_settings: Callable[[str], PoolSettings | None] = lambda pool: None
+    launcher_urls: Callable[[], tuple[str, ...]] = tuple
     bus: Notifier = field(default_factory=Notifier, init=False)
     stored_quotas: StoredQuotas = field(init=False)
     next_round: asyncio.Event = field(default_factory=asyncio.Event, init=False)

@@ -39,6 +39,7 @@ from kernel_backend.service.disk import DiskMeter
 from kernel_backend.service.duplicates import DuplicateFinder
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.log_retention import LogRetention
+from kernel_backend.service.loop.gang_nodes import GangNodes
 from kernel_backend.service.loop.loop import Loop
 from kernel_backend.service.numbering import Numbering
 from kernel_backend.service.rerun import (
@@ -102,6 +103,7 @@ class Service:
         )
         self.quotas = QuotaVerbs(store, self.stored_quotas, loop.cluster_state.looking, self._changed)
         self.cluster = ClusterVerbs(store, engine, self.stored_quotas, loop.cluster_state, self.overview, self._changed)
+        self.gang_nodes = GangNodes(store, context.pool_settings, self._bus, context.wake)
         self.deletion = Deletion(context)
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -81,7 +81,7 @@ WHOSE = {
         *(f"{method} /api/accounts/{{kind}}/{{name}}/quota" for method in ("PUT", "DELETE")),
         *(f"POST /api/nodes/{{name}}/{verb}" for verb in ("drain", "undrain")),
     ],
-    "attempts": ["POST /api/attempts/{key}/records"],
+    "attempts": [f"POST /api/attempts/{{key}}/{name}" for name in ("records", "join", "nodes")],
 }
 BODIES = {
     "rerun": {"trust": "dave"},

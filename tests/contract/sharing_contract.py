@@ -14,7 +14,7 @@ from kernel_backend.model import events
 from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.experiment import Config, Experiment
-from kernel_backend.model.launch.meeting import GangNode
+from kernel_backend.model.launch.nodes import GangNode
 from kernel_backend.model.states import AttemptState, ExperimentState, IllegalTransition, Outcome
 from kernel_backend.store.base import Store
 

@@ -218,7 +218,7 @@ class Attempt:
     def ended(self) -> Attempt:
         """Wait until every rank has ended."""
         try:
-            self.wait(lambda: None not in self._gang.codes())
+            self.wait(lambda: None not in self._gang.codes().values())
         finally:
             self._gang.close()
         return self
@@ -232,7 +232,7 @@ class Attempt:
 
     def reaches(self, step: int) -> Attempt:
         """Wait until rank 0 has reported this step or a later one, or the gang has ended."""
-        self.wait(lambda: set(self._gang.codes()) != {None} or (self._gang.pids() and self.step >= step))
+        self.wait(lambda: set(self._gang.codes().values()) != {None} or (self._gang.pids() and self.step >= step))
         return self
 
     def kill(self, rank: int) -> Attempt:
@@ -267,12 +267,12 @@ class Attempt:
 
     def pids(self) -> list[int]:
         """The ranks' processes; empty until all of them exist."""
-        return list(self._gang.codes() and self._gang.pids())
+        return list(self._gang.pids().values()) if self._gang.codes() else []
 
     @property
     def codes(self) -> list[int | None]:
         """The ranks' exit codes."""
-        return list(self._gang.codes())
+        return list(self._gang.codes().values())
 
     @property
     def records(self) -> list[SpoolRecord]:

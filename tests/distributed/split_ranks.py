@@ -20,7 +20,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from kernel_backend.launch import horovod
 from kernel_backend.launch import torch as torch_env
-from kernel_backend.launch.gang import reserved_port
+from kernel_backend.launch.ports import reserved_port
 from kernel_backend.launch.rendezvous import RendezvousInfo, rank_assignments
 from kernel_backend.model.resources import Share
 from kernel_backend.runner.forms.script.split.calls import SplitCalls

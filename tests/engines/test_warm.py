@@ -285,9 +285,9 @@ def test_a_gang_without_a_forkserver_starts_cold_and_its_launcher_says_why(tmp_p
     folder = AttemptFolder(attempt_folder(home, job.id))
     folder.prepare(job, "token")
     gang = Gang(job, folder)
-    until(lambda: None not in gang.codes(), "the ranks end")
+    until(lambda: None not in gang.codes().values(), "the ranks end")
     gang.close()
-    assert list(gang.codes()) == [0, 0]
+    assert gang.codes() == {0: 0, 1: 0}
     assert len(json.loads((folder.path / "ranks.json").read_bytes())) == 2
     assert "the ranks start cold: the forkserver cannot be asked" in caplog.text
     assert "ended with code 3: No module named torch" in caplog.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.experiment import LogPolicy
@@ -20,9 +20,9 @@ _log = logging.getLogger(__name__)
 class LogWatch:
     """Search the growing logs of a gang for lines that match a policy, at most a piece at a time."""
 
-    def __init__(self, folder: AttemptFolder, ranks: int, policies: Sequence[LogPolicy]) -> None:
+    def __init__(self, folder: AttemptFolder, ranks: Collection[int], policies: Sequence[LogPolicy]) -> None:
         self._patterns = list(_compiled(policies))
-        self._lines = {rank: Tail(folder.rank_log(rank), BEHIND) for rank in range(ranks)} if self._patterns else {}
+        self._lines = {rank: Tail(folder.rank_log(rank), BEHIND) for rank in ranks} if self._patterns else {}
         self._found: dict[tuple[int, str], LogMatch] = {}
 
     def look(self) -> None:

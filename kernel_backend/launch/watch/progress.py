@@ -23,10 +23,10 @@ class Watch:
     not hang.
     """
 
-    def __init__(self, folder: AttemptFolder, ranks: int, hang_timeout: float) -> None:
+    def __init__(self, folder: AttemptFolder, ranks: Collection[int], hang_timeout: float) -> None:
         self._folder, self._timeout = folder, hang_timeout
-        self._ticks: dict[int, Tick | None] = dict.fromkeys(range(ranks), BEGINNING)
-        self._idle = dict.fromkeys(range(ranks), 0.0)
+        self._ticks: dict[int, Tick | None] = dict.fromkeys(ranks, BEGINNING)
+        self._idle = dict.fromkeys(ranks, 0.0)
         self._looked: float | None = None
 
     def look(self, now: float) -> None:
@@ -58,10 +58,10 @@ class Watch:
         ticks = [self._folder.tick(rank) for rank in self._ticks]
         return all(tick is not None and tick.phase == "finishing" for tick in ticks)
 
-    def preparing(self, rank: int) -> bool:
-        """Return True if a rank's last phase is `prepare`: it runs it, waits for it, or exited in it."""
-        tick = self._folder.tick(rank)
-        return tick is not None and tick.phase == "preparing"
+    def preparing(self) -> tuple[int, ...]:
+        """Return the ranks whose last phase is `prepare`: they run it, wait for it, or exited in it."""
+        ticks = {rank: self._folder.tick(rank) for rank in self._ticks}
+        return tuple(rank for rank, tick in ticks.items() if tick is not None and tick.phase == "preparing")
 
     def describe(self, alive: Collection[int], show_stacks: Callable[[Collection[int]], None]) -> Failure:
         """Return the failure of the hung gang; `show_stacks` makes ranks write their stacks."""

@@ -13,7 +13,7 @@ from kernel_backend.model.experiment import Experiment, Metric
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.resources import LOCAL
-from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, TrialState
+from kernel_backend.model.states import EXPERIMENT_ENDED, AttemptState, ExperimentState, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Failure, Trial
 from kernel_backend.model.versions import read
@@ -69,7 +69,14 @@ class Overview(Record):
             return DELETED
         if self.experiment.state is not ExperimentState.ACTIVE:
             return str(self.experiment.state)
-        return str(next((state for state in LIVELIEST if self.counts.get(state)), self.experiment.state))
+        state = next((state for state in LIVELIEST if self.counts.get(state)), self.experiment.state)
+        return str(TrialState.QUEUED if state is TrialState.STARTING and self.pending else state)
+
+    @property
+    def pending(self) -> list[Attempt]:
+        """Return the attempts that wait in their engine's own queue, if no other attempt is open."""
+        open_ones = [each for each in self.attempts if each.state is not AttemptState.ENDED]
+        return open_ones if all(each.state is AttemptState.PENDING for each in open_ones) else []
 
     @property
     def counts(self) -> dict[TrialState, int]:

@@ -73,7 +73,7 @@ def _reason(cluster: ClusterState, request: SlotRequest, ahead: Sequence[SlotReq
     counts = [(node.kind, len(cluster.free[node.name])) for node in usable]
     free = largest(counts)
     where = "in queue" if request.pool == LOCAL else f"in pool {request.pool}"
-    position = f"{_ordinal(len(ahead) + 1)} {where}" if ahead else f"next {where}"
+    position = f"{ordinal(len(ahead) + 1)} {where}" if ahead else f"next {where}"
     if len(ahead) == FAR:
         position = f"behind the first {FAR:,} {where}"
     limit = _limit(cluster, request, reader)
@@ -175,6 +175,7 @@ def _slots(count: int) -> str:
     return f"{count} slot" if count == 1 else f"{count} slots"
 
 
-def _ordinal(number: int) -> str:
+def ordinal(number: int) -> str:
+    """Return `1st`, `2nd`, `3rd`, `4th`, ..."""
     suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{suffix}"

@@ -9,6 +9,7 @@ from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.home import attempt_folder
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.trial import Attempt, Trial
 
 
@@ -20,10 +21,12 @@ def job_of(
     storage: CheckpointStorage,
     home: Path,
     url: str | None,
+    urls: tuple[str, ...] = (),
 ) -> LaunchSpec:
     """Return the launch spec of an attempt.
 
-    `url` is the service's address, set only if launchers cannot read the service's home.
+    `url` is the service's address, set only if launchers cannot read the service's home; `urls` are those for launchers
+    on other nodes.
     """
     return LaunchSpec(
         experiment=experiment.number,
@@ -43,5 +46,7 @@ def job_of(
         resume_from=attempt.resume_from,
         home=str(home),
         service_url=url,
-        service_uid=None if url is None else os.getuid(),
+        service_uid=os.getuid() if url is not None or urls else None,
+        pool=experiment.config.pool or LOCAL,
+        service_urls=urls if attempt.granted_at is None else (),
     )

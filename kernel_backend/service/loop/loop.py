@@ -80,7 +80,9 @@ class Loop:
     async def round(self) -> bool:
         """Reconcile the engine and the store once; return whether there is any unfinished work."""
         await self.cluster_state.now()
-        busy = await self._look_at_gangs({status.key: status for status in await self._engine.statuses()})
+        statuses = {status.key: status for status in await self._engine.statuses()}
+        self.cluster_state.pending = {key: each.reason for key, each in statuses.items() if each.reason}
+        busy = await self._look_at_gangs(statuses)
         await self._end_times()
         busy |= await self._reconcile()
         await self._start_queued()

@@ -64,6 +64,7 @@ class AttemptStarter:
         self._archive, self._workspaces = context.archive, context.workspaces
         self._bus, self._wake, self._cluster_state = context.bus, context.wake, cluster_state
         self._job = partial(job_of, storage=context.checkpoint_storage, home=context.home, url=context.url)
+        self._launcher_urls = context.launcher_urls
         self._request_builder, self._searches, self._preparation, self._checkpoint_copies = (
             request_builder,
             searches,
@@ -194,7 +195,7 @@ class AttemptStarter:
         """Unpack the code of an attempt, and submit its gang."""
         try:
             trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
-            job = self._job(experiment, trial, attempt, python)
+            job = self._job(experiment, trial, attempt, python, urls=self._launcher_urls())
             note = await asyncio.to_thread(self._preparation.note, experiment, attempt.number - 1)
             if note:
                 await asyncio.to_thread(self._store.note, attempt.id, note, time.time())

@@ -22,7 +22,9 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.resources import LOCAL, Node, Placement
 from kernel_backend.model.states import HOLDING_SLOTS, AttemptState, ExperimentState, TrialState
 from kernel_backend.model.trial import Attempt, ScheduledTrial, checkpoint_order
+from kernel_backend.model.views.overview import Wait
 from kernel_backend.scheduler.decisions import Decisions, Start
+from kernel_backend.scheduler.explain.explain import ordinal
 from kernel_backend.scheduler.notebook_servers import take_in
 from kernel_backend.scheduler.requests import ANY_TRIAL, Allocation, RequestKey, Reservation, SlotRequest
 from kernel_backend.scheduler.rules import Rules
@@ -78,6 +80,7 @@ class ClusterStateManager:
         self._touched: set[RequestKey] = set()  # keys of requests to update in the next round
         self._unsteady: set[RequestKey] = set()  # keys of requests that may change without a change in the store
         self._anonymous: dict[int, int] = {}  # number of requests of each search
+        self.pending: dict[AttemptId, str] = {}  # why gangs wait in their engines' own queues
 
     # Reading
 
@@ -115,6 +118,16 @@ class ClusterStateManager:
         keys = [RequestKey(experiment, index) for index in self.cache.trials.get(experiment, {})]
         keys += [RequestKey(experiment, ANY_TRIAL, nth) for nth in range(self._anonymous.get(experiment, 0))]
         return sorted((requests[key] for key in keys if key in requests), key=lambda request: request.order)
+
+    def pending_wait(self, attempt: AttemptId) -> Wait:
+        """Return why a gang waits in its engine's own queue, and its place among ours there."""
+        runs = self._cluster.runs if self._cluster is not None else {}
+        own = runs.get(RequestKey(attempt.experiment, attempt.trial))
+        if own is None:
+            return Wait(reason="about to be handed over", place=1)
+        ahead = sum(run.waiting and run.pool == own.pool and run.since < own.since for run in runs.values())
+        reason = self.pending.get(attempt, "about to be handed over")
+        return Wait(reason=f"{own.pool}: {ordinal(ahead + 1)} of ours; {reason}", place=ahead + 1)
 
     async def _current(self) -> ClusterState:
         try:
@@ -300,20 +313,36 @@ class ClusterStateManager:
     def _take_in_attempt(self, cluster: ClusterState, attempt: Attempt) -> None:
         key = RequestKey(attempt.experiment, attempt.trial)
         holds, known = attempt.state is not AttemptState.ENDED, self._numbers.get(key, 0)
-        if known > attempt.number or (known == attempt.number and holds):
+        if known == attempt.number and holds:
+            self._grant(cluster, key, attempt)
+            return
+        if known > attempt.number:
             return
         self._touched.add(key)
         if known:
             ended = attempt.created_at if attempt.ended_at is None or known < attempt.number else attempt.ended_at
-            run = cluster.let_go(key, at=ended)
+            waiting = cluster.runs[key].waiting
+            run = cluster.let_go(key, at=cluster.runs[key].since if waiting else ended)
             del self._numbers[key]
-            self.lengths.add(run.owner, run.slots, run.since, ended, attempt.outcome)
+            if not waiting:
+                self.lengths.add(run.owner, run.slots, run.since, ended, attempt.outcome)
             if run.reservation is not None:
                 self._released[key] = run.reservation
         if holds:
             self._hold(cluster, attempt, self.cache.experiments[attempt.experiment])
             if attempt.experiment in self.cache.searches:
                 self._request_builder.got(attempt.experiment, attempt.created_at)
+
+    def _grant(self, cluster: ClusterState, key: RequestKey, attempt: Attempt) -> None:
+        """Charge a gang, and count its time limit, from the moment at which its engine granted its slots."""
+        run = cluster.runs[key]
+        if not run.waiting or attempt.granted_at is None:
+            return
+        experiment = self.cache.experiments.get(attempt.experiment)
+        max_time = experiment.config.max_time if experiment is not None else None
+        ends = None if max_time is None else attempt.granted_at + max_time
+        cluster.let_go(key, at=run.since)
+        cluster.hold(replace(run, since=attempt.granted_at, ends=ends, waiting=False))
 
     def _hold(
         self, cluster: ClusterState, attempt: Attempt, experiment: ScheduledExperiment | None, *, charged: bool = False
@@ -329,14 +358,16 @@ class ClusterStateManager:
             if asked and trial is not None and trial.state in LEAVING:
                 promised["leaving"] = record.leaving
         max_time = experiment.config.max_time if experiment is not None else None
+        waiting, since = attempt.state is AttemptState.PENDING, attempt.granted_at or attempt.created_at
         run = Allocation(
             key,
             attempt.placement,
-            attempt.created_at,
+            since,
             experiment.owner if experiment is not None else "",
             experiment.group if experiment is not None else "",
             _pool(cluster, attempt.placement),
-            ends=None if max_time is None else attempt.created_at + max_time,
+            ends=None if max_time is None or waiting else since + max_time,
+            waiting=waiting,
             **promised,
         )
         self._numbers[key] = attempt.number

@@ -61,6 +61,8 @@ class Overviews:
 
         The cluster state that is read may be slightly newer than the trials of the overview.
         """
+        if known.state == TrialState.QUEUED and known.pending:
+            return self._cluster_state.pending_wait(known.pending[0].id)
         requests = [] if known.ended else self._cluster_state.requests_of(known.experiment.number)
         states = {trial.state for trial in known.trials}
         waits = TrialState.QUEUED in states or (

@@ -2114,6 +2114,112 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/attempts/{key}/join": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                key: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Offer a node's part in a gang, with the attempt's own token, again until the answer is `go` or `leave`. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    key: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["NodeOfferInput"];
+                };
+            };
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["JoinAnswer"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/attempts/{key}/nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                key: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Report the state of a node's ranks, and wait for news of other nodes, with the attempt's own token. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    key: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["NodeStateInput"];
+                };
+            };
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["NodeOrder"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/stream": {
         parameters: {
             query?: never;
@@ -3031,6 +3137,10 @@ export interface components {
             resume_from: string | null;
             created_at: number;
             /** @default null */
+            granted_at: number | null;
+            /** @default [] */
+            nodes: components["schemas"]["GangNode"][];
+            /** @default null */
             ended_at: number | null;
             /** @default null */
             outcome: components["schemas"]["Outcome"] | null;
@@ -3625,6 +3735,28 @@ export interface components {
             cell_line: number | null;
         };
         /**
+         * GangNode
+         * @description Node of a gang whose launchers have met.
+         */
+        GangNode: {
+            name: string;
+            address: string;
+            kind: string;
+            slots: number;
+            /** @default [] */
+            devices: string[];
+            /** @default  */
+            process: string;
+            /** @default 0 */
+            torch_port: number;
+            /** @default 0 */
+            horovod_port: number;
+            /** @default 0 */
+            probe_port: number;
+            /** @default [] */
+            rank_ports: number[];
+        };
+        /**
          * GarbageReport
          * @description Retention decisions for checkpoints and logs. Unless it was a dry run, those not retained are deleted.
          */
@@ -3704,6 +3836,29 @@ export interface components {
             instruct: "continue" | "release" | "stop";
             /** @default null */
             until: number | null;
+        };
+        /**
+         * JoinAnswer
+         * @description Answer to an offer: wait and try the addresses of node 0, start the ranks, or exit.
+         */
+        JoinAnswer: {
+            /** @enum {string} */
+            action: "wait" | "go" | "leave";
+            /** @default  */
+            reason: string;
+            /**
+             * @default lost
+             * @enum {string}
+             */
+            outcome: "failed" | "lost" | "released";
+            /** @default [] */
+            probe: string[];
+            /** @default 0 */
+            port: number;
+            /** @default  */
+            process: string;
+            /** @default [] */
+            nodes: components["schemas"]["GangNode"][];
         };
         /**
          * Keep
@@ -3795,6 +3950,19 @@ export interface components {
              * @enum {string}
              */
             mode: "min" | "max";
+        };
+        /**
+         * NodeOrder
+         * @description Answer to a state: go on, end the ranks since the gang is broken, or leave an attempt that was fenced.
+         */
+        NodeOrder: {
+            /**
+             * @default continue
+             * @enum {string}
+             */
+            action: "continue" | "end" | "leave";
+            /** @default  */
+            reason: string;
         };
         /**
          * NodeRun
@@ -4733,6 +4901,10 @@ export interface components {
             /** @default [] */
             notes?: string[];
         };
+        DeviceInput: [
+            string,
+            string
+        ];
         /**
          * Extension
          * @description New limits of a search, in total since the submission; at least one must be set.
@@ -4844,6 +5016,49 @@ export interface components {
             mode?: "min" | "max";
         };
         /**
+         * NodeOffer
+         * @description Offer of a node's launcher to take part in a gang, sent again until the answer is `go` or `leave`.
+         *
+         *     The launcher keeps its ports reserved. Only node 0 has ports for torch, Horovod and probes.
+         */
+        NodeOfferInput: {
+            node: number;
+            nodes: number;
+            process: string;
+            name: string;
+            addresses: components["schemas"]["DeviceInput"][];
+            /** @default 0 */
+            torch_port?: number;
+            /** @default 0 */
+            horovod_port?: number;
+            /** @default 0 */
+            probe_port?: number;
+            /** @default [] */
+            rank_ports?: number[];
+            kind: string;
+            slots: number;
+            /** @default [] */
+            devices?: string[];
+            version: string;
+            clock: number;
+            /** @default null */
+            reached?: components["schemas"]["ReachedInput"][] | null;
+        };
+        /**
+         * NodeState
+         * @description State of a node's ranks; the answer comes at once if there is news, else after `wait` seconds.
+         */
+        NodeStateInput: {
+            node: number;
+            process: string;
+            /** @default  */
+            broken?: string;
+            /** @default false */
+            ended?: boolean;
+            /** @default 0 */
+            wait?: number;
+        };
+        /**
          * Note
          * @description A note for the user, such as a full disk at a checkpoint, or a damaged checkpoint.
          */
@@ -4908,6 +5123,10 @@ export interface components {
             /** @default null */
             count?: number | null;
         };
+        ReachedInput: [
+            string,
+            string
+        ];
         /**
          * Report
          * @description Metrics at a step; `epoch` is a fraction: 1.5 is the middle of the second epoch.
@@ -5338,12 +5557,14 @@ export type Extended = components['schemas']['Extended'];
 export type Failed = components['schemas']['Failed'];
 export type Failure = components['schemas']['Failure'];
 export type Frame = components['schemas']['Frame'];
+export type GangNode = components['schemas']['GangNode'];
 export type GarbageReport = components['schemas']['GarbageReport'];
 export type HistoryEntry = components['schemas']['HistoryEntry'];
 export type Hold = components['schemas']['Hold'];
 export type Importance = components['schemas']['Importance'];
 export type IncumbentPoint = components['schemas']['IncumbentPoint'];
 export type Instruction = components['schemas']['Instruction'];
+export type JoinAnswer = components['schemas']['JoinAnswer'];
 export type Keep = components['schemas']['Keep'];
 export type LogChunk = components['schemas']['LogChunk'];
 export type LogEntry = components['schemas']['LogEntry'];
@@ -5352,6 +5573,7 @@ export type LogsDecision = components['schemas']['LogsDecision'];
 export type Message = components['schemas']['Message'];
 export type MethodOption = components['schemas']['MethodOption'];
 export type Metric = components['schemas']['Metric'];
+export type NodeOrder = components['schemas']['NodeOrder'];
 export type NodeRun = components['schemas']['NodeRun'];
 export type NodeUse = components['schemas']['NodeUse'];
 export type Outcome = components['schemas']['Outcome'];
@@ -5399,6 +5621,7 @@ export type ChoicesInput = components['schemas']['ChoicesInput'];
 export type CommittedInput = components['schemas']['CommittedInput'];
 export type ConfigInput = components['schemas']['ConfigInput'];
 export type DeliveryInput = components['schemas']['DeliveryInput'];
+export type DeviceInput = components['schemas']['DeviceInput'];
 export type ExtensionInput = components['schemas']['ExtensionInput'];
 export type FactInput = components['schemas']['FactInput'];
 export type GarbageRequestInput = components['schemas']['GarbageRequestInput'];
@@ -5407,10 +5630,13 @@ export type KeepInput = components['schemas']['KeepInput'];
 export type LabelEditInput = components['schemas']['LabelEditInput'];
 export type LogPolicyInput = components['schemas']['LogPolicyInput'];
 export type MetricInput = components['schemas']['MetricInput'];
+export type NodeOfferInput = components['schemas']['NodeOfferInput'];
+export type NodeStateInput = components['schemas']['NodeStateInput'];
 export type NoteInput = components['schemas']['NoteInput'];
 export type ParameterInput = components['schemas']['ParameterInput'];
 export type PriorityInput = components['schemas']['PriorityInput'];
 export type RangeInput = components['schemas']['RangeInput'];
+export type ReachedInput = components['schemas']['ReachedInput'];
 export type ReportInput = components['schemas']['ReportInput'];
 export type RerunInput = components['schemas']['RerunInput'];
 export type ResumptionInput = components['schemas']['ResumptionInput'];

@@ -56,7 +56,14 @@ export function stateOf(overview: Overview): ExperimentState | TrialState | 'del
     return own;
   }
   const counts = countsOf(overview);
-  return LIVELIEST.find(state => counts[state]) ?? own;
+  const state = LIVELIEST.find(each => counts[each]) ?? own;
+  return state === 'starting' && inEnginesQueue(overview.attempts) ? 'queued' : state;
+}
+
+/** Whether all attempts that are open wait in their engine's own queue, such as Slurm's. */
+function inEnginesQueue(attempts: readonly Attempt[]): boolean {
+  const open = attempts.filter(attempt => attempt.state !== 'ended');
+  return open.length > 0 && open.every(attempt => attempt.state === 'pending');
 }
 
 /** Whether it was deleted, and can be brought back. */

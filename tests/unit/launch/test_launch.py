@@ -14,8 +14,8 @@ from torch.distributed import TCPStore
 from kernel_backend.launch import horovod, torch
 from kernel_backend.launch.folder import AttemptFolder, LauncherRecord
 from kernel_backend.launch.forkserver import cache_key
-from kernel_backend.launch.gang import reserved_port
 from kernel_backend.launch.gang_outcome import gang_outcome, lost
+from kernel_backend.launch.ports import reserved_port
 from kernel_backend.launch.rendezvous import RendezvousInfo, interface_of, process_env, rank_assignments
 from kernel_backend.launch.spool import SpoolReader
 from kernel_backend.model.launch.allocator import allocator_env

@@ -187,7 +187,7 @@ def test_a_tick_comes_over_as_it_was_meant(folder):
 
 
 def test_a_rank_that_does_not_tick_is_overdue_and_one_that_does_is_not(folder):
-    watch = Watch(folder, 2, hang_timeout=5.0)
+    watch = Watch(folder, range(2), hang_timeout=5.0)
     ticking, silent = Progress(folder.path, 0), Progress(folder.path, 1)
     silent.tick("step", 3)
     for moment in range(8):
@@ -213,7 +213,7 @@ def test_a_rank_that_is_slow_by_nature_hides_no_other_for_longer_than_its_own_li
 
 
 def test_when_a_slow_checkpoint_has_ended_its_peers_begin_to_wait_anew(folder):
-    watch = Watch(folder, 2, hang_timeout=5.0)
+    watch = Watch(folder, range(2), hang_timeout=5.0)
     saving, waiting = Progress(folder.path, 0), Progress(folder.path, 1)
     saving.tick("checkpoint", 3)
     waiting.tick("step", 3)
@@ -229,7 +229,7 @@ def test_when_a_slow_checkpoint_has_ended_its_peers_begin_to_wait_anew(folder):
 
 
 def test_time_in_which_the_launcher_stood_still_itself_is_nobodys_fault(folder):
-    watch = Watch(folder, 1, hang_timeout=5.0)
+    watch = Watch(folder, range(1), hang_timeout=5.0)
     Progress(folder.path, 0).tick("step", 3)
     for moment in (0.0, 1.0, 1001.0):
         watch.look(moment)
@@ -245,7 +245,7 @@ def test_a_rank_that_finds_the_disk_full_trains_on_unwatched(folder, monkeypatch
     progress.tick("step", 3)
     assert "a hang of this rank would go unnoticed" in caplog.text
     assert folder.tick(0) is None
-    watch = Watch(folder, 1, hang_timeout=5.0)
+    watch = Watch(folder, range(1), hang_timeout=5.0)
     for moment in range(100):
         watch.look(float(moment))
     assert not watch.overdue({0})
@@ -257,7 +257,7 @@ def log(folder: AttemptFolder, text: str, rank: int = 0) -> None:
 
 
 def test_the_first_line_with_a_pattern_counts_once_a_rank_wherever_looks_fall(folder):
-    watch = LogWatch(folder, 2, LOG_POLICIES)
+    watch = LogWatch(folder, range(2), LOG_POLICIES)
     watch.look()
     log(folder, "step 1\nRuntimeError: CUDA out of m")
     watch.look()
@@ -270,7 +270,7 @@ def test_the_first_line_with_a_pattern_counts_once_a_rank_wherever_looks_fall(fo
 
 
 def test_a_log_that_runs_ahead_is_searched_at_its_end(folder):
-    watch = LogWatch(folder, 1, LOG_POLICIES)
+    watch = LogWatch(folder, range(1), LOG_POLICIES)
     between = ("x" * 79 + "\n") * (BEHIND // 80 + 1)
     log(folder, "ECC error, long ago\n" + between + "CUDA out of memory" + " and more" * 100)
     watch.look()
@@ -281,7 +281,7 @@ def test_a_log_that_runs_ahead_is_searched_at_its_end(folder):
 
 
 def test_a_pattern_that_is_none_is_said_and_the_others_are_looked_for(folder, caplog):
-    watch = LogWatch(folder, 1, (LogPolicy(pattern="(", action="cancel_retries"), *LOG_POLICIES))
+    watch = LogWatch(folder, range(1), (LogPolicy(pattern="(", action="cancel_retries"), *LOG_POLICIES))
     log(folder, "ECC error")
     assert [match.pattern for match in watch.finish()] == ["ECC error"]
     assert "'(' is no regular expression" in caplog.text
@@ -289,4 +289,4 @@ def test_a_pattern_that_is_none_is_said_and_the_others_are_looked_for(folder, ca
 
 def test_without_policies_no_log_is_read(folder):
     log(folder, "ECC error\n")
-    assert LogWatch(folder, 1, ()).finish() == ()
+    assert LogWatch(folder, range(1), ()).finish() == ()

@@ -1,0 +1,188 @@
+"""Meet the launchers of a gang's other nodes through the service, and hear from it whether they still go on."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from kernel_backend import __version__
+from kernel_backend.errors import DaylightError
+from kernel_backend.launch.gang import Peers, reserve
+from kernel_backend.launch.ports import Ports
+from kernel_backend.launch.rendezvous import interface_of
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.launch.nodes import GangNode, JoinAnswer, NodeIndex, NodeOffer, NodeState, Reached
+from kernel_backend.model.resources import Node
+from kernel_backend.network import device_of, network_devices
+
+if TYPE_CHECKING:
+    from kernel_backend.client import Client
+
+ASK_S = 0.2  # between offers while other nodes are missing
+RETRY_S = 1.0  # after the service could not be reached
+PROBE_S = 2.0  # for a connection to an address of node 0
+POLL_S = 20.0  # for the service to answer a state without news
+
+_log = logging.getLogger(__name__)
+
+
+class Left(Exception):
+    """Error: the gang does not begin, so that this launcher exits without starting ranks."""
+
+    def __init__(self, reason: str, outcome: Literal["failed", "lost", "released"]) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+
+
+class Joining:
+    """Offer of this launcher's node to its gang, with the ports that it keeps reserved."""
+
+    def __init__(self, job: LaunchSpec, index: NodeIndex, here: Node, client: Client, token: str) -> None:
+        self._job, self._index, self._here, self._client, self._token = job, index, here, client, token
+        self.process = secrets.token_hex(8)
+        self._ports: Ports = reserve(job, "", index.node, here.slots)
+        self._probed = _Probed(self.process) if index.node == 0 and index.nodes > 1 else None
+
+    def join(self, asked: threading.Event) -> Peers:
+        """Return the gang's nodes once all launchers have joined, and can reach node 0.
+
+        Raises Left if the gang does not begin: it was released meanwhile (`asked`), or the service says why.
+        """
+        reached: tuple[Reached, ...] | None = None
+        while not asked.is_set():
+            answer = self._ask(reached)
+            if answer is None:
+                asked.wait(RETRY_S)
+                continue
+            if answer.action == "leave":
+                raise Left(answer.reason, answer.outcome)
+            if answer.action == "go":
+                return self._peers(answer.nodes)
+            if answer.probe and self._index.node:
+                reached = _reached(answer.probe, answer.port, answer.process)
+            asked.wait(ASK_S)
+        raise Left("it was asked to leave before its ranks had begun", "released")
+
+    def close(self) -> None:
+        """Give the reserved ports back."""
+        self._ports.close()
+        if self._probed is not None:
+            self._probed.close()
+
+    def _ask(self, reached: tuple[Reached, ...] | None) -> JoinAnswer | None:
+        offer = NodeOffer(
+            node=self._index.node,
+            nodes=self._index.nodes,
+            process=self.process,
+            name=self._here.name,
+            addresses=network_devices(),
+            torch_port=self._ports.torch,
+            horovod_port=self._ports.horovod,
+            probe_port=self._probed.port if self._probed is not None else 0,
+            rank_ports=self._ports.ranks,
+            kind=self._here.kind,
+            slots=self._here.slots,
+            devices=self._here.devices,
+            version=__version__,
+            clock=time.time(),
+            reached=reached,
+        )
+        try:
+            return self._client.join(self._job.id, self._token, offer)
+        except DaylightError as error:
+            if error.http_status in (400, 401, 404):  # another database, or a service that knows no such offers
+                raise Left(f"the service refuses this launcher: {error}", "lost") from None
+            _log.info("the service cannot be reached now: %s", error)
+            return None
+
+    def _peers(self, nodes: tuple[GangNode, ...]) -> Peers:
+        own = nodes[self._index.node].address
+        return Peers(nodes, self._index.node, interface_of(own) if len(nodes) == 1 else device_of(own))
+
+
+class PeerWatch(threading.Thread):
+    """Thread that tells the service how this node's ranks are, and learns from it how those of other nodes are."""
+
+    def __init__(
+        self, joining: Joining, job: LaunchSpec, index: NodeIndex, connect: Callable[[], Client], token: str
+    ) -> None:
+        super().__init__(name="peer watch", daemon=True)
+        self._key, self._index, self._token, self._process = job.id, index, token, joining.process
+        self._connect = connect
+        self._over = threading.Event()
+        self._told = ""
+        self.broken = ""  # why the ranks of this node are to be ended
+        self.fenced = ""  # why this attempt is over, whatever its ranks do
+
+    def tell(self, broken: str, *, ended: bool = False) -> None:
+        """Tell the service that this node's ranks cannot go on, or have ended; does not wait for its answer."""
+        if broken != self._told or ended:
+            self._told = broken
+            state = NodeState(node=self._index.node, process=self._process, broken=broken[:500], ended=ended)
+            threading.Thread(target=self._post, args=(self._connect(), state), daemon=True).start()
+
+    def finish(self) -> None:
+        """End the thread at its next answer."""
+        self._over.set()
+
+    def run(self) -> None:
+        """Ask for news until `finish`; while the service cannot be reached, the ranks train on."""
+        client = self._connect()
+        while not self._over.is_set():
+            state = NodeState(node=self._index.node, process=self._process, broken=self._told[:500], wait=POLL_S)
+            if not self._post(client, state):
+                self._over.wait(RETRY_S)
+
+    def _post(self, client: Client, state: NodeState) -> bool:
+        try:
+            order = client.node_state(self._key, self._token, state)
+        except Exception as error:  # whatever it is: the ranks must go on without this thread's news
+            _log.info("no news of the other nodes: %s", error)
+            return False
+        if order.action == "end":
+            self.broken = order.reason or "another node's ranks have ended"
+        elif order.action == "leave":
+            self.fenced = order.reason or "the attempt has ended"
+        return True
+
+
+class _Probed(threading.Thread):
+    """Thread of node 0 that answers connections with its launcher's name, so that others can tell whom they reached."""
+
+    def __init__(self, answer: str) -> None:
+        super().__init__(name="probed", daemon=True)
+        self._answer = answer.encode() + b"\n"
+        self._listener = socket.create_server(("", 0), backlog=512)
+        self.port: int = self._listener.getsockname()[1]
+        self.start()
+
+    def run(self) -> None:
+        """Answer until closed."""
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                with contextlib.suppress(OSError), connection:
+                    connection.sendall(self._answer)
+
+    def close(self) -> None:
+        """Stop listening."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+def _reached(addresses: Sequence[str], port: int, expected: str) -> tuple[Reached, ...]:
+    """Return the addresses at which node 0 answers, with this node's own address in each connection."""
+    found = []
+    for address in addresses:
+        with contextlib.suppress(OSError), socket.create_connection((address, port), PROBE_S) as connection:
+            connection.settimeout(PROBE_S)
+            if connection.makefile("rb").readline().decode(errors="replace").strip() == expected:
+                found.append(Reached(address, connection.getsockname()[0]))
+    return tuple(found)

@@ -1,0 +1,36 @@
+"""Reserve the ports at which ranks connect, before the ranks exist."""
+
+from __future__ import annotations
+
+import socket
+
+
+def reserved_port(address: str) -> socket.socket:
+    """Reserve a port while the socket is open; listeners with SO_REUSEADDR, such as torch's, can still use it.
+
+    It keeps other programs from taking the port while rank 0 imports its modules, before it listens.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind((address, 0))
+    return held
+
+
+class Ports:
+    """Reserved ports of one launcher: for torch and Horovod on the first node, and one per rank of a command."""
+
+    def __init__(self, address: str, first: bool, horovod: bool, ranks: int) -> None:
+        """Reserve ports at `address` ("" for all addresses)."""
+        self._held: list[socket.socket] = []
+        self.torch = self._reserve(address) if first else 0
+        self.horovod = self._reserve(address) if first and horovod else 0
+        self.ranks = tuple(self._reserve(address) for _ in range(ranks))
+
+    def close(self) -> None:
+        """Give the ports back."""
+        for each in self._held:
+            each.close()
+
+    def _reserve(self, address: str) -> int:
+        self._held.append(reserved_port(address))
+        return int(self._held[-1].getsockname()[1])

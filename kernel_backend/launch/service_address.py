@@ -1,0 +1,68 @@
+"""Find the service from a launcher, on the service's own machine or on another node."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from kernel_backend.discovery import Address
+from kernel_backend.errors import ServiceUnreachable
+from kernel_backend.home import LAUNCHERS
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+
+if TYPE_CHECKING:
+    from kernel_backend.client import Client
+
+CONNECT_S = 2.0  # for a connection to one address of the service
+SURE_S = 5.0  # for which an address that was reached is not tried again
+
+
+def connection(job: LaunchSpec, token: str) -> Client:
+    """Return a client of the attempt's service that never starts it and never retries a request."""
+    from kernel_backend.client import Client  # it is slow to import, and ranks shall start first
+
+    if job.service_urls:
+        return Client(_Finder(job, token), patience=0.0)
+    if job.service_url is not None:
+        return Client.at(job.service_url, token, patience=0.0, user=job.service_uid)
+    return Client.at_home(Path(job.home))
+
+
+class _Finder:
+    """Find the address of the service that answers from this node, among all that it has or had."""
+
+    def __init__(self, job: LaunchSpec, token: str) -> None:
+        self._job, self._token = job, token
+        self._found, self._at = "", 0.0  # the address reached last, by time.monotonic()
+
+    def __call__(self) -> Address:
+        if not self._found or (time.monotonic() - self._at > SURE_S and not _listens(self._found)):
+            self._found = next(filter(_listens, self._known()), "")
+        self._at = time.monotonic()
+        if not self._found:
+            tried = ", ".join(dict.fromkeys(self._known()))
+            raise ServiceUnreachable(f"no address of the service can be reached from this node: {tried}")
+        return Address(self._found, self._token, user=self._job.service_uid)
+
+    def _known(self) -> Iterator[str]:
+        """Yield the addresses that the service has announced in its home, which is newer, and those of the job."""
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            yield from _texts(json.loads((Path(self._job.home) / LAUNCHERS).read_bytes())["urls"])
+        yield from self._job.service_urls
+
+
+def _texts(found: Sequence[object]) -> list[str]:
+    return [each for each in found if isinstance(each, str)]
+
+
+def _listens(url: str) -> bool:
+    where = urlsplit(url)
+    with contextlib.suppress(OSError), socket.create_connection((where.hostname or "", where.port or 80), CONNECT_S):
+        return True
+    return False

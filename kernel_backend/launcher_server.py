@@ -1,0 +1,87 @@
+"""Listen for launchers on other nodes: only the routes of attempts, each with its attempt's own token.
+
+The service itself listens on loopback only. This server is opened once there is a pool of other nodes. It is not
+encrypted: see docs/explanation/security.md.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from pathlib import Path
+
+from tornado.netutil import bind_sockets
+
+from kernel_backend.api.base import Activity
+from kernel_backend.api.connection_limits import LimitedServer
+from kernel_backend.api.routes import launcher_application
+from kernel_backend.durable import replacing
+from kernel_backend.home import LAUNCHERS, writing
+from kernel_backend.network import network_devices
+from kernel_backend.service.service import Service
+
+_log = logging.getLogger(__name__)
+
+
+class LauncherServer:
+    """HTTP server for launchers, with the addresses at which other nodes may reach it."""
+
+    def __init__(self, home: Path, address: str, port: int) -> None:
+        """Create a server that does not listen yet; `address` "" stands for all, `port` 0 for the one of last time."""
+        self._file, self._address, self._port = home / LAUNCHERS, address, port
+        self._sockets: list[socket.socket] = []
+        self._server: LimitedServer | None = None
+        self._serving: tuple[Service, Activity] | None = None
+        self.urls: tuple[str, ...] = ()
+
+    def open(self) -> None:
+        """Listen, unless it does already, and announce the addresses in the home."""
+        if self._sockets:
+            return
+        self._sockets = self._bound()
+        port = self._sockets[0].getsockname()[1]
+        hosts = (
+            [self._address]
+            if self._address
+            else [socket.gethostname(), *(device.address for device in network_devices())]
+        )
+        self.urls = tuple(f"http://{host}:{port}" for host in hosts)
+        with writing(self._file.parent), replacing(self._file, mode=0o600) as file:
+            file.write(json.dumps({"port": port, "urls": self.urls}).encode())
+        _log.info("launchers on other nodes reach this service at %s", ", ".join(self.urls))
+        if self._serving is not None:
+            self.serve(*self._serving)
+
+    def serve(self, service: Service, use: Activity) -> None:
+        """Answer launchers for this service, from now on or once the server is opened."""
+        self._serving = service, use
+        if self._sockets and self._server is None:
+            self._server = LimitedServer(launcher_application(service, use), use.strangers)
+            self._server.add_sockets(self._sockets)
+
+    async def close(self) -> None:
+        """Stop listening; launchers go on, and look for the next service at the same addresses."""
+        if self._server is not None:
+            self._server.stop()
+            await self._server.close_all_connections()
+        else:
+            for each in self._sockets:
+                each.close()
+
+    def _bound(self) -> list[socket.socket]:
+        """Bind the configured port, else the one of the last service, so that its launchers find this one."""
+        for port in dict.fromkeys((self._port or self._last(), self._port)):
+            try:
+                return bind_sockets(port, self._address, family=socket.AF_INET)
+            except OSError as error:
+                if port == self._port:
+                    raise
+                _log.warning("port %d, at which launchers look for this service, is taken: %s", port, error)
+        raise AssertionError("there is always a port to try")
+
+    def _last(self) -> int:
+        try:
+            return int(json.loads(self._file.read_bytes())["port"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return 0

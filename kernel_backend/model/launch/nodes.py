@@ -1,0 +1,107 @@
+"""Define how the launchers of a gang's nodes meet through the service, before and while their ranks run."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from kernel_backend.model.record import Record
+from kernel_backend.model.resources import Placement, Share
+
+MOST_NODES = 10_000
+
+
+class NodeIndex(NamedTuple):
+    """Number of a node in its gang, and the number of nodes that the engine has started."""
+
+    node: int
+    nodes: int
+
+
+class Device(NamedTuple):
+    """Network device of a node, with one of its addresses."""
+
+    name: str
+    address: str
+
+
+class Reached(NamedTuple):
+    """Address of node 0 that could be connected to, and the node's own address in that connection."""
+
+    address: str
+    own: str
+
+
+class NodeOffer(Record):
+    """Offer of a node's launcher to take part in a gang, sent again until the answer is `go` or `leave`.
+
+    The launcher keeps its ports reserved. Only node 0 has ports for torch, Horovod and probes.
+    """
+
+    node: int = Field(ge=0, lt=MOST_NODES)
+    nodes: int = Field(ge=1, le=MOST_NODES)
+    process: str = Field(min_length=8, max_length=64)  # random, so that a second launcher of the node is told apart
+    name: str = Field(min_length=1, max_length=255)  # as the engine calls the node
+    addresses: tuple[Device, ...] = Field(max_length=64)  # the preferred first
+    torch_port: int = Field(0, ge=0, lt=65536)
+    horovod_port: int = Field(0, ge=0, lt=65536)  # 0: Horovod is not installed, or not wanted
+    probe_port: int = Field(0, ge=0, lt=65536)  # where it answers with `process`
+    rank_ports: tuple[int, ...] = Field((), max_length=4096)  # one per rank of a command
+    kind: str = Field(max_length=32)  # of its devices: cuda, rocm, cpu
+    slots: int = Field(ge=0, le=4096)
+    devices: tuple[str, ...] = ()
+    version: str = Field(max_length=64)  # of Daylight
+    clock: float  # its time, in seconds since the epoch
+    reached: tuple[Reached, ...] | None = None  # None: it has not tried yet
+
+
+class GangNode(Record):
+    """Node of a gang whose launchers have met."""
+
+    name: str
+    address: str  # by which the other nodes reach it
+    kind: str
+    slots: int
+    devices: tuple[str, ...] = ()
+    process: str = ""
+    torch_port: int = 0
+    horovod_port: int = 0
+    probe_port: int = 0
+    rank_ports: tuple[int, ...] = ()
+
+
+def placement_of(nodes: tuple[GangNode, ...]) -> Placement:
+    """Return the placement of a gang that has met, from which every launcher computes the same ranks."""
+    return tuple(
+        Share(node=each.name, kind=each.kind, address=each.address, slots=tuple(range(each.slots))) for each in nodes
+    )
+
+
+class JoinAnswer(Record):
+    """Answer to an offer: wait and try the addresses of node 0, start the ranks, or exit."""
+
+    action: Literal["wait", "go", "leave"]
+    reason: str = ""
+    outcome: Literal["failed", "lost", "released"] = "lost"  # of the gang, if the action is `leave`
+    probe: tuple[str, ...] = ()  # addresses of node 0
+    port: int = 0
+    process: str = ""  # what is to be answered there
+    nodes: tuple[GangNode, ...] = ()  # of the gang by number, if the action is `go`
+
+
+class NodeState(Record):
+    """State of a node's ranks; the answer comes at once if there is news, else after `wait` seconds."""
+
+    node: int = Field(ge=0, lt=MOST_NODES)
+    process: str = Field(max_length=64)
+    broken: str = Field("", max_length=500)  # why its ranks cannot go on, such as `rank 3 was ended by SIGKILL`
+    ended: bool = False
+    wait: float = Field(0.0, ge=0.0, le=60.0)
+
+
+class NodeOrder(Record):
+    """Answer to a state: go on, end the ranks since the gang is broken, or leave an attempt that was fenced."""
+
+    action: Literal["continue", "end", "leave"] = "continue"
+    reason: str = ""
