@@ -87,11 +87,11 @@ def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: 
 
 def _logged(trial: Trial, attempt: Attempt, plain: AttemptEnd, matched: Sequence[LogMatch]) -> AttemptEnd:
     """Apply the log policies that matched to a failed attempt: exclude nodes, cancel retries."""
-    ranks = range(sum(len(share.slots) for share in attempt.placement))
+    ranks = range(sum(len(share.slots) for share in attempt.actual))
     matched = [match for match in matched if match.rank in ranks]  # the file of matches is writable for the user
     excluding = [match for match in matched if match.action == "exclude_node"]
     if excluding:
-        nodes = {node_of(attempt.placement, match.rank): match for match in excluding}
+        nodes = {node_of(attempt.actual, match.rank): match for match in excluding}
         changes = plain.changes | {"excluded": trial.excluded | nodes.keys()}
         notes = (*plain.notes, *(_excluded(node, match) for node, match in nodes.items()))
         plain = replace(plain, changes=changes, notes=notes)

@@ -6,7 +6,7 @@ from pydantic import FiniteFloat
 
 from kernel_backend.errors import CheckpointFailed, PlaceUnavailable
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.launch.nodes import GangNode
+from kernel_backend.model.launch.nodes import GangNode, placement_of
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.states import AttemptState, Hold, Outcome, TrialState
@@ -147,6 +147,11 @@ class Attempt(Record):
     def id(self) -> AttemptId:
         """Return the identifier of the attempt, such as `12.3-2`."""
         return AttemptId(self.experiment, self.trial, self.number)
+
+    @property
+    def actual(self) -> Placement:
+        """Return where the gang really runs; before its engine has chosen nodes, what was requested."""
+        return placement_of(self.nodes) if self.nodes else self.placement
 
 
 def checkpoint_step(checkpoint: str | None) -> int:

@@ -114,6 +114,7 @@ class Allocation:
     passed: bool = False  # it uses reserved slots, and is preempted when they are needed
     leaving: float | None = None  # when it was asked to exit
     waiting: bool = False  # in the own queue of its engine, which has not granted the slots yet
+    actual: Placement = ()  # where it really runs, if its engine has chosen the nodes
     last_activity: float | None = None  # of a notebook server
     reservation: Reservation | None = field(default=None, compare=False)  # the reservation with which it was started
 

@@ -52,6 +52,7 @@ class LaunchSpec(Record):
     service_url: str | None = None  # service's address, for launchers that cannot read its home
     service_uid: int | None = None  # Unix user id of the service
     pool: str = LOCAL
+    excluded: tuple[str, ...] = ()  # nodes that its engine must not choose
     service_urls: tuple[str, ...] = ()  # the service's addresses for launchers on other nodes, the preferred first
 
     @property

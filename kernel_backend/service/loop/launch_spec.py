@@ -48,5 +48,6 @@ def job_of(
         service_url=url,
         service_uid=os.getuid() if url is not None or urls else None,
         pool=experiment.config.pool or LOCAL,
+        excluded=tuple(sorted(trial.excluded)),
         service_urls=urls if attempt.granted_at is None else (),
     )

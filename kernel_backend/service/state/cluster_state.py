@@ -342,7 +342,8 @@ class ClusterStateManager:
         max_time = experiment.config.max_time if experiment is not None else None
         ends = None if max_time is None else attempt.granted_at + max_time
         cluster.let_go(key, at=run.since)
-        cluster.hold(replace(run, since=attempt.granted_at, ends=ends, waiting=False))
+        granted = replace(run, since=attempt.granted_at, ends=ends, waiting=False, actual=attempt.actual)
+        cluster.hold(granted)
 
     def _hold(
         self, cluster: ClusterState, attempt: Attempt, experiment: ScheduledExperiment | None, *, charged: bool = False
@@ -368,6 +369,7 @@ class ClusterStateManager:
             _pool(cluster, attempt.placement),
             ends=None if max_time is None or waiting else since + max_time,
             waiting=waiting,
+            actual=attempt.actual if attempt.nodes else (),
             **promised,
         )
         self._numbers[key] = attempt.number

@@ -285,7 +285,7 @@ def _runs(cluster: ClusterState, who: Person) -> dict[str, list[NodeRun]]:
     """Return the allocations on each node; owner and number are left out if the user may not see them."""
     found: dict[str, list[NodeRun]] = {}
     for key, run in sorted(cluster.runs.items()):
-        for share in run.placement:
+        for share in () if run.waiting else run.actual or run.placement:
             about: dict[str, Any] = {"slots": len(share.slots), "group": _group(who, run.owner, run.group)}
             if who.sees(run.owner, run.group):
                 about |= {"owner": run.owner, **(_of_server(cluster, run) if key.server else _of_gang(key))}
