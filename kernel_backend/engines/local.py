@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
-from itertools import count
 from pathlib import Path
 
 import psutil
@@ -19,24 +18,19 @@ from pydantic import ValidationError
 
 from kernel_backend.devices import local_node
 from kernel_backend.engines.base import Caps, GangStatus, Unconfirmed
-from kernel_backend.engines.log import Piece, read_on, read_tail
-from kernel_backend.errors import Conflict, DaylightError, InvalidRequest, NotFound
-from kernel_backend.home import attempt_folder
+from kernel_backend.engines.folders import MARK, OUTCOMES, GangFolders, never_launched, withheld
+from kernel_backend.errors import Conflict, DaylightError
 from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.launch.spool import read_page
-from kernel_backend.model.ids import AttemptId, parse_attempt
+from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
 from kernel_backend.model.reports import AttemptResult, SpoolPage, SpoolPosition
 from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
-from kernel_backend.model.trial import Failure
 from kernel_backend.model.views.overview import LogChunk
 
 START_S = 30.0  # after which a launcher that has not begun is given up
 KILL_S = 10.0  # for a killed process to disappear
-MARK = "DAYLIGHT_ATTEMPT"  # environment variable of an attempt's processes; its value is the attempt's folder
 _log = logging.getLogger(__name__)
-_OUTCOMES = {"ok": Outcome.OK, "released": Outcome.RELEASED, "failed": Outcome.FAILED, "lost": Outcome.LOST}
 
 
 class LocalEngine:
@@ -46,7 +40,7 @@ class LocalEngine:
     caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=False)
 
     def __init__(self, home: Path) -> None:
-        self._home = home
+        self._folders = GangFolders(home)
         self._node = local_node()
         self._started: dict[str, subprocess.Popen[bytes]] = {}  # child processes to be reaped
 
@@ -56,22 +50,22 @@ class LocalEngine:
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
         """Start a launcher unless the attempt has or had one; a lock ensures that concurrent calls start only one."""
-        folder = self._folder(job.id)
+        folder = self._folders.of(job.id)
         if folder.launcher() is not None and folder.token_digest() != token_digest(token):
             await self.set_aside(job.id)
             raise Conflict(f"{folder.path} was another attempt's; it is set aside")
         await asyncio.to_thread(folder.prepare, job, token)
         if folder.launcher() is None:
-            (folder.path / "listed").touch()
+            self._folders.mark(job.id)
             self._started[str(job.id)] = await asyncio.to_thread(_spawn, job, folder)
 
     async def statuses(self, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
         """Return the status of every gang that has not been forgotten; with `of`, only of those."""
-        return await asyncio.to_thread(lambda: [self._known_status(key) for key in self._listed(of)])
+        return await asyncio.to_thread(lambda: [self._known_status(key) for key in self._folders.listed(of)])
 
     async def release(self, key: AttemptId) -> None:
         """Send SIGTERM to the gang's launcher, which makes the ranks commit a checkpoint and exit."""
-        launcher = self._folder(key).launcher()
+        launcher = self._folders.of(key).launcher()
         if launcher is not None and launcher.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(launcher.pid, signal.SIGTERM)
@@ -82,11 +76,11 @@ class LocalEngine:
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
         """Return a page of a gang's spool, read from its folder."""
-        return await asyncio.to_thread(read_page, self._folder(key).spool, begin, after)
+        return await self._folders.records(key, after, begin)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
         """Return up to 256 KiB of a rank's log from an offset, or its last `tail` bytes."""
-        return await asyncio.to_thread(self._logs, key, rank, offset, tail)
+        return await self._folders.logs(key, rank, offset, tail)
 
     async def set_aside(self, key: AttemptId) -> None:
         """Kill the processes in a gang's folder and rename the folder, so that its key is free again."""
@@ -95,27 +89,11 @@ class LocalEngine:
     async def forget(self, key: AttemptId) -> None:
         """Stop listing a gang, and delete its token."""
         self._reap(str(key))
-        folder = self._folder(key).path
-        for name in ("listed", "token"):
-            (folder / name).unlink(missing_ok=True)
+        self._folders.forget(key)
 
     def _set_aside(self, key: AttemptId) -> None:
         self._kill(key)
-        folder = self._folder(key).path
-        others = (folder.with_name(f"{folder.name}.other-{number}") for number in count(1))
-        with contextlib.suppress(FileNotFoundError):
-            folder.rename(next(other for other in others if not other.exists()))
-
-    def _folder(self, key: AttemptId) -> AttemptFolder:
-        return AttemptFolder(attempt_folder(self._home, key))
-
-    def _listed(self, of: Sequence[AttemptId] | None) -> Iterator[AttemptId]:
-        if of is not None:
-            yield from (key for key in of if (self._folder(key).path / "listed").exists())
-            return
-        for mark in sorted(self._home.glob("attempts/*/listed")):
-            with contextlib.suppress(InvalidRequest):
-                yield parse_attempt(mark.parent.name)
+        self._folders.rename(key)
 
     def _known_status(self, key: AttemptId) -> GangStatus:
         """Return the status of a gang; if its files cannot be read, log that and return it as running."""
@@ -126,11 +104,12 @@ class LocalEngine:
             return GangStatus(key=key, phase="running")
 
     def _status(self, key: AttemptId) -> GangStatus:
-        known = self._folder(key).token_digest()  # read first, since a gang that has ended may have no token any more
+        # Read first, since a gang that has ended may have no token any more.
+        known = self._folders.of(key).token_digest()
         return self._look(key).model_copy(update={"token_digest": known})
 
     def _look(self, key: AttemptId) -> GangStatus:
-        folder = self._folder(key)
+        folder = self._folders.of(key)
         child = self._started.get(str(key))
         broken = bool(child and child.poll())
         self._reap(str(key))
@@ -138,16 +117,16 @@ class LocalEngine:
         alive = launcher is not None and launcher.alive()
         result = folder.result()  # read after that check, as the launcher may have written it just before it ended
         if result is not None:
-            return GangStatus(key=key, phase="ended", outcome=_OUTCOMES[result.outcome], result=result)
+            return GangStatus(key=key, phase="ended", outcome=OUTCOMES[result.outcome], result=result)
         if alive:
             return GangStatus(key=key, phase="running")
         if launcher is not None:
             return self._gone(key, Outcome.LOST, None)
         # The folder is as old as the submission; a launcher begins shortly after it.
-        waiting = time.time() - (folder.path / "listed").stat().st_mtime
+        waiting = time.time() - self._folders.listed_at(key)
         if waiting < START_S and not broken:
             return GangStatus(key=key, phase="pending")
-        return self._gone(key, Outcome.FAILED, _never_launched(folder))
+        return self._gone(key, Outcome.FAILED, never_launched(folder))
 
     def _gone(self, key: AttemptId, outcome: Outcome, result: AttemptResult | None) -> GangStatus:
         """Kill what is left of a gang without a launcher; return it as ended or, if a process survives, as running."""
@@ -159,7 +138,7 @@ class LocalEngine:
 
     def _kill(self, key: AttemptId) -> None:
         deadline = time.monotonic() + KILL_S
-        while members := list(_members(self._folder(key))):
+        while members := list(_members(self._folders.of(key))):
             if time.monotonic() > deadline:
                 pids = [process.pid for process in members]
                 raise Unconfirmed(f"processes {pids} of attempt {key} do not end; its slots stay taken", pids=pids)
@@ -174,27 +153,10 @@ class LocalEngine:
         if child is not None and child.poll() is not None:
             self._started.pop(key, None)  # a concurrent check may have removed it
 
-    def _logs(self, key: AttemptId, rank: int, offset: int, tail: int | None) -> LogChunk:
-        folder = self._folder(key)
-        ended = not (folder.path / "listed").exists()  # checked first: the read may miss lines that are written later
-        try:
-            log = folder.rank_log(rank)
-            piece = read_on(log, offset, ended) if tail is None else read_tail(log, tail, ended)
-        except FileNotFoundError:
-            if not folder.path.exists():
-                raise NotFound(f"attempt {key} has left no logs") from None
-            piece = Piece("", 0, 0)
-        return LogChunk(attempt=key.number, rank=rank, ended=ended, **piece._asdict())
-
 
 def _spawn(job: LaunchSpec, folder: AttemptFolder) -> subprocess.Popen[bytes]:
-    """Start a launcher in a session of its own, so that it outlives the service and the service's terminal.
-
-    With a locked environment it must not see other packages (no PYTHONPATH, no PYTHONHOME), and may write bytecode:
-    uv does not compile packages, and without bytecode each rank would compile all that it imports.
-    """
-    withheld = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE") if job.config.env == "locked" else ()
-    variables = {name: value for name, value in os.environ.items() if name not in withheld}
+    """Start a launcher in a session of its own, so that it outlives the service and the service's terminal."""
+    variables = {name: value for name, value in os.environ.items() if name not in withheld(job.config.env)}
     with folder.launcher_log.open("ab") as log:
         return subprocess.Popen(
             [job.python, "-P", "-m", "kernel_backend.launch", str(folder.path)],
@@ -205,20 +167,6 @@ def _spawn(job: LaunchSpec, folder: AttemptFolder) -> subprocess.Popen[bytes]:
             stderr=log,
             start_new_session=True,
         )
-
-
-def _never_launched(folder: AttemptFolder) -> AttemptResult:
-    """Return the result of an attempt whose launcher could not begin, with the last line of its output."""
-    lines = folder.launcher_log.read_text(errors="replace").strip().splitlines() if folder.launcher_log.exists() else []
-    said = lines[-1] if lines else "it said nothing"
-    way_out = ": install daylight into that environment" if "No module named" in said else ""
-    try:
-        python = folder.job().python
-    except (OSError, ValidationError, DaylightError):
-        python = "its interpreter"
-    message = f"{python} could not launch the ranks ({said}){way_out}"
-    failure = Failure(rank=0, type="LauncherFailed", message=message)
-    return AttemptResult(outcome="failed", exit_codes=(), failure=failure, ended_at=time.time())
 
 
 def _members(folder: AttemptFolder) -> Iterator[psutil.Process]:

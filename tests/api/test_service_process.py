@@ -20,7 +20,7 @@ import pytest
 from kernel_backend import discovery
 from kernel_backend.client import Client
 from kernel_backend.discovery import CannotStart
-from kernel_backend.engines.local import MARK
+from kernel_backend.engines.folders import MARK
 from kernel_backend.errors import ServiceUnreachable
 from tests.support.world import PATIENCE_S, until
 
