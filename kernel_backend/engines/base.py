@@ -41,6 +41,12 @@ class Unconfirmed(DaylightError):
     """Error: a killed gang may still run, so its slots must not be granted to others."""
 
 
+class EngineUnavailable(DaylightError):
+    """Error: the engine does not answer at present; nothing is lost, and the same call may succeed later."""
+
+    http_status = 503
+
+
 class Engine(Protocol):
     """Interface of an engine, which runs gangs on its nodes."""
 

@@ -38,15 +38,17 @@ def launch(path: Path, index: NodeIndex | None = None) -> None:
     """Run this node's part of an attempt to its end; return at once if another launcher runs it.
 
     With an `index` the engine has started a launcher on each node of a gang, and the ranks begin once these have met.
-    SIGTERM makes the ranks commit a checkpoint and exit. How they ended is written to a file, since not all engines
-    report exit codes.
+    SIGTERM and SIGURG make the ranks commit a checkpoint and exit. An engine that signals all processes of a gang, as
+    Slurm does, sends SIGURG, which ranks ignore. How they ended is written to a file, since not all engines report exit
+    codes.
     """
     folder = AttemptFolder(path, index.node if index is not None else 0)
     lock = folder.lock()
     if lock is None:
         return
     asked = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: asked.set())
+    for number in (signal.SIGTERM, signal.SIGURG):
+        signal.signal(number, lambda *_: asked.set())
     folder.write_launcher(LauncherRecord.of(os.getpid()))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per heartbeat is noise

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,17 @@ from kernel_backend.model.experiment import Config
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import AttemptResult
 from tests.support.builders import share
+from tests.support.slurm import Slurm, slurm
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[Slurm]:
+    """A real Slurm of three nodes with 8 CPUs each, to which the environment leads."""
+    with slurm() as running, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_CONF", str(running.conf))
+        yield running
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ import pytest
 
 from kernel_backend.engines.base import Engine, GangStatus
 from kernel_backend.errors import Conflict, NotFound
+from kernel_backend.home import attempt_folder
+from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
@@ -197,8 +199,8 @@ class EngineContract:
         async def go():
             await engine.submit(job(seconds=60), "secret")
             await begun(engine, job().id)
-            (launcher,) = processes(home, "kernel_backend.launch")
-            launcher.kill()
+            launcher = AttemptFolder(attempt_folder(home, job().id)).launcher()
+            psutil.Process(launcher.pid).kill()
             assert (await ended(engine, job().id)).outcome is Outcome.LOST
             assert processes(home) == []
 

@@ -1,0 +1,81 @@
+"""Run Slurm's commands: the only place that does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Collection, Mapping
+
+from kernel_backend.engines.base import EngineUnavailable
+from kernel_backend.engines.slurm.parse import no_answer, sentence
+from kernel_backend.errors import DaylightError
+
+TIMEOUT_S = 20.0
+# Variables of a surrounding job, and options of Slurm's commands by environment, would change what is asked for.
+# SLURM_JWT makes sacct fail.
+_FOREIGN = (
+    "SLURM",
+    "SBATCH_",
+    "SRUN_",
+    "SALLOC_",
+    "SQUEUE_",
+    "SINFO_",
+    "SCANCEL_",
+    "SCONTROL_",
+    "SACCT_",
+    "PMI_",
+    "PMIX_",
+)
+_KEEP = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER"})  # which Slurm it is
+
+
+class SlurmRefused(DaylightError):
+    """Error: Slurm refuses a request; the message is its own sentence."""
+
+    http_status = 400
+
+
+def cleaned(base: Mapping[str, str], withheld: Collection[str] = ()) -> dict[str, str]:
+    """Return environment variables without those of a surrounding job or for Slurm's commands, and those withheld."""
+    return {
+        name: value
+        for name, value in base.items()
+        if name in _KEEP or (name not in withheld and not name.startswith(_FOREIGN))
+    }
+
+
+async def run(*words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> str:
+    """Return what a command of Slurm prints.
+
+    Raises EngineUnavailable if Slurm does not answer or is not installed, and SlurmRefused with its sentence otherwise.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=cleaned(os.environ) if env is None else env,
+            start_new_session=True,  # a Ctrl-C in the service's terminal is not for it
+        )
+    except FileNotFoundError:
+        raise EngineUnavailable(
+            f"{words[0]} not found: start the service on a machine with Slurm's commands, such as a login node, or put "
+            "them on its PATH"
+        ) from None
+    try:
+        output, errors = await asyncio.wait_for(process.communicate(stdin.encode()), TIMEOUT_S)
+    except TimeoutError:
+        raise EngineUnavailable(f"Slurm's controller does not answer: {words[0]} took {TIMEOUT_S:g} s") from None
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if process.returncode == 0:
+        return output.decode(errors="replace")
+    said = errors.decode(errors="replace")
+    if no_answer(said):
+        raise EngineUnavailable(f"Slurm's controller does not answer: {sentence(said)}")
+    raise SlurmRefused(sentence(said) or f"{words[0]} ended with code {process.returncode}", command=words[0])

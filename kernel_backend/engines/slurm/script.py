@@ -1,0 +1,103 @@
+"""Make the options of sbatch and the script that it runs: pure functions."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from kernel_backend.engines.folders import MARK, withheld
+from kernel_backend.engines.slurm.commands import cleaned
+from kernel_backend.model.cluster.pools import Pool
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+
+# Whether a gang's only launcher also joins through the service, as those of several nodes must.
+SINGLE_NODE_JOINS = False
+
+
+class Shape(NamedTuple):
+    """Request for slots: their number, on how many nodes, and whether a slot is a GPU."""
+
+    slots: int
+    nodes: int
+    gpus: bool
+
+    @classmethod
+    def of(cls, job: LaunchSpec) -> Shape:
+        """Return the shape of a notional placement: Slurm itself chooses the nodes and shares."""
+        return cls(
+            slots=sum(len(share.slots) for share in job.placement),
+            nodes=max(1, len(job.placement)),
+            gpus=any(share.kind != "cpu" for share in job.placement),
+        )
+
+    @property
+    def equal(self) -> bool:
+        """Return whether each node can have the same number of slots."""
+        return self.slots % self.nodes == 0
+
+
+def comment(service: str, job: LaunchSpec, digest: str) -> str:
+    """Return the comment by which a job is found: of this service, this attempt, and this token.
+
+    Names of jobs are not unique, and a restored database starts attempts with the keys of earlier ones.
+    """
+    return f"daylight:{service}:{job.pool}:{job.id}:{digest[:16]}"
+
+
+def sbatch_options(job: LaunchSpec, pool: Pool, folder: Path, comment: str) -> list[str]:
+    """Return the options of sbatch for a gang; those of the pool's `extra` come last, so that they win."""
+    settings = pool.settings
+    words = ["--parsable", "--no-requeue", f"--job-name=daylight-{job.id}", f"--comment={comment}"]
+    log = str(folder / "launcher.log").replace("%", "%%")
+    words += [f"--chdir={job.cwd}", f"--output={log}", "--open-mode=append", "--input=/dev/null"]
+    named = {"partition": settings.partition, "account": settings.account, "qos": settings.qos}
+    named["constraint"] = settings.constraint
+    words += [f"--{name}={value}" for name, value in named.items() if value]
+    return [*words, *_size(Shape.of(job), pool), *settings.extra]
+
+
+def script(job: LaunchSpec, pool: Pool, folder: Path) -> str:
+    """Return the batch script, which starts a launcher on each node and leaves with their exit code."""
+    shape = Shape.of(job)
+    launcher = [job.python, "-P", "-m", "kernel_backend.launch", str(folder)]
+    if shape.nodes > 1 or SINGLE_NODE_JOINS:
+        launcher += ["--nodes-from", "SLURM"]
+    step = ["srun", "--mpi=none", "--input=none", "--cpu-bind=none", "--kill-on-bad-exit=1"]
+    step += [f"--nodes={shape.nodes}", f"--ntasks={shape.nodes}", "--ntasks-per-node=1"]
+    if shape.equal:  # else the nodes' shares differ, and a task may use all that its node has of the job
+        step.append(f"--cpus-per-task={_cpus(shape, pool)}")
+    # srun overwrites it with that of the step, in which each node has one task.
+    shares = 'export DAYLIGHT_TASKS_PER_NODE="$SLURM_TASKS_PER_NODE"\n' if not shape.equal and not shape.gpus else ""
+    return f"#!/bin/sh\n{shares}exec {shlex.join([*step, *launcher])}\n"
+
+
+def job_env(base: Mapping[str, str], job: LaunchSpec, folder: Path) -> dict[str, str]:
+    """Return the environment of sbatch, which Slurm passes on to the job.
+
+    The launcher has no forkserver: it would end with the job, or outlive it.
+    """
+    own = {MARK: str(folder), "DAYLIGHT_HOME": job.home, "DAYLIGHT_WARM": "0"}
+    return cleaned(base, withheld(job.config.env)) | own
+
+
+def _cpus(shape: Shape, pool: Pool) -> int:
+    return shape.slots // shape.nodes * pool.settings.cpus_per_slot
+
+
+def _size(shape: Shape, pool: Pool) -> list[str]:
+    """Return the options for a gang's size: shares are equal if possible, else Slurm chooses them."""
+    settings, memory = pool.settings, pool.settings.memory_per_slot
+    words, kind = [f"--nodes={shape.nodes}"], f"{settings.gpu_type}:" if settings.gpu_type else ""
+    if shape.equal:
+        each = shape.slots // shape.nodes
+        words += [f"--ntasks={shape.nodes}", "--ntasks-per-node=1", f"--cpus-per-task={_cpus(shape, pool)}"]
+        words += [f"--gres=gpu:{kind}{each}"] if shape.gpus else []
+        return [*words, f"--mem={each * memory}M"] if memory else words
+    if shape.gpus:
+        words += [f"--ntasks={shape.nodes}", "--ntasks-per-node=1"]
+        words += [f"--gpus={kind}{shape.slots}", f"--cpus-per-gpu={settings.cpus_per_slot}"]
+        return [*words, f"--mem-per-gpu={memory}M"] if memory else words
+    words += [f"--ntasks={shape.slots}", f"--cpus-per-task={settings.cpus_per_slot}"]
+    return [*words, f"--mem-per-cpu={-(-memory // settings.cpus_per_slot)}M"] if memory else words
