@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ASK_S = 0.2  # between offers while other nodes are missing
 RETRY_S = 1.0  # after the service could not be reached
 PROBE_S = 2.0  # for a connection to an address of node 0
+LAST_WORDS_S = 5.0  # for the service to hear how the ranks ended
 POLL_S = 20.0  # for the service to answer a state without news
 
 _log = logging.getLogger(__name__)
@@ -117,6 +118,7 @@ class PeerWatch(threading.Thread):
         self._connect = connect
         self._over = threading.Event()
         self._told = ""
+        self._telling: list[threading.Thread] = []
         self.broken = ""  # why the ranks of this node are to be ended
         self.fenced = ""  # why this attempt is over, whatever its ranks do
 
@@ -125,11 +127,15 @@ class PeerWatch(threading.Thread):
         if broken != self._told or ended:
             self._told = broken
             state = NodeState(node=self._index.node, process=self._process, broken=broken[:500], ended=ended)
-            threading.Thread(target=self._post, args=(self._connect(), state), daemon=True).start()
+            self._telling.append(threading.Thread(target=self._post, args=(self._connect(), state), daemon=True))
+            self._telling[-1].start()
 
     def finish(self) -> None:
-        """End the thread at its next answer."""
+        """End the thread at its next answer, after the service has heard what it was told, or a few seconds."""
         self._over.set()
+        deadline = time.monotonic() + LAST_WORDS_S
+        for each in self._telling:
+            each.join(max(0.0, deadline - time.monotonic()))
 
     def run(self) -> None:
         """Ask for news until `finish`; while the service cannot be reached, the ranks train on."""

@@ -9,11 +9,9 @@ from typing import NamedTuple
 
 from kernel_backend.engines.folders import MARK, withheld
 from kernel_backend.engines.slurm.commands import cleaned
+from kernel_backend.launch.node import SHARES
 from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.launch.launch_spec import LaunchSpec
-
-# Whether a gang's only launcher also joins through the service, as those of several nodes must.
-SINGLE_NODE_JOINS = False
 
 
 class Shape(NamedTuple):
@@ -55,22 +53,19 @@ def sbatch_options(job: LaunchSpec, pool: Pool, folder: Path, comment: str) -> l
     named = {"partition": settings.partition, "account": settings.account, "qos": settings.qos}
     named["constraint"] = settings.constraint
     words += [f"--{name}={value}" for name, value in named.items() if value]
+    words += [f"--exclude={','.join(job.excluded)}"] if job.excluded else []
     return [*words, *_size(Shape.of(job), pool), *settings.extra]
 
 
 def script(job: LaunchSpec, pool: Pool, folder: Path) -> str:
     """Return the batch script, which starts a launcher on each node and leaves with their exit code."""
     shape = Shape.of(job)
-    launcher = [job.python, "-P", "-m", "kernel_backend.launch", str(folder)]
-    if shape.nodes > 1 or SINGLE_NODE_JOINS:
-        launcher += ["--nodes-from", "SLURM"]
+    launcher = [job.python, "-P", "-m", "kernel_backend.launch", str(folder), "--step", "slurm"]
     step = ["srun", "--mpi=none", "--input=none", "--cpu-bind=none", "--kill-on-bad-exit=1"]
     step += [f"--nodes={shape.nodes}", f"--ntasks={shape.nodes}", "--ntasks-per-node=1"]
     if shape.equal:  # else the nodes' shares differ, and a task may use all that its node has of the job
         step.append(f"--cpus-per-task={_cpus(shape, pool)}")
-    # srun overwrites it with that of the step, in which each node has one task.
-    shares = 'export DAYLIGHT_TASKS_PER_NODE="$SLURM_TASKS_PER_NODE"\n' if not shape.equal and not shape.gpus else ""
-    return f"#!/bin/sh\n{shares}exec {shlex.join([*step, *launcher])}\n"
+    return f"#!/bin/sh\n{_shares(shape)}exec {shlex.join([*step, *launcher])}\n"
 
 
 def job_env(base: Mapping[str, str], job: LaunchSpec, folder: Path) -> dict[str, str]:
@@ -80,6 +75,16 @@ def job_env(base: Mapping[str, str], job: LaunchSpec, folder: Path) -> dict[str,
     """
     own = {MARK: str(folder), "DAYLIGHT_HOME": job.home, "DAYLIGHT_WARM": "0"}
     return cleaned(base, withheld(job.config.env)) | own
+
+
+def _shares(shape: Shape) -> str:
+    """Return the line by which launchers know their nodes' shares of the CPU; a GPU is seen by itself."""
+    if shape.gpus:
+        return ""
+    if shape.equal:
+        return f"export {SHARES}='{shape.slots // shape.nodes}(x{shape.nodes})'\n"
+    # srun overwrites it with that of the step, in which each node has one task.
+    return f'export {SHARES}="$SLURM_TASKS_PER_NODE"\n'
 
 
 def _cpus(shape: Shape, pool: Pool) -> int:

@@ -1,0 +1,98 @@
+"""The part of a service that launchers of an engine's nodes call: a real server over a real store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+
+from kernel_backend.api.base import Activity
+from kernel_backend.api.routes import launcher_application
+from kernel_backend.model import events as e
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.launch.nodes import GangNode
+from kernel_backend.model.reports import Delivery, Instruction
+from kernel_backend.model.states import Outcome
+from kernel_backend.service.loop.gang_nodes import GangNodes
+from kernel_backend.service.notifier import Notifier
+from kernel_backend.store.base import NewExperiment
+from kernel_backend.store.sql import SqlStore
+
+
+class JoinService:
+    """Attempts of one trial, whose launchers may join."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._databases = folder, itertools.count()
+        self.urls: tuple[str, ...] = ()
+        self._loop = asyncio.new_event_loop()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.store = SqlStore(self._folder / f"joins-{next(self._databases)}.db")
+        fields: dict[str, Any] = {"name": "", "owner": "ada", "group": "ada", "python": "python", "cwd": "/"}
+        draft = NewExperiment(config=Config(slots=1), params={}, snapshot="0" * 64, **fields)
+        self.store.add_experiment(draft, 1.0)
+        self.gang_nodes = GangNodes(self.store, lambda pool: None, Notifier(), lambda: None)
+
+    async def check_attempt(self, key: AttemptId, token: str) -> None:
+        """Let every launcher in: who has a token is tested with the real service."""
+
+    async def deliver(self, key: AttemptId, token: str, delivery: Delivery) -> Instruction:
+        """Take the records of rank 0."""
+        return Instruction(accepted=delivery.records[-1].number if delivery.records else 0)
+
+    def expect(self, job: LaunchSpec) -> LaunchSpec:
+        """Have a place for an attempt; its job, with the address of this service."""
+        if any(each.number == job.attempt and each.nodes for each in self.store.attempts(1, 1)):
+            self._begin()  # a service whose database was lost knows no such attempt
+        known = self.store.attempts(1, 1)
+        if not any(each.number == job.attempt for each in known):
+            if known and known[-1].ended_at is None:
+                self.store.advance_attempt(known[-1].id, e.Ended(), 3.0, outcome=Outcome.LOST)
+                self.store.advance_trial(1, 1, e.Lost(), 3.0)
+            self.store.add_attempt(1, 1, job.placement, None, "", 2.0, beyond=job.attempt - 1, granted=False)
+        return job.model_copy(update={"service_urls": self.urls})
+
+    def nodes(self, key: AttemptId) -> tuple[GangNode, ...]:
+        """The nodes on which a gang has begun."""
+        return self.store.attempt(key).nodes
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[JoinService]:
+        """Serve on a free port of all addresses."""
+        begun = threading.Event()
+
+        def run() -> None:
+            asyncio.set_event_loop(self._loop)
+            self._loop.run_until_complete(self._serve(begun))
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        assert begun.wait(30)
+        try:
+            yield self
+        finally:
+            self._loop.call_soon_threadsafe(self._stop.set)
+            thread.join(30)
+
+    async def _serve(self, begun: threading.Event) -> None:
+        self._stop = asyncio.Event()
+        served: Any = self
+        server = HTTPServer(launcher_application(served, Activity()))
+        sockets = bind_sockets(0, "0.0.0.0")
+        server.add_sockets(sockets)
+        self.urls = (f"http://127.0.0.1:{sockets[0].getsockname()[1]}",)
+        begun.set()
+        await self._stop.wait()
+        server.stop()
+        await server.close_all_connections()
