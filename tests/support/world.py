@@ -67,6 +67,7 @@ class World:
 
     def __init__(self, home: Path, slots: int = 2, shared_forkserver: bool = False) -> None:
         self.home = home
+        self.settings: tuple[str, ...] = ()  # arguments of each service
         self.environment = {**os.environ, "DAYLIGHT_HOME": str(home), "DAYLIGHT_SLOTS": str(slots)}
         self._hurries = itertools.count(1)
         home.mkdir(parents=True, exist_ok=True)
@@ -93,7 +94,7 @@ class World:
         """The process of a service that is about to begin."""
         with (self.home / "service.log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "kernel_backend", *arguments],
+                [sys.executable, "-m", "kernel_backend", *self.settings, *arguments],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -182,7 +183,7 @@ class World:
     def ranks(self) -> dict[int, psutil.Process]:
         """The ranks that live, by number, as their launchers have written down."""
         known = {}
-        for record in self.home.glob("attempts/*/ranks.json"):
+        for record in self.home.glob("attempts/*/ranks*.json"):
             known |= {pid: int(rank) for rank, pid in json.loads(record.read_bytes()).items()}
         return {known[process.pid]: process for process in self._everything() if process.pid in known}
 

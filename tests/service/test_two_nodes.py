@@ -1,0 +1,146 @@
+"""Gangs over two nodes of a real Slurm: the bits of one machine, whatever is killed, and waits that say why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from kernel_backend.client import Client
+from kernel_backend.errors import DaylightError
+from tests.support.slurm import Slurm, slurm
+from tests.support.world import DEFINITION, World, until
+
+pytestmark = pytest.mark.distributed
+
+OPTIONS = {"epochs": 4, "checkpoint_every": {"steps": 4}}
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Slurm]:
+    """A Slurm of three nodes with one CPU each, so that two slots are two nodes."""
+    with slurm(cpus=1) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def two(site: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A service with the pool `cluster` besides this machine."""
+    folder = tmp_path_factory.mktemp("nodes")
+    made = World(folder / "home", shared_forkserver=True)
+    made.environment |= site.environment | {"DAYLIGHT_HOME": str(made.home), "DAYLIGHT_SLOTS": "2"}
+    pools = {"cluster": {"engine": "slurm", "partition": "main"}}
+    (folder / "config.py").write_text(f"c.Daylight.pools = {pools!r}\n")
+    made.settings = (f"--config={folder / 'config.py'}",)
+    made.serve()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def quiet(two: World) -> dict[str, str]:
+    """The weights of a run on two slots of this machine that nothing disturbed."""
+    number = two.submit(**OPTIONS).experiment.number
+    assert two.ended(number).state == "completed"
+    return two.weights(number)
+
+
+def names(world: World, number: int) -> list[str]:
+    """The nodes on which the newest attempt runs or ran."""
+    return [node.name for node in world.overview(number).attempts[-1].nodes]
+
+
+def launcher(world: World, node: int) -> psutil.Process:
+    """The launcher on a node of the only gang."""
+    found = world.processes("kernel_backend.launch")
+    return next(process for process in found if process.environ().get("SLURM_NODEID") == str(node))
+
+
+@pytest.mark.parametrize("backend", ["torch", "horovod"])
+def test_two_nodes_of_one_slot_have_the_bits_of_two_slots_of_one_node(two, quiet, backend):
+    number = two.submit(pool="cluster", backend=backend, **OPTIONS).experiment.number
+    overview = two.ended(number)
+    assert overview.state == "completed", overview
+    assert overview.attempts[-1].backend == backend
+    assert len(set(names(two, number))) == 2
+    assert two.weights(number) == quiet
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_killed_on_either_node_costs_no_bit(two, quiet, victim):
+    number = two.lasting(pool="cluster", **OPTIONS)
+    two.checkpointed(number)
+    two.ranks()[victim].kill()
+    two.hurry(number, attempt=2)
+    overview = two.ended(number)
+    assert (overview.state, overview.trials[0].attempt) == ("completed", 2)
+    assert overview.attempts[0].failure.rank == victim
+    assert two.weights(number) == quiet
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_launcher_killed_on_either_node_ends_all_ranks_and_the_next_attempt_runs(two, quiet, node):
+    number = two.lasting(pool="cluster", **OPTIONS)
+    two.checkpointed(number)
+    before = list(two.ranks().values())
+    launcher(two, node).kill()
+    two.hurry(number, attempt=2)
+    assert two.ended(number).state == "completed"
+    assert not [rank for rank in before if rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE]
+    assert two.weights(number) == quiet
+
+
+def test_a_restarted_service_adopts_a_gang_on_two_nodes(two, quiet):
+    number = two.lasting(pool="cluster", **OPTIONS)
+    two.checkpointed(number)
+    two.kill_service()
+    two.serve()
+    two.hurry(number)
+    overview = two.ended(number)
+    assert (overview.state, overview.trials[0].attempt) == ("completed", 1)
+    assert two.weights(number) == quiet
+
+
+def test_a_paused_gang_goes_on_from_its_checkpoint_on_two_nodes(two, quiet):
+    number = two.lasting(pool="cluster", **OPTIONS)
+    two.checkpointed(number)
+    client = Client.connect(start=False, home=two.home)
+    client.act(number, "pause")
+    two.state(number, "paused")
+    client.act(number, "resume")
+    two.hurry(number, attempt=2)
+    assert two.ended(number).state == "completed"
+    assert two.weights(number) == quiet
+
+
+def test_a_wait_in_the_sites_queue_says_why_and_is_charged_nothing(two, site):
+    other = site.run("sbatch", "--parsable", "--nodes=3", "--wrap=sleep 600", "--output=/dev/null").strip()
+    site.wait(lambda: "RUNNING" in site.run("squeue", "-h", "-j", other, "-o", "%T"), "another's job runs")
+    number = two.submit(pool="cluster", **OPTIONS).experiment.number
+    waiting = until(lambda: (o := two.overview(number)).wait and "Slurm:" in o.wait.reason and o, "a reason")
+    assert waiting.state == "queued"
+    assert waiting.wait.reason.startswith("cluster: 1st of ours; Slurm: ")
+    assert waiting.attempts[-1].granted_at is None
+    second = two.submit(pool="cluster", **OPTIONS).experiment.number
+    until(lambda: (o := two.overview(second)).wait and "Slurm" in o.wait.reason and "2nd" in o.wait.reason, "2nd place")
+    Client.connect(start=False, home=two.home).act(second, "stop")
+    two.state(second, "stopped")
+    site.run("scancel", other)
+    ended = two.ended(number)
+    assert ended.state == "completed"
+    assert ended.attempts[-1].granted_at > ended.attempts[-1].created_at
+
+
+def test_a_gang_that_the_pool_can_never_hold_is_refused_at_submit(two):
+    with pytest.raises(DaylightError, match="4 slots requested; pool cluster has 3"):
+        two.submit(pool="cluster", slots=4)
+
+
+def test_ranks_see_no_variables_of_the_job_step(two):
+    told = 'import json, os\nprint(json.dumps(sorted(n for n in os.environ if n.startswith("SLURM"))), flush=True)\n'
+    number = two.submit(told + DEFINITION.lstrip(), pool="cluster", slots=1).experiment.number
+    two.ended(number)
+    log = Client.connect(start=False, home=two.home).logs(number, trial=1, rank=0).text
+    assert json.loads(log.splitlines()[0]) == ["SLURM_CONF", "SLURM_JOB_ID"], log
