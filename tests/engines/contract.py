@@ -79,6 +79,8 @@ def processes(home: Path, module: str = "") -> list[psutil.Process]:
 class EngineContract:
     """Inherit, and give `engine` (a fresh one) and `again` (another one of the same home, as after a restart)."""
 
+    pool = "local"  # of its jobs
+
     @pytest.fixture
     def python(self, tmp_path: Path) -> str:
         """An interpreter that runs the stand-in where a gang asks for the runner."""
@@ -113,6 +115,7 @@ class EngineContract:
                 snapshot="0" * 64,
                 checkpoints=str(tmp_path / "checkpoints"),
                 home=str(home),
+                pool=self.pool,
             )
 
         return make

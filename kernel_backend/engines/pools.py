@@ -1,0 +1,370 @@
+"""Route each gang to the engine of its pool, so that one broken pool never takes the others down."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from kernel_backend.engines.base import Engine, GangStatus, Unconfirmed
+from kernel_backend.errors import Conflict, DaylightError, InvalidRequest
+from kernel_backend.home import attempt_folder
+from kernel_backend.model.cluster.pools import Pool, PoolStatus
+from kernel_backend.model.ids import AttemptId, parse_attempt
+from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
+from kernel_backend.model.reports import SpoolPage, SpoolPosition
+from kernel_backend.model.resources import LOCAL, Node
+from kernel_backend.model.views.overview import LogChunk
+
+WAIT_S = 1.0  # for an engine's answer; then its last one counts, and the new one is taken in by a later call
+FIRST_S = 5.0  # for its first answer, so that a restart does not hold trials whose nodes are not known yet
+LATE_S = 30.0  # after which an engine without an answer counts as out of order
+MARK = "listed"  # file in the folder of each gang that an engine lists; its content is the pool, empty for local
+
+Make = Callable[[Pool], Engine]
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+
+
+class PoolEngines:
+    """Engine of all pools: the local one, and those made from the pools' settings.
+
+    Calls about a gang go to the engine that has it. An engine that fails, or answers late, keeps its last nodes (as
+    unhealthy) and its last statuses, and its pool tells the problem.
+    """
+
+    def __init__(
+        self, local: Engine, make: Make, pools: Iterable[Pool], home: Path, invalid: Mapping[str, str] | None = None
+    ) -> None:
+        """Create the engines of these pools; `invalid` maps pools with unusable settings to their problems."""
+        self.name, self.caps = local.name, local.caps
+        self._local, self._make, self._home = local, make, home
+        self.invalid = dict(invalid or {})  # pools with unusable settings, and what is wrong with them
+        self._pools: dict[str, _PoolEngine] = {}
+        self._of: dict[AttemptId, str] = {}  # pool of each known gang
+        self._local_pools = {LOCAL}  # of the local engine's nodes
+        self._renamed: dict[tuple[str, str], tuple[Node, Node]] = {}
+        self._marked: dict[str, list[AttemptId]] | None = None  # gangs by pool, as an earlier service left them
+        for pool in pools:
+            try:
+                self.add(pool)
+            except Exception as error:
+                # Any error of an engine concerns only its own pool.
+                self._pools[pool.name] = _PoolEngine(pool, None, _text(error))
+                _log.error("pool %s cannot be used: %s", pool.name, _text(error))
+
+    # Pools
+
+    def add(self, pool: Pool) -> None:
+        """Add a pool, or replace one of the same name, whose gangs the new engine adopts; raises what `make` raises."""
+        engine, before = self._make(pool), self._pools.get(pool.name)
+        self._pools[pool.name] = new = _PoolEngine(pool, engine)
+        self.invalid.pop(pool.name, None)
+        if before is not None:
+            new.nodes.last, new.gangs.last = before.nodes.last, before.gangs.last
+        elif self._marked is not None:
+            new.gangs.last = _unknown(self._marked.pop(pool.name, []))
+
+    def remove(self, name: str) -> None:
+        """Remove a pool; raises Conflict while its engine still lists gangs."""
+        pool = self._pools[name]
+        if pool.engine is not None and pool.gangs.last:
+            gangs = ", ".join(map(str, sorted(pool.gangs.last)))
+            raise Conflict(f"gangs in pool {name} are still ending ({gangs}): remove it in a moment")
+        del self._pools[name]
+
+    def pool(self, name: str) -> Pool | None:
+        """Return a pool with valid settings; None if there is none of this name."""
+        found = self._pools.get(name)
+        return None if found is None else found.pool
+
+    def places(self, pool: str) -> bool:
+        """Return whether Daylight chooses the nodes of gangs in a pool; else the site's own queue does."""
+        found = self._pools.get(pool)
+        return found is None or (found.engine is not None and found.engine.caps.places)
+
+    def most_waiting(self) -> dict[str, int]:
+        """Return how many gangs may wait at once in each pool's own queue, by pool; only pools that do not place."""
+        return {name: each.pool.settings.most_waiting for name, each in self._pools.items() if not self.places(name)}
+
+    def problems(self) -> dict[str, str]:
+        """Return why pools cannot be used now, by name; pools without a problem are left out."""
+        found = {name: each.problem for name, each in self._pools.items() if each.problem}
+        return self.invalid | found
+
+    def statuses_of_pools(self) -> list[PoolStatus]:
+        """Return all pools as their engines last described them, by name, the local one first."""
+        found = [each.status() for each in self._pools.values()]
+        found += [PoolStatus(name=name, engine="", problem=problem) for name, problem in self.invalid.items()]
+        return [PoolStatus(name=LOCAL, engine=self._local.name), *sorted(found, key=lambda each: each.name)]
+
+    # The interface of an engine
+
+    async def nodes(self) -> Sequence[Node]:
+        """Return the nodes of all pools; a name that an earlier pool has, too, becomes `name@pool`."""
+        found = list(await self._local.nodes())
+        self._local_pools = {LOCAL, *(node.pool for node in found)}
+        if not self._pools:
+            return found
+        known = {node.name for node in found}
+        pools = list(self._pools.values())
+        for pool, nodes in zip(pools, await asyncio.gather(*(each.all_nodes() for each in pools)), strict=True):
+            own = [self._distinct(node, pool.pool.name) if node.name in known else node for node in nodes]
+            known |= {node.name for node in own}
+            found += own
+        return found
+
+    async def submit(self, job: LaunchSpec, token: str) -> None:
+        """Start a gang by the engine of its pool."""
+        pool = self._pools.get(job.pool)
+        if pool is None:
+            if job.pool not in self._local_pools:
+                raise InvalidRequest(f"there is no pool {job.pool} any more")
+            self._of[job.id] = LOCAL
+            await self._local.submit(job, token)
+            return
+        engine, self._of[job.id] = pool.working(), job.pool
+        begun = GangStatus(key=job.id, phase="pending", token_digest=token_digest(token))
+        pool.gangs.last = {**pool.gangs.last, job.id: begun}
+        await engine.submit(job, token)
+        pool.gangs.drop()
+
+    async def statuses(self) -> Sequence[GangStatus]:
+        """Return the status of every gang of all pools; one of a pool that was removed counts as running."""
+        found = list(await self._local.statuses())
+        if self._marked is None:
+            await self._adopt()
+        pools = list(self._pools.values())
+        for pool, gangs in zip(pools, await asyncio.gather(*(each.all_gangs() for each in pools)), strict=True):
+            self._of |= dict.fromkeys(gangs, pool.pool.name)
+            found += gangs.values()
+        for name, keys in (self._marked or {}).items():
+            self._of |= dict.fromkeys(keys, name)
+            found += _unknown(keys).values()
+        return list({status.key: status for status in found}.values())
+
+    async def release(self, key: AttemptId) -> None:
+        """Ask a gang to commit a checkpoint and exit; does nothing while its pool cannot be used."""
+        pool = await self._pool_of(key)
+        if pool == LOCAL:
+            await self._local.release(key)
+        elif (found := self._pools.get(pool)) is not None and found.engine is not None:
+            await found.engine.release(key)
+            found.gangs.drop()
+
+    async def kill(self, key: AttemptId) -> None:
+        """Kill a gang; raises Unconfirmed also if its pool was removed or has no engine."""
+        pool = await self._pool_of(key)
+        if pool == LOCAL:
+            await self._local.kill(key)
+            return
+        engine = self._engine_to_end(key, pool)
+        try:
+            await engine.kill(key)
+        except Unconfirmed:
+            raise
+        except (DaylightError, OSError) as error:
+            raise Unconfirmed(f"whether attempt {key} in pool {pool} has ended is not known: {_text(error)}") from None
+        self._pools[pool].gangs.drop()
+
+    async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
+        """Return a page of a gang's spool."""
+        return await self._reader(await self._pool_of(key)).records(key, after, begin)
+
+    async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
+        """Return a part of a rank's log."""
+        return await self._reader(await self._pool_of(key)).logs(key, rank, offset, tail)
+
+    async def set_aside(self, key: AttemptId) -> None:
+        """Kill the processes in an attempt's folder and rename it."""
+        pool = await self._pool_of(key)
+        await (self._local if pool == LOCAL else self._engine_to_end(key, pool)).set_aside(key)
+        self._drop(key, pool)
+
+    async def forget(self, key: AttemptId) -> None:
+        """Stop listing a gang whose end is recorded."""
+        pool = await self._pool_of(key)
+        await self._reader(pool).forget(key)
+        self._drop(key, pool)
+
+    # Which engine has a gang
+
+    async def _pool_of(self, key: AttemptId) -> str:
+        pool = self._of.get(key)
+        if pool is None:
+            pool = self._of[key] = await asyncio.to_thread(self._written_pool, key)
+        return pool
+
+    def _written_pool(self, key: AttemptId) -> str:
+        """Return the pool in a gang's launch spec; the local one if this service has no such file."""
+        try:
+            written = json.loads((attempt_folder(self._home, key) / "job.json").read_bytes())
+        except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
+            return LOCAL  # it never began, or its folder is its Unix user's
+        return str(written.get("pool", LOCAL))
+
+    def _reader(self, pool: str) -> Engine:
+        """Return the engine that reads files of a pool's gangs; a removed pool's folders are read as local."""
+        found = self._pools.get(pool)
+        return self._local if found is None or found.engine is None else found.engine
+
+    def _engine_to_end(self, key: AttemptId, pool: str) -> Engine:
+        """Return the engine that ends gangs of a pool; raises Unconfirmed if there is none."""
+        found = self._pools.get(pool)
+        if found is None:
+            problem = self.invalid.get(pool, "there is no such pool any more: add it again, or end the gang yourself")
+        elif found.engine is None:
+            problem = found.problem
+        else:
+            return found.engine
+        raise Unconfirmed(f"whether attempt {key} in pool {pool} has ended is not known: {problem}")
+
+    def _drop(self, key: AttemptId, pool: str) -> None:
+        self._of.pop(key, None)
+        if (found := self._pools.get(pool)) is not None:
+            found.gangs.drop()
+            found.gangs.last = {other: status for other, status in found.gangs.last.items() if other != key}
+        elif self._marked is not None and pool in self._marked:
+            self._marked[pool] = [other for other in self._marked[pool] if other != key]
+
+    async def _adopt(self) -> None:
+        """Count the gangs that an earlier service left as running until their engines answer."""
+        self._marked = await asyncio.to_thread(_marked, self._home)
+        for name, pool in self._pools.items():
+            pool.gangs.last = {**_unknown(self._marked.pop(name, [])), **pool.gangs.last}
+
+    def _distinct(self, node: Node, pool: str) -> Node:
+        """Return a node under a name of its own; an unchanged one is the same object, which is faster to compare."""
+        known, renamed = self._renamed.get((pool, node.name), (None, node))
+        if known is not node:
+            renamed = node.model_copy(update={"name": f"{node.name}@{pool}"})
+            self._renamed[pool, node.name] = node, renamed
+        return renamed
+
+
+class _Latest(Generic[_T]):
+    """Latest answer of an engine to one question. A new answer is awaited for `WAIT_S`, and taken in when it comes."""
+
+    def __init__(self, pool: str, ask: Callable[[], Awaitable[_T]], last: _T) -> None:
+        self.last, self.problem = last, ""
+        self._pool, self._ask = pool, ask
+        self._task: asyncio.Task[_T] | None = None
+        self._since, self._patience = 0.0, FIRST_S
+
+    async def newest(self) -> _T:
+        """Return the new answer if it comes in time, else the last one."""
+        if self._task is None:
+            self._task, self._since = asyncio.create_task(self._answer(), name=f"pool {self._pool}"), time.monotonic()
+        task = self._task
+        if not task.done() and (wait := self._since + self._patience - time.monotonic()) > 0:
+            await asyncio.wait({task}, timeout=wait)
+            self._patience = WAIT_S
+        if task.done() and self._task is task:
+            self._task = None
+            self._take(task)
+        elif time.monotonic() - self._since > LATE_S:
+            self._tell(f"it has not answered for {time.monotonic() - self._since:.0f} s")
+        return self.last
+
+    def drop(self) -> None:
+        """Ignore an answer under way, which may be older than the change just made."""
+        if (task := self._task) is not None:
+            self._task = None
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def _answer(self) -> _T:
+        return await self._ask()
+
+    def _take(self, task: asyncio.Task[_T]) -> None:
+        try:
+            self.last = task.result()
+            self._tell("")
+        except Exception as error:
+            # Any error of an engine concerns only its own pool.
+            self._tell(_text(error))
+
+    def _tell(self, problem: str) -> None:
+        if bool(problem) != bool(self.problem):
+            _log.warning("pool %s: %s", self._pool, problem or "it can be used again")
+        self.problem = problem
+
+
+class _PoolEngine:
+    """Engine of one pool with its last answers; without an engine the pool has a `fault` for good."""
+
+    def __init__(self, pool: Pool, engine: Engine | None, fault: str = "") -> None:
+        self.pool, self.engine, self._fault = pool, engine, fault
+        none: Mapping[AttemptId, GangStatus] = {}
+        self.nodes: _Latest[Sequence[Node]] = _Latest(pool.name, self._ask_nodes, ())
+        self.gangs: _Latest[Mapping[AttemptId, GangStatus]] = _Latest(pool.name, self._ask_gangs, none)
+        self._away: tuple[Sequence[Node], list[Node]] = (), []
+
+    @property
+    def problem(self) -> str:
+        """Return why the pool cannot be used now; "" if it can."""
+        none = "" if self.nodes.last else "its engine has named no nodes so far"
+        return self._fault or self.nodes.problem or self.gangs.problem or none
+
+    async def all_nodes(self) -> Sequence[Node]:
+        """Return the pool's nodes; the last known ones, as unhealthy, while it has a problem."""
+        nodes = await self.nodes.newest()
+        if not self.problem:
+            return nodes
+        if self._away[0] is not nodes:
+            self._away = nodes, [node.model_copy(update={"healthy": False}) for node in nodes]
+        return self._away[1]
+
+    async def all_gangs(self) -> Mapping[AttemptId, GangStatus]:
+        """Return the statuses of the pool's gangs, the last known ones if there are no new ones."""
+        return self.gangs.last if self.engine is None else await self.gangs.newest()
+
+    def working(self) -> Engine:
+        """Return the pool's engine; raises Conflict if it has none."""
+        if self.engine is None:
+            raise Conflict(f"pool {self.pool.name} cannot be used now: {self._fault}")
+        return self.engine
+
+    def status(self) -> PoolStatus:
+        """Return the pool as its engine last described it."""
+        nodes = self.nodes.last
+        return PoolStatus(
+            name=self.pool.name,
+            engine=self.pool.settings.engine,
+            settings=self.pool.settings,
+            configured=self.pool.configured,
+            places=self.engine is not None and self.engine.caps.places,
+            kinds=tuple(sorted({node.kind for node in nodes})),
+            nodes=len(nodes),
+            slots=sum(node.slots for node in nodes),
+            problem=self.problem,
+        )
+
+    async def _ask_nodes(self) -> Sequence[Node]:
+        return () if self.engine is None else await self.engine.nodes()
+
+    async def _ask_gangs(self) -> Mapping[AttemptId, GangStatus]:
+        return {status.key: status for status in await self.working().statuses()}
+
+
+def _marked(home: Path) -> dict[str, list[AttemptId]]:
+    """Return the gangs of pools other than the local one, by pool, as marks in their folders name it."""
+    found: dict[str, list[AttemptId]] = {}
+    for mark in sorted(home.glob(f"attempts/*/{MARK}")):
+        with contextlib.suppress(InvalidRequest, OSError, UnicodeDecodeError):
+            if pool := mark.read_text().strip():
+                found.setdefault(pool, []).append(parse_attempt(mark.parent.name))
+    return found
+
+
+def _unknown(keys: Iterable[AttemptId]) -> dict[AttemptId, GangStatus]:
+    """Return gangs of which no engine has told anything yet: each counts as running, so that no other takes over."""
+    return {key: GangStatus(key=key, phase="running") for key in keys}
+
+
+def _text(error: Exception) -> str:
+    return error.message if isinstance(error, DaylightError) else f"{type(error).__name__}: {error}".removesuffix(": ")

@@ -1,0 +1,27 @@
+"""Engines of several pools keep the contract of one: here with a local engine behind the name of another pool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernel_backend.engines.local import LocalEngine
+from kernel_backend.engines.pools import PoolEngines
+from kernel_backend.model.cluster.pools import Pool, PoolSettings
+from tests.engines.contract import EngineContract
+from tests.support.memory_engine import MemoryEngine
+
+SECOND = Pool(name="second", settings=PoolSettings(engine="slurm"))
+
+
+class TestPoolEngines(EngineContract):
+    pool = SECOND.name
+
+    @pytest.fixture
+    def engine(self, home: Path) -> PoolEngines:
+        return PoolEngines(MemoryEngine(), lambda pool: LocalEngine(home), [SECOND], home)
+
+    @pytest.fixture
+    def again(self, home: Path) -> PoolEngines:
+        return PoolEngines(MemoryEngine(), lambda pool: LocalEngine(home), [SECOND], home)
