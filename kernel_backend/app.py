@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from tornado.netutil import bind_sockets
 from tornado.web import Application
-from traitlets import Bool, Float, Int, TraitError, Unicode, default, validate
+from traitlets import Bool, Dict, Float, Int, TraitError, Unicode, default, validate
 from traitlets.config import Application as Program
 
 from kernel_backend import __version__, discovery
@@ -28,10 +28,13 @@ from kernel_backend.api.routes import application
 from kernel_backend.checkpoints.storage import CheckpointStorage, Identity
 from kernel_backend.engines.base import Engine
 from kernel_backend.engines.local import LocalEngine
+from kernel_backend.engines.make import EngineMaker
 from kernel_backend.errors import Conflict, DaylightError, HomeUnusable, InvalidRequest
 from kernel_backend.home import home as default_home
 from kernel_backend.home import make_database, make_private, writing
 from kernel_backend.identity.local import LocalIdentity
+from kernel_backend.launcher_server import LauncherServer
+from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.disk import parse_age
 from kernel_backend.model.sizes import parse_size
@@ -96,6 +99,13 @@ class Daylight(Program):
         help="the most that each user's experiments may have on disk, such as 500GB, where no quota says otherwise"
     ).tag(config=True)
 
+    pools = Dict(help='other pools than this machine, by name: {"gpu": {"engine": "slurm", "partition": "a100"}}').tag(
+        config=True
+    )
+    launchers = Unicode(
+        "0.0.0.0",
+        help="address, perhaps with a port (10.0.0.1:7070), at which launchers on nodes of other pools reach it",
+    ).tag(config=True)
     keep_logs = Unicode(
         help="how long logs stay after the end of an experiment, such as 90d; for ever by default. Curves are kept"
     ).tag(config=True)
@@ -159,6 +169,18 @@ class Daylight(Program):
             raise TraitError(f"keep_logs: {error}") from None
         return str(proposal["value"])
 
+    @validate("launchers")
+    def _valid_launchers(self, proposal: Any) -> str:
+        address, _, port = str(proposal["value"]).partition(":")
+        try:
+            ipaddress.IPv4Address(address)
+            usable = not port or 0 < int(port) < 65536
+        except ValueError:
+            usable = False
+        if not usable:
+            raise TraitError(f"launchers={proposal['value']}: an IPv4 address of this machine, such as 10.0.0.1:7070")
+        return str(proposal["value"])
+
     def initialize(self, argv: Sequence[str] | None = None) -> None:
         """Read options from the command line and from `config_file`; the command line takes precedence."""
         self.parse_command_line(argv)  # type: ignore[arg-type]
@@ -213,13 +235,15 @@ class Daylight(Program):
         await self._serve_hub(home, stop, UnderHub(self.identity_age, home))
 
     async def _serve_owner(self, home: Path, stop: asyncio.Event) -> None:
-        use, service = Activity(), self._service(home)
+        use, launchers = Activity(), self._launcher_server(home)
+        service = self._service(home, launchers)
         app = application(service, LocalIdentity(discovery.ensure_token(home)), use, pages=PAGES)
-        async with _listening(home, app, service, use, (self.host, self.port)):
+        async with _listening(home, app, service, use, (self.host, self.port)), launchers.serving(service, use):
             await self._until_done(service, use, stop)
 
     async def _serve_hub(self, home: Path, stop: asyncio.Event, hub: UnderHub) -> None:
-        use, service = Activity(), self._service(home, hub)
+        use, launchers = Activity(), self._launcher_server(home)
+        service = self._service(home, launchers, hub)
         service.quotas.learn(await hub.first())  # before the first decision
         service.notebooks.give(await hub.counted())
         app = application(
@@ -235,12 +259,25 @@ class Daylight(Program):
         counting = hub.keep_counting(service.notebooks.give, self.servers_age)
         async with (
             _listening(home, app, service, use, (hub.host, hub.port), hub.prefix),
+            launchers.serving(service, use),
             _beside(telling),
             _beside(counting),
         ):
             await stop.wait()
 
-    def _service(self, home: Path, hub: UnderHub | None = None) -> Service:
+    def _launcher_server(self, home: Path) -> LauncherServer:
+        address, _, port = self.launchers.partition(":")
+        return LauncherServer(home, address, int(port or 0))
+
+    def _service(self, home: Path, launchers: LauncherServer, hub: UnderHub | None = None) -> Service:
+        make_engine = EngineMaker(home)
+
+        def make(pool: Pool) -> Engine:
+            if self.spawn_helper:
+                raise InvalidRequest("with a spawn helper there is no other pool yet: its jobs would be the service's")
+            launchers.open()
+            return make_engine(pool)
+
         store = SqlStore(make_database(home))
         engine, storage, workspaces = self._of_accounts(home, store) if self.spawn_helper else self._of_one(home, store)
         return build(
@@ -256,8 +293,17 @@ class Daylight(Program):
                 each_user=Quota(storage=parse_size(self.user_storage)) if self.user_storage else None,
                 keep_logs=parse_age(self.keep_logs) if self.keep_logs else None,
                 servers=None if hub is None else hub.servers,
+                pools=self.pools,
+                configured_in=self._configured_in,
+                make=make,
+                launcher_urls=lambda: launchers.urls,
             )
         )
+
+    @property
+    def _configured_in(self) -> str:
+        file = self.config_file
+        return str(Path(file).expanduser().absolute()) if file else "the service's configuration"
 
     def _of_one(self, home: Path, store: Store) -> tuple[Engine, CheckpointStorage, Workspaces]:
         """Create engine, storage and workspaces for a single user: trainings run as this process's user."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tornado.netutil import bind_sockets
@@ -21,6 +23,7 @@ from kernel_backend.home import LAUNCHERS, writing
 from kernel_backend.network import network_devices
 from kernel_backend.service.service import Service
 
+EVERYWHERE = "0.0.0.0"
 _log = logging.getLogger(__name__)
 
 
@@ -28,7 +31,7 @@ class LauncherServer:
     """HTTP server for launchers, with the addresses at which other nodes may reach it."""
 
     def __init__(self, home: Path, address: str, port: int) -> None:
-        """Create a server that does not listen yet; `address` "" stands for all, `port` 0 for the one of last time."""
+        """Create a server that does not listen yet; `address` 0.0.0.0 stands for all, `port` 0 for the last one."""
         self._file, self._address, self._port = home / LAUNCHERS, address, port
         self._sockets: list[socket.socket] = []
         self._server: LimitedServer | None = None
@@ -41,33 +44,34 @@ class LauncherServer:
             return
         self._sockets = self._bound()
         port = self._sockets[0].getsockname()[1]
-        hosts = (
-            [self._address]
-            if self._address
-            else [socket.gethostname(), *(device.address for device in network_devices())]
-        )
+        everywhere = (socket.gethostname(), *(device.address for device in network_devices()))
+        hosts = everywhere if self._address == EVERYWHERE else (self._address,)
         self.urls = tuple(f"http://{host}:{port}" for host in hosts)
         with writing(self._file.parent), replacing(self._file, mode=0o600) as file:
             file.write(json.dumps({"port": port, "urls": self.urls}).encode())
         _log.info("launchers on other nodes reach this service at %s", ", ".join(self.urls))
-        if self._serving is not None:
-            self.serve(*self._serving)
+        self._serve()
 
-    def serve(self, service: Service, use: Activity) -> None:
-        """Answer launchers for this service, from now on or once the server is opened."""
+    @asynccontextmanager
+    async def serving(self, service: Service, use: Activity) -> AsyncIterator[None]:
+        """Answer launchers for this service during the block, once the server is opened.
+
+        After it launchers go on, and look for the next service at the same addresses.
+        """
         self._serving = service, use
-        if self._sockets and self._server is None:
+        self._serve()
+        try:
+            yield
+        finally:
+            if self._server is not None:
+                self._server.stop()
+                await self._server.close_all_connections()
+
+    def _serve(self) -> None:
+        if self._serving is not None and self._sockets and self._server is None:
+            service, use = self._serving
             self._server = LimitedServer(launcher_application(service, use), use.strangers)
             self._server.add_sockets(self._sockets)
-
-    async def close(self) -> None:
-        """Stop listening; launchers go on, and look for the next service at the same addresses."""
-        if self._server is not None:
-            self._server.stop()
-            await self._server.close_all_connections()
-        else:
-            for each in self._sockets:
-                each.close()
 
     def _bound(self) -> list[socket.socket]:
         """Bind the configured port, else the one of the last service, so that its launchers find this one."""

@@ -9,7 +9,8 @@ from typing import Any
 
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import GarbageReport, GarbageRequest
-from kernel_backend.model.cluster.accounts import Account, AuditEntry, Pool, Priority, Self, UseOverTime, Waiting
+from kernel_backend.model.cluster.accounts import Account, AuditEntry, Priority, Self, UseOverTime, Waiting
+from kernel_backend.model.cluster.pools import PoolSettings, PoolStatus
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
 from kernel_backend.model.disk import DiskReport, DiskUsage
 from kernel_backend.model.environments import EnvironmentInfo
@@ -35,7 +36,7 @@ PARTS = {
     "part": r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}",
     "id": r"[0-9a-f]{64}",
     "kind": r"(?:user|group)",
-    "name": r"[^/]{1,900}",  # of a user, a group or a node, URL-encoded
+    "name": r"[^/]{1,900}",  # of a user, a group, a node or a pool, URL-encoded
     "key": r"[0-9]{1,9}\.[0-9]{1,9}-[0-9]{1,9}",
 }
 
@@ -184,7 +185,18 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("/api/nodes", {"GET": Operation({"nodes": NodeUse}, page=True)}),
     Endpoint("/api/nodes/{name}/drain", {"POST": Operation(NodeUse, again=True)}),
     Endpoint("/api/nodes/{name}/undrain", {"POST": Operation(NodeUse, again=True)}),
-    Endpoint("/api/pools", {"GET": Operation({"pools": Pool}, page=True)}),
+    Endpoint("/api/pools", {"GET": Operation({"pools": PoolStatus}, page=True)}),
+    Endpoint(
+        "/api/pools/{name}",
+        {
+            "PUT": Operation(
+                PoolStatus, body=PoolSettings, verb="pools.put", does="Add a pool, or replace its settings. For admins."
+            ),
+            "DELETE": Operation(
+                PoolStatus, verb="pools.remove", does="Remove a pool that no unfinished experiment uses. For admins."
+            ),
+        },
+    ),
     Endpoint(
         "/api/audit",
         {"GET": Operation({"audit": AuditEntry}, query={"before": INT, "limit": INT, "search": TEXT})},

@@ -123,8 +123,8 @@ class PoolsHandler(ApiHandler):
     """Handler that lists the pools: groups of nodes with a queue of their own."""
 
     async def get(self) -> None:
-        """List the pools with their slots, the slots in use, and the number of queued requests."""
-        self.reply({"pools": await self.service.cluster.pools()})
+        """List the pools: settings, nodes, slots in use, the number of queued requests, and problems."""
+        self.reply({"pools": await self.service.pools.statuses()})
 
 
 class AuditHandler(ApiHandler):

@@ -1,4 +1,4 @@
-"""Call the service's operations on the cluster: accounts and quotas, queue, nodes, and audit log."""
+"""Call the service's operations on the cluster: accounts and quotas, queue, nodes, pools, and audit log."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from kernel_backend.client.calls import Calls, given
 from kernel_backend.model.cluster import accounts as sharing
+from kernel_backend.model.cluster.pools import PoolSettings, PoolStatus
 from kernel_backend.model.record import checked
 from kernel_backend.model.views.overview import NodeUse, Overview
 
@@ -73,9 +74,18 @@ class ClusterCalls(Calls):
         """Undrain a node: start gangs on it again; raises the same errors as `drain`."""
         return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{_part(name)}/undrain"))
 
-    def pools(self) -> list[sharing.Pool]:
-        """Return the pools: their capacity, usage and number of queued requests."""
-        return self._list(sharing.Pool, self._service.json("GET", "/api/pools"), "pools")
+    def pools(self) -> list[PoolStatus]:
+        """Return the pools: settings, capacity, usage, number of queued requests, and problems."""
+        return self._list(PoolStatus, self._service.json("GET", "/api/pools"), "pools")
+
+    def set_pool(self, name: str, settings: PoolSettings) -> PoolStatus:
+        """Add a pool, or replace its settings; raises InvalidRequest, Conflict, and Forbidden unless for an admin."""
+        body = self._service.json("PUT", f"/api/pools/{_part(name)}", record=settings)
+        return self._read(PoolStatus, body)
+
+    def remove_pool(self, name: str) -> PoolStatus:
+        """Remove a pool, and return it as it was; raises NotFound, Conflict while experiments use it, and Forbidden."""
+        return self._read(PoolStatus, self._service.json("DELETE", f"/api/pools/{_part(name)}"))
 
     def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[sharing.AuditEntry]:
         """Return the audit log before number `before`, newest first; `search` selects entries with all of its words.

@@ -15,6 +15,7 @@ from kernel_backend.commands import (
     experiments,
     export,
     labels,
+    pools,
     rerun,
     search,
 )
@@ -36,6 +37,7 @@ VERBS: Mapping[str, Verb] = {
         *checkpoints.VERBS,
         artifacts.ARTIFACTS,
         *cluster.VERBS,
+        pools.POOL,
         *experiments.CHANGE,
         *deletion.VERBS,
         disk.DU,

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from kernel_backend.engines.base import Engine, GangStatus, Unconfirmed
 from kernel_backend.errors import Conflict, DaylightError, InvalidRequest
 from kernel_backend.home import attempt_folder
-from kernel_backend.model.cluster.pools import Pool, PoolStatus
+from kernel_backend.model.cluster.pools import Pool, PoolSettings, PoolStatus
 from kernel_backend.model.ids import AttemptId, parse_attempt
 from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
 from kernel_backend.model.reports import SpoolPage, SpoolPosition
@@ -82,6 +82,11 @@ class PoolEngines:
         """Return a pool with valid settings; None if there is none of this name."""
         found = self._pools.get(name)
         return None if found is None else found.pool
+
+    def settings(self, name: str) -> PoolSettings | None:
+        """Return the settings of a pool; None for the local one, and for one that there is not."""
+        found = self.pool(name)
+        return found.settings if found is not None else None
 
     def places(self, pool: str) -> bool:
         """Return whether Daylight chooses the nodes of gangs in a pool; else the site's own queue does."""

@@ -93,6 +93,7 @@ class ClusterState:
         self.free: dict[str, list[int]] = {}  # slot indices, by node
         self._largest: dict[tuple[str, bool, frozenset[str]], int] = {}  # sizes of largest gangs, cached
         self._usual_pool: str | None = None
+        self.closed_pools: Mapping[str, str] = {}  # why nothing is started in a pool now, whatever is free there
         self.runs: dict[RequestKey, Allocation] = {}
         self.queue = Queue()
         self.reservations = tuple(reservations)
@@ -132,7 +133,7 @@ class ClusterState:
     @property
     def pools(self) -> set[str]:
         """Return the pools of all nodes and all requests."""
-        return {node.pool for node in self.nodes.values()} | self.queue.lines.keys()
+        return {node.pool for node in self.nodes.values()} | {pool for pool, lines in self.queue.lines.items() if lines}
 
     def of_pool(self, pool: str) -> list[Node]:
         """Return the nodes of a pool, including unhealthy and drained ones."""

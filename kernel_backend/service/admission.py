@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from kernel_backend.errors import Forbidden, ImpossibleAsk, InvalidRequest
+from kernel_backend.errors import Conflict, Forbidden, ImpossibleAsk, InvalidRequest
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.search.records import Search
@@ -49,10 +49,16 @@ def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:
 
 
 def check_possible(cluster: ClusterState, config: Config, owner: str, group: str) -> None:
-    """Raise ImpossibleAsk for a gang that no node could ever hold, and InvalidRequest for an unknown pool."""
+    """Raise ImpossibleAsk for a gang that no node could ever hold, and InvalidRequest for an unknown pool.
+
+    Raises Conflict for a pool that cannot be used now and whose nodes have never been seen.
+    """
     pool, pools = pool_of(config, cluster), {node.pool for node in cluster.nodes.values()}
+    if pool not in pools and pool in cluster.closed_pools:  # else it waits until the pool can be used again
+        raise Conflict(f"--pool {pool}: {cluster.closed_pools[pool]}")
     if pools and pool not in pools:
-        raise InvalidRequest(f"--pool {pool}: there is no such pool{nearest(pool, pools)}; there {_are(sorted(pools))}")
+        known = pools | cluster.closed_pools.keys()
+        raise InvalidRequest(f"--pool {pool}: there is no such pool{nearest(pool, known)}; there {_are(sorted(known))}")
     never = impossible(cluster, draft_request(config, owner, group, pool))
     if never is not None:
         way_out = f" (--slots {never.largest})" if never.largest else ""

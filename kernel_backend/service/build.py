@@ -17,11 +17,12 @@ from kernel_backend.service.search.runner import Searches
 from kernel_backend.service.service import Service
 from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.requests import RequestBuilder
+from kernel_backend.service.state.site_queues import closed_pools
 
 
 def build(context: Context) -> Service:
     """Return a new service with all of its parts, not started yet."""
-    store, engine, wake = context.store, context.engine, context.wake
+    store, engines, wake = context.store, context.engines, context.wake
     preparation = Preparation(context.archive, context.workspaces, wake)
     checkpoint_copies = CheckpointCopies(context.checkpoint_storage, wake)
     search_process = partial(
@@ -29,9 +30,11 @@ def build(context: Context) -> Service:
     )
     searches = Searches(store, search_process)
     request_builder = RequestBuilder(store, searches, preparation, checkpoint_copies)
-    cluster_state = ClusterStateManager(store, engine, context.stored_quotas, request_builder, context.rules)
+    cluster_state = ClusterStateManager(
+        store, engines, context.stored_quotas, request_builder, context.rules, closed=partial(closed_pools, engines)
+    )
     notebooks = Notebooks(store, context.stored_quotas, context.servers, wake)
-    ends = AttemptEnder(context, searches, SpoolIntake(store, engine))
+    ends = AttemptEnder(context, searches, SpoolIntake(store, engines))
     starts = AttemptStarter(context, cluster_state, request_builder, searches, preparation, checkpoint_copies, ends)
     loop = Loop(context, cluster_state, searches, notebooks, checkpoint_copies, starts, ends)
     return Service(context, loop, preparation)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.engines.base import Engine
-from kernel_backend.model.cluster.pools import PoolSettings
+from kernel_backend.engines.make import EngineMaker
+from kernel_backend.engines.pools import Make, PoolEngines
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.cluster.pools import Pool, read_pool
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.effective_quotas import StoredQuotas
@@ -19,21 +24,24 @@ from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
 from kernel_backend.workspaces.base import Workspaces
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Context:
     """Objects and settings shared by the parts of one service, created once by the caller of `build`.
 
+    `engine` is that of the local pool; `pools` are the settings of others by name, as configured in `configured_in`
+    and not validated yet, and `make` creates their engines. `engines` has all of them, and those of stored pools.
     `url` is the service's address for launchers that cannot read its home directory; `servers` gives access to the
     hub's notebook servers, None without a hub; `each_user` is the quota of users for whom admins have set none;
     `keep_logs` is the number of seconds that logs are retained after an experiment ends, None for ever;
-    `pool_settings` returns the settings of a pool, None for this machine, and `launcher_urls` the addresses at which
-    launchers on other nodes reach the service.
+    `launcher_urls` returns the addresses at which launchers on other nodes reach the service.
     """
 
     store: Store
     archive: Archive
-    engine: Engine
+    engine: InitVar[Engine]
     checkpoint_storage: CheckpointStorage
     workspaces: Workspaces
     home: Path
@@ -42,15 +50,40 @@ class Context:
     each_user: Quota | None = None
     keep_logs: float | None = None
     servers: Servers | None = None
-    pool_settings: Callable[[str], PoolSettings | None] = lambda pool: None
     launcher_urls: Callable[[], tuple[str, ...]] = tuple
+    pools: Mapping[str, Any] = field(default_factory=dict)
+    configured_in: str = "the service's configuration"
+    make: Make | None = None
     bus: Notifier = field(default_factory=Notifier, init=False)
+    engines: PoolEngines = field(init=False)
     stored_quotas: StoredQuotas = field(init=False)
     next_round: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, engine: Engine) -> None:
+        pools, invalid = _pools(self.pools, self.store)
+        object.__setattr__(
+            self, "engines", PoolEngines(engine, self.make or EngineMaker(self.home), pools, self.home, invalid)
+        )
         object.__setattr__(self, "stored_quotas", StoredQuotas(self.store, self.each_user))
 
     def wake(self) -> None:
         """Start the loop's next round now."""
         self.next_round.set()
+
+
+def _pools(configured: Mapping[str, Any], store: Store) -> tuple[list[Pool], dict[str, str]]:
+    """Return the configured and the stored pools, and by name the problems of settings that are invalid."""
+    found: dict[str, Pool] = {}
+    invalid: dict[str, str] = {}
+    for name, settings in configured.items():
+        try:
+            found[name] = read_pool(name, settings, configured=True)
+        except InvalidRequest as error:
+            invalid[str(name)] = error.message
+            _log.error("pool %s cannot be used: %s", name, error.message)
+    for pool in store.pools():
+        if pool.name in found or pool.name in invalid:
+            _log.warning("pool %s is configured: its settings in the database do not count", pool.name)
+        else:
+            found[pool.name] = pool
+    return list(found.values()), invalid

@@ -55,6 +55,7 @@ from kernel_backend.service.verbs.artifacts import ArtifactVerbs
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
 from kernel_backend.service.verbs.cluster import ClusterVerbs
 from kernel_backend.service.verbs.compare import CompareVerbs
+from kernel_backend.service.verbs.pools import PoolVerbs
 from kernel_backend.service.verbs.quotas import QuotaVerbs
 from kernel_backend.service.verbs.search import SearchVerbs
 from kernel_backend.service.views.curves import CurveReader
@@ -76,7 +77,7 @@ class Service:
     """
 
     def __init__(self, context: Context, loop: Loop, preparation: Preparation) -> None:
-        store, archive, engine = context.store, context.archive, context.engine
+        store, archive, engine = context.store, context.archive, context.engines
         storage, workspaces = context.checkpoint_storage, context.workspaces
         self._store, self._archive, self._engine, self._bus = store, archive, engine, context.bus
         self._loop, self._preparation, self.stored_quotas, self.notebooks = (
@@ -102,8 +103,9 @@ class Service:
             context, loop.cluster_state, preparation, self.checkpoints, self._confined, self._storage
         )
         self.quotas = QuotaVerbs(store, self.stored_quotas, loop.cluster_state.looking, self._changed)
-        self.cluster = ClusterVerbs(store, engine, self.stored_quotas, loop.cluster_state, self.overview, self._changed)
-        self.gang_nodes = GangNodes(store, context.pool_settings, self._bus, context.wake)
+        self.cluster = ClusterVerbs(store, self.stored_quotas, loop.cluster_state, self.overview, self._changed)
+        self.pools = PoolVerbs(store, engine, loop.cluster_state, context.configured_in, self._changed)
+        self.gang_nodes = GangNodes(store, engine.settings, self._bus, context.wake)
         self.deletion = Deletion(context)
         self._tasks: list[asyncio.Task[None]] = []
 

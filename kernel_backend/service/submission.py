@@ -36,7 +36,7 @@ class SubmissionValidator:
         confined: Confined,
         storage: StorageLimits,
     ) -> None:
-        self._store, self._archive, self._engine = context.store, context.archive, context.engine
+        self._store, self._archive, self._engine = context.store, context.archive, context.engines
         self._workspaces, self._stored_quotas = context.workspaces, context.stored_quotas
         self._cluster_state, self._preparation = cluster_state, preparation
         self._checkpoints, self._confined, self._storage = checkpoints, confined, storage

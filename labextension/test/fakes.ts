@@ -215,6 +215,8 @@ export function attempt(number = 1, fields: Partial<Attempt> = {}): Attempt {
     placement: [],
     resume_from: null,
     created_at: 100,
+    granted_at: 100,
+    nodes: [],
     ended_at: null,
     outcome: null,
     failure: null,

@@ -31,6 +31,7 @@ from kernel_backend.identity.base import Identity
 from kernel_backend.identity.local import LocalIdentity
 from kernel_backend.launch.spool import read_page
 from kernel_backend.model.artifacts import file_of, media_of
+from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
@@ -73,6 +74,7 @@ def loss(output, target):
 """
 
 
+SECOND = PoolSettings(engine="slurm", partition="second")
 HERE = Node(name="here", kind="cpu", address="127.0.0.1", slots=2, cores=2)
 
 
@@ -85,12 +87,15 @@ class StillEngine:
     def __init__(self, nodes: Sequence[Node] = (HERE,), spools: Path = Path("/nonexistent")) -> None:
         """`spools` is a folder in which a test writes what gangs have left: `<key>.jsonl`."""
         self.there, self.spools = list(nodes), spools
+        self.broken = ""  # what it says in place of its nodes and gangs; "": it answers
         self.jobs: dict[AttemptId, LaunchSpec] = {}
         self.tokens: dict[AttemptId, str] = {}
         self.ended: dict[AttemptId, GangStatus] = {}
         self.forgotten: set[AttemptId] = set()
 
     async def nodes(self) -> list[Node]:
+        if self.broken:
+            raise OSError(self.broken)
         return self.there
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
@@ -144,12 +149,20 @@ class Served:
     rules: Rules | None = None
     each_user: Quota | None = None
     keep_logs: float | None = None
+    pools: Mapping[str, Any] = field(default_factory=dict)
+    configured_in: str = "the service's configuration"
+    others: dict[str, StillEngine] = field(default_factory=dict)  # engines of the other pools, by name
 
     def __post_init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.run(self._start())
+
+    def make(self, pool: Pool) -> StillEngine:
+        """Create the engine of another pool, of one node with two slots, unless a test has put one there."""
+        node = Node(name=f"{pool.name}-1", kind="cpu", address="127.0.0.1", slots=2, cores=2, pool=pool.name)
+        return self.others.setdefault(pool.name, StillEngine((node,)))
 
     @property
     def roster(self) -> StoredQuotas:
@@ -191,6 +204,9 @@ class Served:
                 rules=self.rules or Rules(),
                 each_user=self.each_user,
                 keep_logs=self.keep_logs,
+                pools=self.pools,
+                configured_in=self.configured_in,
+                make=self.make,
             )
         )
         self.use = Activity()

@@ -260,7 +260,7 @@ def test_a_mistake_of_the_service_is_500_without_its_insides(served, monkeypatch
     async def broken() -> None:
         raise RuntimeError("secret insides")
 
-    monkeypatch.setattr(served.service.cluster, "pools", broken)
+    monkeypatch.setattr(served.service.pools, "statuses", broken)
     answer = call(served, "GET", "/api/pools")
     assert answer.status_code == 500
     assert answer.json()["error"] == "DaylightError"

@@ -18,6 +18,7 @@ from kernel_backend.client import Client
 from kernel_backend.errors import OtherVersion
 from kernel_backend.model.checkpoints import GarbageRequest
 from kernel_backend.model.cluster.accounts import Priority
+from kernel_backend.model.cluster.pools import PoolSettings
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Config, Keep, Submission
 from kernel_backend.model.labels import LabelEdit
@@ -30,7 +31,7 @@ from kernel_backend.routes import Operation
 from kernel_backend.spec.resume import Resumption
 from kernel_backend.text.provenance import provenance_line
 from tests.api.later import KEY, LATER, SEARCH, Later, told
-from tests.api.served import TOKEN, Served, archive, report, submit, token_of, until
+from tests.api.served import SECOND, TOKEN, Served, archive, report, submit, token_of, until
 
 VERBS: dict[str, Callable[[Client], Any]] = {
     "health": lambda client: client.health(),
@@ -72,6 +73,8 @@ VERBS: dict[str, Callable[[Client], Any]] = {
     "drain": lambda client: client.drain("here"),
     "undrain": lambda client: client.undrain("here"),
     "pools": lambda client: client.pools(),
+    "set_pool": lambda client: client.set_pool("second", SECOND),
+    "remove_pool": lambda client: client.remove_pool("second"),
     "audit": lambda client: client.audit(),
     "nodes": lambda client: client.nodes(),
     "upload_snapshot": lambda client: client.upload_snapshot(*archive()),
@@ -157,6 +160,7 @@ BODIES: dict[type[Record], dict[str, Any]] = {
     Extension: {"trials": 30},
     GarbageRequest: {"dry_run": True},
     Priority: {"priority": 5},
+    PoolSettings: {"engine": "slurm"},
 }
 
 
@@ -197,16 +201,16 @@ def test_no_route_takes_a_field_that_it_does_not_know_unless_it_changes_nothing(
     served: Served, client: Client, tmp_path: Path
 ) -> None:
     told(served, client, tmp_path)
-    bodies = {(route.path, each.body) for route in ROUTES for each in route.operations.values()}
-    kinds = {(path, kind) for path, kind in bodies if isinstance(kind, type) and kind is not Delivery}
-    assert {kind for _, kind in kinds} == BODIES.keys()
-    for path, kind in sorted(kinds, key=lambda each: each[0]):
+    bodies = {(route.path, how, each.body) for route in ROUTES for how, each in route.operations.items()}
+    kinds = {(*where, kind) for *where, kind in bodies if isinstance(kind, type) and kind is not Delivery}
+    assert {kind for *_, kind in kinds} == BODIES.keys()
+    for path, how, kind in sorted(kinds, key=lambda each: each[0]):
         later = create_model("Later", __base__=kind, urgency=(str, "usual"))
-        where = served.url + path.format(number=SEARCH if kind is Extension else 1)
+        where = served.url + path.format(number=SEARCH if kind is Extension else 1, name="second")
         for urgency, status in (("great", 400), ("usual", 200)):
             body = later(**BODIES[kind], urgency=urgency)
             headers = {"Authorization": f"Bearer {TOKEN}", VERSION: "9.9.9", DEFAULTS: ",".join(at_defaults(body))}
-            answer = httpx.post(where, json=body.to_json(), headers=headers, trust_env=False)
+            answer = httpx.request(how, where, json=body.to_json(), headers=headers, trust_env=False)
             assert answer.status_code // 100 == status // 100, (path, answer.text)
             if status == 400:
                 assert (answer.json()["error"], "'great'" in answer.text) == ("OtherVersion", True)

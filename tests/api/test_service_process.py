@@ -217,6 +217,14 @@ def test_the_files_settings_hold_and_the_command_line_has_the_last_word(home, tm
     assert "for 0.5 s" in done.stderr
 
 
+def test_a_bad_pool_of_the_settings_is_told_and_the_service_runs(home, tmp_path):
+    settings = tmp_path / "settings.py"
+    settings.write_text("c.Daylight.idle_timeout = 0.5\nc.Daylight.pools = {'gpu': {'engine': 'slrm'}}\n")
+    done = run(home, f"--config={settings}")
+    assert done.returncode == 0
+    assert "pool gpu cannot be used: engine: Input should be 'slurm', not 'slrm'" in done.stderr
+
+
 def test_a_taken_port_is_said_in_a_sentence(home):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = run(home, f"--port={taken.getsockname()[1]}")

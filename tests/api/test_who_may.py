@@ -80,6 +80,7 @@ WHOSE = {
         "GET /api/audit",
         *(f"{method} /api/accounts/{{kind}}/{{name}}/quota" for method in ("PUT", "DELETE")),
         *(f"POST /api/nodes/{{name}}/{verb}" for verb in ("drain", "undrain")),
+        *(f"{method} /api/pools/{{name}}" for method in ("PUT", "DELETE")),
     ],
     "attempts": [f"POST /api/attempts/{{key}}/{name}" for name in ("records", "join", "nodes")],
 }
@@ -90,6 +91,7 @@ BODIES = {
     "label": {"name": "digits"},
     "quota": {"limit": 9},
     "priority": {"priority": -1},
+    "pools/ada": {"engine": "slurm"},
 }
 SERVED = [f"{method} {route.path}" for route in ROUTES for method in route.operations]
 CALLS = {call.partition("?")[0]: (call, whose) for whose, calls in WHOSE.items() for call in calls}

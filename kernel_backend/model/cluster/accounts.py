@@ -1,4 +1,4 @@
-"""Define the cluster's records for display: accounts, slot use over time, queues, pools and the audit log."""
+"""Define the cluster's records for display: accounts, slot use over time, queues and the audit log."""
 
 from __future__ import annotations
 
@@ -61,17 +61,6 @@ class Waiting(Record):
     by_admin: bool = False  # an admin has set the priority
 
 
-class Pool(Record):
-    """Group of nodes with a queue of its own; one engine runs all of its gangs."""
-
-    name: str
-    engine: str  # local, slurm, kubernetes
-    kinds: tuple[str, ...]  # kinds of devices
-    slots: int
-    used: int
-    waiting: int
-
-
 class Priority(Record):
     """Body of `POST /api/queue/N/priority`."""
 
@@ -79,11 +68,11 @@ class Priority(Record):
 
 
 class AuditEntry(Record):
-    """Audit entry: an action on another user's experiment, or on a quota, the queue or a node."""
+    """Audit entry: an action on another user's experiment, or on a quota, the queue, a node or a pool."""
 
     seq: int = 0  # assigned by the store
     at: FiniteFloat
     who: str
     act: str  # `quota`, `drain`, `undrain`, `priority`, `stop`, ...
-    on: str  # `user ada`, `group vision`, `node n1`, `#12`
+    on: str  # `user ada`, `group vision`, `node n1`, `pool gpu`, `#12`
     detail: str = ""  # values before and after, as text

@@ -79,6 +79,8 @@ def _reason(cluster: ClusterState, request: SlotRequest, ahead: Sequence[SlotReq
     limit = _limit(cluster, request, reader)
     if limit:
         return f"{position}; {limit}"
+    if request.pool in cluster.closed_pools:
+        return f"{position}; {cluster.closed_pools[request.pool]}"
     away = sum(node.slots for node in nodes) - sum(node.slots for node in usable)
     capacity = largest(counts, request.one_node)
     if capacity >= request.slots:

@@ -36,7 +36,7 @@ class AttemptEnder:
     """End attempts: the one part of the service that kills gangs and records their end."""
 
     def __init__(self, context: Context, searches: Searches, spools: SpoolIntake) -> None:
-        self._store, self._engine = context.store, context.engine
+        self._store, self._engine = context.store, context.engines
         self._storage, self._spools = context.checkpoint_storage, spools
         self._searches, self._bus, self._wake = searches, context.bus, context.wake
         self._grace = context.rules.grace  # for a gang to exit if its trial continues later

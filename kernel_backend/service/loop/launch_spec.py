@@ -9,7 +9,6 @@ from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.home import attempt_folder
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.launch.launch_spec import LaunchSpec
-from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.trial import Attempt, Trial
 
 
@@ -18,6 +17,7 @@ def job_of(
     trial: Trial,
     attempt: Attempt,
     python: str,
+    pool: str,
     storage: CheckpointStorage,
     home: Path,
     url: str | None,
@@ -45,9 +45,9 @@ def job_of(
         until=trial.until,
         resume_from=attempt.resume_from,
         home=str(home),
+        pool=pool,
         service_url=url,
         service_uid=os.getuid() if url is not None or urls else None,
-        pool=experiment.config.pool or LOCAL,
         excluded=tuple(sorted(trial.excluded)),
         service_urls=urls if attempt.granted_at is None else (),
     )

@@ -31,6 +31,7 @@ from kernel_backend.service.notifier import wait_for
 from kernel_backend.service.search.runner import Searches
 from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.requests import plain_request, pool_of
+from kernel_backend.service.state.site_queues import admitted
 from kernel_backend.spec.config_text import duration_word
 
 BUSY_S = 0.2  # between rounds while gangs run
@@ -54,7 +55,7 @@ class Loop:
         starts: AttemptStarter,
         ends: AttemptEnder,
     ) -> None:
-        self._store, self._engine, self._storage = context.store, context.engine, context.checkpoint_storage
+        self._store, self._engine, self._storage = context.store, context.engines, context.checkpoint_storage
         self._bus, self._wake, self.wake = context.bus, context.next_round, context.wake
         self.cluster_state, self.searches, self.notebooks = cluster_state, searches, notebooks
         self._checkpoint_copies, self._starts, self._ends = checkpoint_copies, starts, ends
@@ -253,6 +254,7 @@ class Loop:
             self.cluster_state.decided(cluster, decisions)
         launches: defaultdict[int, list[tuple[str, Work]]] = defaultdict(list)
         free = [start for start in decisions.starts if not self._isolated.under_way(start.request.experiment)]
+        free = admitted(free, self._engine.most_waiting(), cluster, self.cluster_state.cache)
         for start in await self._starts.look(free):
             with self._isolated.errors(f"the start of {start.request.experiment}.{start.request.trial}"):
                 if (launch := await self._starts.start(start)) is not None:

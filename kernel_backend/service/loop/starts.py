@@ -60,7 +60,7 @@ class AttemptStarter:
         ends: AttemptEnder,
     ) -> None:
         """Create a starter; `ends` ends the attempts that fail to start."""
-        self._store, self._engine = context.store, context.engine
+        self._store, self._engine = context.store, context.engines
         self._archive, self._workspaces = context.archive, context.workspaces
         self._bus, self._wake, self._cluster_state = context.bus, context.wake, cluster_state
         self._job = partial(job_of, storage=context.checkpoint_storage, home=context.home, url=context.url)
@@ -170,7 +170,8 @@ class AttemptStarter:
         token = secrets.token_urlsafe(32)
         async with self._cluster_state.starting(key, start):
             add = partial(self._store.add_attempt, number, index, start.placement, resume.point, token_digest(token))
-            attempt = await asyncio.to_thread(add, time.time(), beyond)
+            granted = self._engine.places(start.request.pool)  # else its nodes are known once its launchers have met
+            attempt = await asyncio.to_thread(add, time.time(), beyond, granted)
         missing: DaylightError | None = self._checkpoint_copies.missing(number, index)
         self._checkpoint_copies.forget(number, index)
         begins_from = (await asyncio.to_thread(self._store.trial, number, index)).begins_from
@@ -183,7 +184,11 @@ class AttemptStarter:
         if resume.note:
             await asyncio.to_thread(self._store.note, attempt.id, resume.note, time.time())
         self._bus.notify()
-        return number, f"the start of attempt {attempt.id}", partial(self._launch, experiment, attempt, python, token)
+        return (
+            number,
+            f"the start of attempt {attempt.id}",
+            partial(self._launch, experiment, attempt, python, token, start.request.pool),
+        )
 
     def _last_attempt(self, experiment: Experiment, index: int) -> int:
         """Return the largest attempt number of which files exist: a restored database may lack attempts."""
@@ -191,11 +196,11 @@ class AttemptStarter:
         newest = max(self._store.trial(number, index).attempt, self._ends.newest_attempt(number, index))
         return workspace.last_attempt(number, index, newest)
 
-    async def _launch(self, experiment: Experiment, attempt: Attempt, python: str, token: str) -> None:
+    async def _launch(self, experiment: Experiment, attempt: Attempt, python: str, token: str, pool: str) -> None:
         """Unpack the code of an attempt, and submit its gang."""
         try:
             trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
-            job = self._job(experiment, trial, attempt, python, urls=self._launcher_urls())
+            job = self._job(experiment, trial, attempt, python, pool, urls=self._launcher_urls())
             note = await asyncio.to_thread(self._preparation.note, experiment, attempt.number - 1)
             if note:
                 await asyncio.to_thread(self._store.note, attempt.id, note, time.time())

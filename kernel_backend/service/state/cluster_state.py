@@ -56,7 +56,9 @@ class ClusterStateManager:
         request_builder: RequestBuilder,
         rules: Rules,
         clock: Callable[[], float] = time.time,
+        closed: Callable[[ClusterState, StoreCache], Mapping[str, str]] = lambda *_: {},
     ) -> None:
+        """Create the state; `closed` returns why no gang is started in a pool now, by pool."""
         self._store, self._engine, self._stored_quotas, self._request_builder, self._rules = (
             store,
             engine,
@@ -64,7 +66,7 @@ class ClusterStateManager:
             request_builder,
             rules,
         )
-        self._clock = clock
+        self._clock, self._closed = clock, closed
         self._lock = asyncio.Lock()
         self._starting: dict[RequestKey, Start] = {}  # starts whose attempts are being created
         self._begin()
@@ -137,6 +139,7 @@ class ClusterStateManager:
             if self._cluster is None:
                 with _no_collection():
                     self._cluster = await self._begun(nodes)
+                self._cluster.closed_pools = self._closed(self._cluster, self.cache)
                 return self._cluster
             changes = await asyncio.to_thread(self.cache.read)
             cluster = self._cluster
@@ -148,6 +151,7 @@ class ClusterStateManager:
             take_in(cluster, self._stored_quotas.servers)
             keys, self._touched = self._touched | self._unsteady, set()
             await self._renew(cluster, keys)
+            cluster.closed_pools = self._closed(cluster, self.cache)
             return cluster
         except BaseException:
             self._begin()  # a change may be half applied: the next reader rebuilds the state

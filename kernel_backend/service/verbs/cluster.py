@@ -1,4 +1,4 @@
-"""Implement operations on the shared cluster: the queue and its order, nodes, and pools."""
+"""Implement operations on the shared cluster: the queue and its order, and nodes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from kernel_backend.engines.base import Engine
 from kernel_backend.errors import Conflict, Forbidden, InvalidRequest, NotFound
-from kernel_backend.model.cluster.accounts import AuditEntry, Pool, Waiting
+from kernel_backend.model.cluster.accounts import AuditEntry, Waiting
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import FIRST, MOST_PRIORITY, Experiment
 from kernel_backend.model.states import EXPERIMENT_ENDED
@@ -34,23 +33,17 @@ EXPLAINED_BEHIND = 10  # of requests that are not eligible, and of the user's ow
 
 
 class ClusterVerbs:
-    """Operations on queue, nodes and pools. A change wakes the scheduler, whose next decision applies it."""
+    """Operations on queue and nodes. A change wakes the scheduler, whose next decision applies it."""
 
     def __init__(
         self,
         store: Store,
-        engine: Engine,
         stored_quotas: StoredQuotas,
         cluster_state: ClusterStateManager,
         overview: Callable[[Person, int], Awaitable[Overview]],
         changed: Callable[[], None],
     ) -> None:
-        self._store, self._engine, self._stored_quotas, self._cluster_state = (
-            store,
-            engine,
-            stored_quotas,
-            cluster_state,
-        )
+        self._store, self._stored_quotas, self._cluster_state = store, stored_quotas, cluster_state
         self._overview, self._changed = overview, changed
         self._ordering = asyncio.Lock()  # if two experiments are put first at once, the second one is ahead
 
@@ -127,7 +120,7 @@ class ClusterVerbs:
             raise Forbidden(f"an admin gave #{before.number} priority {before.priority}: you may lower it")
         return {"config": config, "priority": priority}, None
 
-    # Nodes and pools
+    # Nodes
 
     async def nodes(self, who: Person) -> list[NodeUse]:
         """Return the nodes, each with its gangs and notebook servers and their slots."""
@@ -169,23 +162,6 @@ class ClusterVerbs:
             address=node.address,
             drained=node.drained or name in self._stored_quotas.drained,
             runs=tuple(runs),
-        )
-
-    async def pools(self) -> list[Pool]:
-        """Return the pools by name: their slots, the slots in use, and the number of requests."""
-        async with self._cluster_state.looking() as cluster:
-            return [self._pool(cluster, name) for name in sorted(cluster.pools)]
-
-    def _pool(self, cluster: ClusterState, name: str) -> Pool:
-        nodes = cluster.of_pool(name)
-        slots = sum(node.slots for node in nodes)
-        return Pool(
-            name=name,
-            engine=self._engine.name,
-            kinds=tuple(sorted({node.kind for node in nodes})),
-            slots=slots,
-            used=slots - sum(len(cluster.free[node.name]) for node in nodes),
-            waiting=sum(request.pool == name for request in cluster.queue if request.nth == 0),
         )
 
 

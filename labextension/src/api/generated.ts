@@ -2902,7 +2902,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the pools with their slots, the slots in use, and the number of queued requests. */
+        /** List the pools: settings, nodes, slots in use, the number of queued requests, and problems. */
         get: {
             parameters: {
                 query?: never;
@@ -2919,7 +2919,7 @@ export interface paths {
                     };
                     content: {
                         "application/json": {
-                            pools: components["schemas"]["Pool"][];
+                            pools: components["schemas"]["PoolStatus"][];
                         };
                     };
                 };
@@ -2937,6 +2937,90 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/pools/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /** Add a pool, or replace its settings. For admins. */
+        put: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    name: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["PoolSettingsInput"];
+                };
+            };
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["PoolStatus"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        post?: never;
+        /** Remove a pool that no unfinished experiment uses. For admins. */
+        delete: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    name: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["PoolStatus"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
         options?: never;
         head?: never;
         patch?: never;
@@ -3163,7 +3247,7 @@ export interface components {
         AttemptState: "pending" | "placed" | "running" | "ending" | "ended";
         /**
          * AuditEntry
-         * @description Audit entry: an action on another user's experiment, or on a quota, the queue or a node.
+         * @description Audit entry: an action on another user's experiment, or on a quota, the queue, a node or a pool.
          */
         AuditEntry: {
             /** @default 0 */
@@ -4098,16 +4182,109 @@ export interface components {
             submits: boolean;
         };
         /**
-         * Pool
-         * @description Group of nodes with a queue of its own; one engine runs all of its gangs.
+         * PoolSettings
+         * @description Settings of a pool. The local pool has none: it is the machine of the service.
+         *
+         *     A slot is one GPU, or `cpus_per_slot` CPUs in a pool without GPUs. The descriptions are the help of `pool add`,
+         *     whose options are made from these fields.
          */
-        Pool: {
+        PoolSettings: {
+            /**
+             * @description the system that runs the gangs
+             * @constant
+             */
+            engine: "slurm";
+            /**
+             * @description partition of the site's queue [the site's default]
+             * @default null
+             */
+            partition: string | null;
+            /**
+             * @description account that the site charges [yours by default]
+             * @default null
+             */
+            account: string | null;
+            /**
+             * @description quality of service [the site's default]
+             * @default null
+             */
+            qos: string | null;
+            /**
+             * @description feature that nodes must have [none]
+             * @default null
+             */
+            constraint: string | null;
+            /**
+             * @description type of GPU, as in --gres=gpu:TYPE:2 [any]
+             * @default null
+             */
+            gpu_type: string | null;
+            /**
+             * @description whether a slot is a GPU [if the partition has any]
+             * @default null
+             */
+            gpus: boolean | null;
+            /**
+             * @description CPUs of each slot [1]
+             * @default 1
+             */
+            cpus_per_slot: number;
+            /**
+             * @description MiB of memory of each slot [the site's default]
+             * @default null
+             */
+            memory_per_slot: number | null;
+            /**
+             * @description a further option of sbatch, as --extra=--reservation=course; may be repeated
+             * @default []
+             */
+            extra: string[];
+            /**
+             * @description slots that your users hold there at once, at most [all]
+             * @default null
+             */
+            most_slots: number | null;
+            /**
+             * @description gangs that wait in the site's queue at once, at most; others wait here [20]
+             * @default 20
+             */
+            most_waiting: number;
+            /**
+             * @description network device of the nodes by which ranks connect [one that works]
+             * @default null
+             */
+            interface: string | null;
+            /**
+             * @description seconds from the first node's start to the last one's [300]
+             * @default 300
+             */
+            join_timeout: number;
+        };
+        /**
+         * PoolStatus
+         * @description A pool as the service sees it: its settings, its size, and why it cannot be used.
+         */
+        PoolStatus: {
             name: string;
             engine: string;
+            /** @default null */
+            settings: components["schemas"]["PoolSettings"] | null;
+            /** @default true */
+            configured: boolean;
+            /** @default true */
+            places: boolean;
+            /** @default [] */
             kinds: string[];
+            /** @default 0 */
+            nodes: number;
+            /** @default 0 */
             slots: number;
+            /** @default 0 */
             used: number;
+            /** @default 0 */
             waiting: number;
+            /** @default  */
+            problem: string;
         };
         /**
          * Promoted
@@ -5095,6 +5272,85 @@ export interface components {
             each?: string | null;
         };
         /**
+         * PoolSettings
+         * @description Settings of a pool. The local pool has none: it is the machine of the service.
+         *
+         *     A slot is one GPU, or `cpus_per_slot` CPUs in a pool without GPUs. The descriptions are the help of `pool add`,
+         *     whose options are made from these fields.
+         */
+        PoolSettingsInput: {
+            /**
+             * @description the system that runs the gangs
+             * @constant
+             */
+            engine: "slurm";
+            /**
+             * @description partition of the site's queue [the site's default]
+             * @default null
+             */
+            partition?: string | null;
+            /**
+             * @description account that the site charges [yours by default]
+             * @default null
+             */
+            account?: string | null;
+            /**
+             * @description quality of service [the site's default]
+             * @default null
+             */
+            qos?: string | null;
+            /**
+             * @description feature that nodes must have [none]
+             * @default null
+             */
+            constraint?: string | null;
+            /**
+             * @description type of GPU, as in --gres=gpu:TYPE:2 [any]
+             * @default null
+             */
+            gpu_type?: string | null;
+            /**
+             * @description whether a slot is a GPU [if the partition has any]
+             * @default null
+             */
+            gpus?: boolean | null;
+            /**
+             * @description CPUs of each slot [1]
+             * @default 1
+             */
+            cpus_per_slot?: number;
+            /**
+             * @description MiB of memory of each slot [the site's default]
+             * @default null
+             */
+            memory_per_slot?: number | null;
+            /**
+             * @description a further option of sbatch, as --extra=--reservation=course; may be repeated
+             * @default []
+             */
+            extra?: string[];
+            /**
+             * @description slots that your users hold there at once, at most [all]
+             * @default null
+             */
+            most_slots?: number | null;
+            /**
+             * @description gangs that wait in the site's queue at once, at most; others wait here [20]
+             * @default 20
+             */
+            most_waiting?: number;
+            /**
+             * @description network device of the nodes by which ranks connect [one that works]
+             * @default null
+             */
+            interface?: string | null;
+            /**
+             * @description seconds from the first node's start to the last one's [300]
+             * @default 300
+             */
+            join_timeout?: number;
+        };
+        /**
          * Priority
          * @description Body of `POST /api/queue/N/priority`.
          */
@@ -5582,7 +5838,8 @@ export type Parameter = components['schemas']['Parameter'];
 export type ParamsAssigned = components['schemas']['ParamsAssigned'];
 export type Pause = components['schemas']['Pause'];
 export type Person = components['schemas']['Person'];
-export type Pool = components['schemas']['Pool'];
+export type PoolSettings = components['schemas']['PoolSettings'];
+export type PoolStatus = components['schemas']['PoolStatus'];
 export type Promoted = components['schemas']['Promoted'];
 export type Prune = components['schemas']['Prune'];
 export type Quota = components['schemas']['Quota'];
@@ -5634,6 +5891,7 @@ export type NodeOfferInput = components['schemas']['NodeOfferInput'];
 export type NodeStateInput = components['schemas']['NodeStateInput'];
 export type NoteInput = components['schemas']['NoteInput'];
 export type ParameterInput = components['schemas']['ParameterInput'];
+export type PoolSettingsInput = components['schemas']['PoolSettingsInput'];
 export type PriorityInput = components['schemas']['PriorityInput'];
 export type RangeInput = components['schemas']['RangeInput'];
 export type ReachedInput = components['schemas']['ReachedInput'];

@@ -1,6 +1,6 @@
 /** What the page knows of the cluster, and how answers change it: plain folds, no DOM, no clock. */
 
-import type { Account, AuditEntry, DiskReport, NodeUse, Overview, Pool, Self, Waiting } from '../api/types';
+import type { Account, AuditEntry, DiskReport, NodeUse, Overview, PoolStatus, Self, Waiting } from '../api/types';
 import type { ServiceError } from '../service/source';
 
 /** What a person looks at; only what that needs is asked for. */
@@ -14,7 +14,7 @@ export interface ClusterSnapshot {
   readonly experiments: readonly Overview[]; // those that run or wait, newest first
   readonly queue: readonly Waiting[];
   readonly nodes: readonly NodeUse[];
-  readonly pools: readonly Pool[];
+  readonly pools: readonly PoolStatus[];
   readonly disk: DiskReport | null; // of the user's own files
   readonly accounts: readonly Account[] | null;
   readonly audit: readonly AuditEntry[] | null; // newest first

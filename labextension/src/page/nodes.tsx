@@ -138,7 +138,7 @@ export function Pools({ snapshot }: { snapshot: ClusterSnapshot }): React.JSX.El
             columns={POOLS}
             cells={[
               <React.Fragment key="name">
-                {pool.name} <span className="dl-dim">{pool.engine}</span>
+                {pool.name} <span className="dl-dim">{pool.problem || pool.engine}</span>
               </React.Fragment>,
               <Bar
                 key="slots"

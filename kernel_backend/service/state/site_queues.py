@@ -1,0 +1,48 @@
+"""Bound how many gangs wait at once in the own queues of pools whose site chooses the nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from kernel_backend.engines.pools import PoolEngines
+from kernel_backend.model.states import AttemptState
+from kernel_backend.scheduler.decisions import Start
+from kernel_backend.scheduler.state import ClusterState
+from kernel_backend.service.state.requests import pool_of
+from kernel_backend.service.state.store_cache import StoreCache
+
+
+def closed_pools(engines: PoolEngines, cluster: ClusterState, cache: StoreCache) -> dict[str, str]:
+    """Return why nothing is started in a pool now, by pool: its problem, or that enough wait in its site's queue."""
+    most, found = engines.most_waiting(), {}
+    waiting = _waiting(most, cluster, cache)
+    for pool, limit in most.items():
+        if waiting[pool] >= limit:
+            found[pool] = f"{waiting[pool]} of {limit} gangs (most_waiting) wait in the site's queue of pool {pool}"
+    return found | {pool: f"pool {pool} cannot be used now: {why}" for pool, why in engines.problems().items()}
+
+
+def admitted(starts: Sequence[Start], most: Mapping[str, int], cluster: ClusterState, cache: StoreCache) -> list[Start]:
+    """Return the starts, in order, without those that would exceed how many gangs may wait in a site's queue.
+
+    `most` is that number by pool; pools whose nodes Daylight chooses have none.
+    """
+    waiting, found = _waiting(most, cluster, cache), []
+    for start in starts:
+        pool = start.request.pool
+        if pool in most:
+            if waiting[pool] >= most[pool]:
+                continue
+            waiting[pool] += 1
+        found.append(start)
+    return found
+
+
+def _waiting(most: Mapping[str, int], cluster: ClusterState, cache: StoreCache) -> Counter[str]:
+    """Count the gangs that wait in sites' queues, by pool."""
+    if not most:  # as in every service with the local pool alone, whose rounds have no time for this
+        return Counter()
+    pending = (each.experiment for each in cache.open_attempts if each.state is AttemptState.PENDING)
+    known = (cache.experiments[number] for number in pending if number in cache.experiments)
+    return Counter(pool_of(each.config, cluster) for each in known)

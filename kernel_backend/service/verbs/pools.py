@@ -1,0 +1,125 @@
+"""Implement operations on pools: list, add, replace and remove them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from kernel_backend.engines.pools import PoolEngines
+from kernel_backend.errors import Conflict, NotFound
+from kernel_backend.model.cluster.accounts import AuditEntry
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.cluster.pools import PoolSettings, PoolStatus, changes, read_pool
+from kernel_backend.model.resources import LOCAL
+from kernel_backend.model.values import nearest
+from kernel_backend.scheduler.state import ClusterState
+from kernel_backend.service.state.cluster_state import ClusterStateManager
+from kernel_backend.service.verbs.quotas import check_admin
+from kernel_backend.store.base import Store
+
+
+class PoolVerbs:
+    """Operations on pools. A change wakes the scheduler, whose next decision applies it."""
+
+    def __init__(
+        self,
+        store: Store,
+        engines: PoolEngines,
+        cluster_state: ClusterStateManager,
+        configured_in: str,
+        changed: Callable[[], None],
+    ) -> None:
+        """Create the operations; `configured_in` names the place of pools that no command changes."""
+        self._store, self._engines, self._cluster_state = store, engines, cluster_state
+        self._configured_in, self._changed = configured_in, changed
+        self._setting = asyncio.Lock()  # store and engines change together
+
+    async def statuses(self) -> list[PoolStatus]:
+        """Return the pools, the local one first: settings, nodes, slots in use, requests, and problems."""
+        async with self._cluster_state.looking() as cluster:
+            found = {each.name: each for each in self._engines.statuses_of_pools()}
+            for name in sorted(cluster.pools - found.keys()):  # of nodes of the local engine, or of requests
+                there = bool(cluster.of_pool(name))
+                problem = "" if there else "it was removed, and experiments wait for it"
+                found[name] = PoolStatus(name=name, engine=found[LOCAL].engine if there else "", problem=problem)
+            return [_with_use(cluster, each) for each in found.values() if each.name != LOCAL or _is_used(cluster)]
+
+    async def put(self, who: Person, name: str, settings: PoolSettings) -> PoolStatus:
+        """Add a pool, or replace its settings; gangs there go on.
+
+        Raises Forbidden unless the user is an admin, Conflict for a pool of the service's configuration, and
+        InvalidRequest for a name or settings of which no engine can be made.
+        """
+        check_admin(who, "pools are set by admins")
+        pool = read_pool(name, settings.model_dump())
+        async with self._setting:
+            self._check_changeable(name)
+            before = self._engines.pool(name)
+            detail = ", ".join(changes(None if before is None else before.settings, settings))
+            entry = _entry(who, "pool", name, detail)
+            self._engines.add(pool)
+            await asyncio.to_thread(self._store.set_pool, name, settings, entry)
+            self._changed()
+        return await self._status(name)
+
+    async def remove(self, who: Person, name: str) -> PoolStatus:
+        """Remove a pool, and return it as it was; raises Conflict while experiments that have not ended use it.
+
+        Raises Forbidden unless the user is an admin, and NotFound with the most similar name.
+        """
+        check_admin(who, "pools are removed by admins")
+        async with self._setting:
+            self._check_changeable(name)
+            if self._engines.pool(name) is None:
+                names = [each.name for each in await self.statuses()]
+                raise NotFound(f"there is no pool {name}{nearest(name, names)}; there are {', '.join(names)}")
+            if used := await asyncio.to_thread(self._users, name):
+                numbers = ", ".join(f"#{number}" for number in used)
+                raise Conflict(f"pool {name} is used by experiments that have not ended: {numbers}; stop them first")
+            status = await self._status(name)
+            await self._engines.statuses()  # the loop may have asked some time ago
+            self._engines.remove(name)
+            entry = _entry(who, "remove pool", name, "")
+            await asyncio.to_thread(self._store.set_pool, name, None, entry)
+            self._changed()
+        return status
+
+    async def _status(self, name: str) -> PoolStatus:
+        return next(each for each in await self.statuses() if each.name == name)
+
+    def _check_changeable(self, name: str) -> None:
+        if name == LOCAL:
+            raise Conflict(f"the pool {LOCAL} is the machine of the service itself: it is always there")
+        pool = self._engines.pool(name)
+        if name in self._engines.invalid or (pool is not None and pool.configured):
+            raise Conflict(
+                f"pool {name} is set in {self._configured_in}: change c.Daylight.pools there, and restart the service"
+            )
+
+    def _users(self, name: str) -> list[int]:
+        unfinished = self._store.unfinished_experiments()
+        return sorted(each.number for each in unfinished if each.config.pool == name)
+
+
+def _is_used(cluster: ClusterState) -> bool:
+    """Return whether the local pool has nodes or requests; a service may have other pools alone."""
+    return LOCAL in cluster.pools
+
+
+def _with_use(cluster: ClusterState, pool: PoolStatus) -> PoolStatus:
+    nodes = cluster.of_pool(pool.name)
+    slots = sum(node.slots for node in nodes)
+    return pool.model_copy(
+        update={
+            "kinds": tuple(sorted({node.kind for node in nodes})),
+            "nodes": len(nodes),
+            "slots": slots,
+            "used": slots - sum(len(cluster.free[node.name]) for node in nodes),
+            "waiting": sum(request.pool == pool.name for request in cluster.queue if request.nth == 0),
+        }
+    )
+
+
+def _entry(who: Person, act: str, name: str, detail: str) -> AuditEntry:
+    return AuditEntry(at=time.time(), who=who.name, act=act, on=f"pool {name}", detail=detail)
