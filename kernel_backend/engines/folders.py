@@ -112,9 +112,13 @@ def withheld(env: str) -> tuple[str, ...]:
     return _WITHHELD if env == "locked" else ()
 
 
-def never_launched(folder: AttemptFolder) -> AttemptResult:
-    """Return the result of an attempt whose launcher could not begin, with the last line of its output."""
-    lines = folder.launcher_log.read_text(errors="replace").strip().splitlines() if folder.launcher_log.exists() else []
+def never_launched(folder: AttemptFolder, others: tuple[str, ...] = ()) -> AttemptResult:
+    """Return the result of an attempt whose launcher could not begin, with the last line of its output.
+
+    Lines that begin with one of `others` are another program's.
+    """
+    text = folder.launcher_log.read_text(errors="replace") if folder.launcher_log.exists() else ""
+    lines = [line for line in text.strip().splitlines() if not line.startswith(others)]
     said = lines[-1] if lines else "it said nothing"
     way_out = ": install daylight into that environment" if "No module named" in said else ""
     try:

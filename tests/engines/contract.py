@@ -7,6 +7,7 @@ import json
 import stat
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -76,49 +77,55 @@ def processes(home: Path, module: str = "") -> list[psutil.Process]:
     return found
 
 
+def interpreter(folder: Path) -> str:
+    """An interpreter that runs the stand-in where a gang asks for the runner."""
+    script = folder / "python"
+    standin = Path(__file__).with_name("standin_rank.py")
+    root = Path(__file__).parents[2]
+    script.write_text(
+        f'#!/bin/sh\nexport PYTHONPATH="{root}" DAYLIGHT_WARM=0\n'  # a forkserver has the real runner
+        f'if [ "$3" = kernel_backend.runner ]; then exec {sys.executable} {standin} "$4"; fi\n'
+        f'exec {sys.executable} "$@"\n'
+    )
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return str(script)
+
+
+def specifications(folder: Path, home: Path, python: str) -> Callable[..., LaunchSpec]:
+    """`make(number, **params)`: two ranks on a node, as an attempt of that number."""
+
+    def make(number: int = 1, **params) -> LaunchSpec:
+        return LaunchSpec(
+            experiment=1,
+            trial=1,
+            attempt=number,
+            config=Config(slots=2, threads=1),
+            params=params,
+            placement=(share(),),
+            python=python,
+            cwd=str(folder),
+            code=str(folder / "code"),
+            snapshot="0" * 64,
+            checkpoints=str(folder / "checkpoints"),
+            home=str(home),
+        )
+
+    return make
+
+
 class EngineContract:
     """Inherit, and give `engine` (a fresh one) and `again` (another one of the same home, as after a restart)."""
 
     pool = "local"  # of its jobs
 
     @pytest.fixture
-    def python(self, tmp_path: Path) -> str:
-        """An interpreter that runs the stand-in where a gang asks for the runner."""
-        script = tmp_path / "python"
-        standin = Path(__file__).with_name("standin_rank.py")
-        root = Path(__file__).parents[2]
-        script.write_text(
-            f'#!/bin/sh\nexport PYTHONPATH="{root}" DAYLIGHT_WARM=0\n'  # a forkserver has the real runner
-            f'if [ "$3" = kernel_backend.runner ]; then exec {sys.executable} {standin} "$4"; fi\n'
-            f'exec {sys.executable} "$@"\n'
-        )
-        script.chmod(script.stat().st_mode | stat.S_IXUSR)
-        return str(script)
-
-    @pytest.fixture
     def home(self, tmp_path: Path) -> Path:
         return tmp_path / "home"
 
     @pytest.fixture
-    def job(self, tmp_path: Path, home: Path, python: str):
-        def make(number: int = 1, **params) -> LaunchSpec:
-            return LaunchSpec(
-                experiment=1,
-                trial=1,
-                attempt=number,
-                config=Config(slots=2, threads=1),
-                params=params,
-                placement=(share(),),
-                python=python,
-                cwd=str(tmp_path),
-                code=str(tmp_path / "code"),
-                snapshot="0" * 64,
-                checkpoints=str(tmp_path / "checkpoints"),
-                home=str(home),
-                pool=self.pool,
-            )
-
-        return make
+    def job(self, tmp_path: Path, home: Path) -> Callable[..., LaunchSpec]:
+        make = specifications(tmp_path, home, interpreter(tmp_path))
+        return lambda *number, **params: make(*number, **params).model_copy(update={"pool": self.pool})
 
     def test_a_gang_runs_to_its_end_with_the_right_world(self, engine, job, home):
         async def go():

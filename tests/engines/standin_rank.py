@@ -1,6 +1,6 @@
 """A rank without a training: it keeps the runner's side of the launcher's protocol and does what its job's params say.
 
-params: `seconds` to work, `exit` code at the end, `only_rank` to which a non-zero code applies.
+params: `seconds` to work, `exit` code at the end, `only_rank` to which a non-zero code applies, `deaf` to a release.
 """
 
 from __future__ import annotations
@@ -18,16 +18,22 @@ ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 released = threading.Event()
 
 
+def release(*_: object) -> None:
+    if not job["params"].get("deaf"):
+        released.set()
+
+
 def listen() -> None:
     for line in sys.stdin:
         if line.strip() in ("release", "stop"):
-            released.set()
+            release()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-threading.Thread(target=listen, daemon=True).start()
 folder = Path(sys.argv[1])
 job = json.loads((folder / "job.json").read_text())
+signal.signal(signal.SIGTERM, release)
+threading.Thread(target=listen, daemon=True).start()
 rank = int(os.environ["RANK"])
 print(
     json.dumps({name: value for name, value in os.environ.items() if name.startswith(("HOROVOD_", "MASTER_", "WORLD"))})

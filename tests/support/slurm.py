@@ -21,6 +21,7 @@ from tests.support.ports import free_ports
 
 NODES = ("n1", "n2", "n3")
 PATIENCE_S = 60.0
+SAVE_S = 6.0  # at most, after a change
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
 _CONF = """
 ClusterName=daylight
@@ -117,7 +118,8 @@ class Slurm:
         pid = self._pids.pop(name)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-        self.wait(lambda: not _alive(pid), f"{name} ends")
+        # Until it is reaped: threads of a zombie may still answer.
+        self.wait(lambda: not Path(f"/proc/{pid}").exists(), f"{name} ends")
 
     def restart(self, name: str) -> None:
         """Kill a daemon, start it again, and wait until it answers."""
@@ -128,6 +130,12 @@ class Slurm:
     def answers(self) -> None:
         """Wait until the controller answers."""
         self.wait(lambda: "UP" in self.run("scontrol", "ping", check=False), "slurmctld answers")
+
+    def saved(self) -> None:
+        """Wait until the controller has written its state, without which it forgets new jobs when it is killed."""
+        begun = time.time()
+        state = self.folder / "state" / "job_state"
+        self.wait(lambda: state.stat().st_mtime > begun or time.time() > begun + SAVE_S, "slurmctld saves its state")
 
     def idle(self) -> None:
         """Wait until all nodes are idle."""
@@ -140,13 +148,6 @@ class Slurm:
                 logs = "\n".join(f"== {path}\n{path.read_text()[-3000:]}" for path in self.folder.glob("*.log"))
                 raise AssertionError(f"did not happen in {PATIENCE_S:g} s: {what}\n{logs}")
             time.sleep(0.05)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @contextlib.contextmanager

@@ -35,6 +35,10 @@ class Queue(NamedTuple):
         named = [job for job in self.jobs.values() if job.comment == comment and job.id.isdigit()]
         return max(named, key=lambda job: int(job.id), default=None)
 
+    def corrected(self, job: SlurmJob) -> Queue:
+        """Return the queue with another version of a job."""
+        return self._replace(jobs={**self.jobs, job.id: job})
+
 
 class Controller:
     """Cache of the queue, shared by the engines of all pools; however many ask, one squeue runs at a time."""

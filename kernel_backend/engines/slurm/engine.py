@@ -14,7 +14,7 @@ from typing import Literal
 from kernel_backend.engines.base import Caps, EngineUnavailable, GangStatus, Unconfirmed
 from kernel_backend.engines.folders import GangFolders
 from kernel_backend.engines.slurm.commands import SlurmRefused, run
-from kernel_backend.engines.slurm.controller import Controller
+from kernel_backend.engines.slurm.controller import Controller, Queue
 from kernel_backend.engines.slurm.parse import (
     ENDED,
     PENDING,
@@ -25,6 +25,7 @@ from kernel_backend.engines.slurm.parse import (
     parse_sinfo,
     refusal_advice,
     too_many,
+    was_preempted,
 )
 from kernel_backend.engines.slurm.script import comment, job_env, sbatch_options, script
 from kernel_backend.engines.slurm.status import StatusReader
@@ -100,12 +101,15 @@ class SlurmEngine:
     async def statuses(self) -> Sequence[GangStatus]:
         """Return the status of every gang of this pool, with one question to Slurm a second for all of them."""
         keys = await asyncio.to_thread(self._statuses.unended)
-        queue = await self._controller.queue() if keys else None
-        if queue is not None:
-            for key, submission in keys.items():
-                job = queue.find(submission.job, submission.comment) if submission else None
-                if submission and job and job.state == "PENDING" and never(job.reason):
-                    await self._withdraw(key, submission, job)
+        queue = await self._controller.queue() if keys else Queue()
+        for key, submission in keys.items():
+            job = queue.find(submission.job, submission.comment) if submission else None
+            if submission is None or job is None:
+                continue
+            if job.state == "PENDING" and never(job.reason):
+                await self._withdraw(key, submission, job)
+            if job.state == "TIMEOUT" and await self._preempted(job):
+                queue = queue.corrected(job._replace(state="PREEMPTED"))
         return await asyncio.to_thread(self._statuses.read, queue)
 
     async def release(self, key: AttemptId) -> None:
@@ -182,6 +186,14 @@ class SlurmEngine:
         message = f"Slurm: {job.reason}: {never(job.reason)}"
         failure = Failure(rank=0, type="SlurmRefused", message=message)
         write_submission(self._folders.of(key), submission.ended(Outcome.INFEASIBLE, failure))
+
+    @staticmethod
+    async def _preempted(job: SlurmJob) -> bool:
+        """Return whether a job that reads TIMEOUT was preempted: its time then ended with the grace period."""
+        try:
+            return was_preempted(await run("scontrol", "show", "job", "-o", job.id))
+        except (SlurmRefused, EngineUnavailable):
+            return False
 
     def _cancelling(self, key: AttemptId, why: Literal["release", "kill"]) -> Submission | None:
         """Note why a gang's job is cancelled; return its submission, None if there was none."""

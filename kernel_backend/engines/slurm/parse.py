@@ -105,6 +105,11 @@ def parse_sinfo(text: str, pool: Pool) -> list[Node]:
     return list(nodes.values())
 
 
+def was_preempted(text: str) -> bool:
+    """Return whether the output of `scontrol show job` has the time of a preemption."""
+    return bool(re.search(r"\bPreemptTime=\d", text))
+
+
 def never(reason: str) -> str:
     """Return what to change if a pending job with this reason can never start; "" if it may."""
     return _NEVER.get(reason) or (f"{_SITE} for one job: request less" if _PER_JOB.fullmatch(reason) else "")
@@ -132,15 +137,15 @@ def too_many(refusal: str) -> bool:
 
 def sentence(errors: str) -> str:
     """Return what a command of Slurm complains about, in a line without its prefixes."""
-    lines = [re.sub(r"^(?:s\w+: )?(?:error: )?", "", line.strip()) for line in errors.splitlines()]
+    lines = [re.sub(r"^(?:s\w+: )?(?:slurm_\w+:? )?(?:error: )?", "", line.strip()) for line in errors.splitlines()]
     return "; ".join(dict.fromkeys(_informative(lines)))[:1000]
 
 
 def refusal_advice(refusal: str) -> str:
     """Return what to change in a pool whose jobs sbatch refuses with this sentence."""
     for words, advice in (
-        ("partition", "change `partition` of the pool: `sinfo -s` lists them"),
         ("account", "change `account` or `partition` of the pool: `sacctmgr show assoc user=$USER` lists yours"),
+        ("partition", "change `partition` of the pool: `sinfo -s` lists them"),
         ("qos", "change `qos` of the pool, or request less"),
         ("feature", "change `constraint` of the pool: `sinfo -o %f` lists them"),
         ("gres", "change `gpu_type` of the pool, or request fewer slots: `sinfo -o %G` lists what there is"),

@@ -23,9 +23,11 @@ from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
 
 SETTLE_S = 5.0  # for Slurm to say why it killed ranks, after a launcher's record of their end
+COMPLETING_S = 60.0  # for a job that Slurm ends to leave its nodes
 FORGOTTEN_S = 10.0  # after which a job that Slurm does not list is lost
 INTERRUPTED_S = 60.0  # after which a submission without a job is lost
 RECORD_S = 30.0  # for the record of a launcher that exited normally to appear on a shared file system
+_OF_SLURM = ("srun:", "slurmstepd")  # lines of theirs in a launcher's log
 _log = logging.getLogger(__name__)
 
 
@@ -49,13 +51,13 @@ class StatusReader:
             if submission is not None and submission.end is not None:
                 continue
             result = folder.result()
-            if result is None or _contested(result, None, Queue()):
+            if result is None or (by_signal(result) and time.time() < result.ended_at + COMPLETING_S):
                 found[key] = submission
         return found
 
-    def read(self, queue: Queue | None) -> Sequence[GangStatus]:
-        """Return the status of every gang; `queue` is None if all have ended."""
-        return [self._known_status(key, queue or Queue()) for key in self._folders.listed()]
+    def read(self, queue: Queue) -> Sequence[GangStatus]:
+        """Return the status of every gang."""
+        return [self._known_status(key, queue) for key in self._folders.listed()]
 
     def _known_status(self, key: AttemptId, queue: Queue) -> GangStatus:
         """Return the status of a gang; if its files cannot be read, log that and return it as running."""
@@ -119,7 +121,7 @@ class StatusReader:
         if job.state == "COMPLETED" and self._waited(key) < RECORD_S and began:
             return GangStatus(key=key, phase="running")
         if job.state in ("COMPLETED", "FAILED") and not began and not submission.cancelled:
-            failure = never_launched(folder).failure
+            failure = never_launched(folder, _OF_SLURM).failure
             return self._concluded(key, folder, submission.ended(Outcome.FAILED, failure))
         outcome, failure = job_outcome(job.state, began, submission.cancelled, job.id, job.nodes)
         return self._concluded(key, folder, submission.ended(outcome, failure))
@@ -137,8 +139,11 @@ class StatusReader:
 
 def _contested(result: AttemptResult, job: SlurmJob | None, queue: Queue) -> bool:
     """Return whether Slurm may still say that it has ended the ranks itself."""
-    if not by_signal(result) or time.time() > result.ended_at + SETTLE_S or (job is not None and job.state in ENDED):
+    state, age = job.state if job is not None else "", time.time() - result.ended_at
+    if not by_signal(result) or state in ENDED:
         return False
-    # A job that Slurm ends is no longer RUNNING, unless it has a grace period, which begins with SIGTERM.
-    runs_on = job is not None and job.state == "RUNNING" and queue.asked_at > result.ended_at
-    return not (runs_on and result.failure is not None and result.failure.type == "SIGKILL")
+    if state == "COMPLETING":
+        return age < COMPLETING_S
+    # A job that runs on is none that Slurm ends by SIGKILL; before a preemption it sends SIGTERM.
+    runs_on = state == "RUNNING" and queue.asked_at > result.ended_at
+    return age < SETTLE_S and not (runs_on and result.failure is not None and result.failure.type == "SIGKILL")
