@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -16,6 +17,7 @@ from kernel_backend.launch.launcher import FAREWELL_S
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import AttemptResult
+from tests.engines.join_service import JoinedEngine, Joins
 from tests.support.builders import share
 from tests.support.slurm import Slurm, slurm
 
@@ -28,6 +30,15 @@ def site() -> Iterator[Slurm]:
     with slurm() as running, pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLURM_CONF", str(running.conf))
         yield running
+
+
+@pytest.fixture
+def joins(tmp_path: Path) -> Iterator[Joins]:
+    """What launchers call to join, for all engines of a test."""
+    with contextlib.ExitStack() as until, pytest.MonkeyPatch.context() as patch:
+        found = Joins(tmp_path, until)
+        patch.setattr(JoinedEngine, "joins", found, raising=False)
+        yield found
 
 
 @pytest.fixture

@@ -15,21 +15,52 @@ from tornado.netutil import bind_sockets
 
 from kernel_backend.api.base import Activity
 from kernel_backend.api.routes import launcher_application
-from kernel_backend.model import events as e
+from kernel_backend.engines.slurm.engine import SlurmEngine
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.nodes import GangNode
 from kernel_backend.model.reports import Delivery, Instruction
-from kernel_backend.model.states import Outcome
 from kernel_backend.service.loop.gang_nodes import GangNodes
 from kernel_backend.service.notifier import Notifier
 from kernel_backend.store.base import NewExperiment
 from kernel_backend.store.sql import SqlStore
 
 
+class JoinedEngine(SlurmEngine):
+    """The engine for Slurm, with a place in a service for each gang that is submitted."""
+
+    joins: Joins
+
+    async def submit(self, job: LaunchSpec, token: str) -> None:
+        """Submit a gang whose launchers may join."""
+        await super().submit(self.joins.of(job).expect(job), token)
+
+
+class Joins:
+    """A service for each attempt of each home, from its first gang on: gangs of a trial may run beside each other."""
+
+    def __init__(self, folder: Path, until: contextlib.ExitStack) -> None:
+        self._folder, self._until = folder, until
+        self._known: dict[tuple[str, int], JoinService] = {}
+
+    def of(self, job: LaunchSpec) -> JoinService:
+        """The service of an attempt."""
+        key = job.home, job.attempt
+        if key not in self._known:
+            folder = self._folder / f"joins-{len(self._known)}"
+            folder.mkdir()
+            self._known[key] = self._until.enter_context(JoinService(folder).listening())
+        return self._known[key]
+
+    def nodes(self, key: AttemptId) -> tuple[GangNode, ...]:
+        """The nodes on which a gang of the only home has begun."""
+        (service,) = (each for (_, number), each in self._known.items() if number == key.number)
+        return service.store.attempt(key).nodes
+
+
 class JoinService:
-    """Attempts of one trial, whose launchers may join."""
+    """An attempt whose launchers may join."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._databases = folder, itertools.count()
@@ -55,17 +86,9 @@ class JoinService:
         """Have a place for an attempt; its job, with the address of this service."""
         if any(each.number == job.attempt and each.nodes for each in self.store.attempts(1, 1)):
             self._begin()  # a service whose database was lost knows no such attempt
-        known = self.store.attempts(1, 1)
-        if not any(each.number == job.attempt for each in known):
-            if known and known[-1].ended_at is None:
-                self.store.advance_attempt(known[-1].id, e.Ended(), 3.0, outcome=Outcome.LOST)
-                self.store.advance_trial(1, 1, e.Lost(), 3.0)
+        if not self.store.attempts(1, 1):
             self.store.add_attempt(1, 1, job.placement, None, "", 2.0, beyond=job.attempt - 1, granted=False)
         return job.model_copy(update={"service_urls": self.urls})
-
-    def nodes(self, key: AttemptId) -> tuple[GangNode, ...]:
-        """The nodes on which a gang has begun."""
-        return self.store.attempt(key).nodes
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[JoinService]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kernel_backend.engines.slurm.engine import SlurmEngine
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
-from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.states import Outcome
 from tests.engines.contract import EngineContract, begun, ended, log, processes
-from tests.engines.join_service import JoinService
+from tests.engines.join_service import JoinedEngine, Joins
 from tests.support.builders import share
 from tests.support.slurm import Slurm
 
@@ -26,35 +23,16 @@ def pool(name: str = "gpu", **settings) -> Pool:
     return Pool(name=name, settings=PoolSettings(engine="slurm", **settings))
 
 
-class JoinedEngine(SlurmEngine):
-    """The engine, with a place in the service for each gang that is submitted."""
-
-    service: JoinService
-
-    async def submit(self, job: LaunchSpec, token: str) -> None:
-        await super().submit(self.service.expect(job), token)
-
-
 class TestSlurmEngine(EngineContract):
     @pytest.fixture
-    def service(self, tmp_path: Path) -> Iterator[JoinService]:
-        with JoinService(tmp_path).listening() as found:
-            yield found
+    def engine(self, site: Slurm, tmp_path: Path, joins: Joins) -> JoinedEngine:
+        return JoinedEngine(tmp_path / "home", pool(), "tests")
 
     @pytest.fixture
-    def engine(self, site: Slurm, tmp_path: Path, service: JoinService) -> SlurmEngine:
-        return self.made(tmp_path, service)
+    def again(self, site: Slurm, tmp_path: Path, joins: Joins) -> JoinedEngine:
+        return JoinedEngine(tmp_path / "home", pool(), "tests")
 
-    @pytest.fixture
-    def again(self, site: Slurm, tmp_path: Path, service: JoinService) -> SlurmEngine:
-        return self.made(tmp_path, service)
-
-    def made(self, folder: Path, service: JoinService) -> SlurmEngine:
-        engine = JoinedEngine(folder / "home", pool(), "tests")
-        engine.service = service
-        return engine
-
-    def test_two_nodes_are_one_world(self, engine, job, service):
+    def test_two_nodes_are_one_world(self, engine, job, joins):
         async def go():
             gang = job().model_copy(update={"placement": TWO_NODES})
             await engine.submit(gang, "secret")
@@ -63,7 +41,7 @@ class TestSlurmEngine(EngineContract):
             said = [json.loads((await log(engine, gang.id, rank)).decode().splitlines()[0]) for rank in range(4)]
             assert {each["WORLD_SIZE"] for each in said} == {"4"}
             assert len({(each["MASTER_ADDR"], each["MASTER_PORT"]) for each in said}) == 1
-            names = [node.name for node in service.nodes(gang.id)]
+            names = [node.name for node in joins.nodes(gang.id)]
             if "HOROVOD_RANK" in said[0]:
                 assert [each["HOROVOD_RANK"] for each in said] == ["0", "1", "2", "3"]
                 assert [each["HOROVOD_LOCAL_RANK"] for each in said] == ["0", "1", "0", "1"]
@@ -114,12 +92,12 @@ class TestSlurmEngine(EngineContract):
 
         asyncio.run(go())
 
-    def test_unequal_shares_are_seen_by_each_node(self, engine, job, service):
+    def test_unequal_shares_are_seen_by_each_node(self, engine, job, joins):
         async def go():
             gang = job().model_copy(update={"placement": (share((0, 1), "n1"), share((0,), "n2"))})
             await engine.submit(gang, "secret")
             found = await ended(engine, gang.id)
             assert found.outcome is Outcome.OK, found
-            assert sorted(node.slots for node in service.nodes(gang.id)) == [1, 2]
+            assert sorted(node.slots for node in joins.nodes(gang.id)) == [1, 2]
 
         asyncio.run(go())

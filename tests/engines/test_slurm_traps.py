@@ -14,7 +14,6 @@ import pytest
 
 from kernel_backend.engines.base import EngineUnavailable, GangStatus, Unconfirmed
 from kernel_backend.engines.slurm.controller import Controller
-from kernel_backend.engines.slurm.engine import SlurmEngine
 from kernel_backend.engines.slurm.submission import read_submission, write_submission
 from kernel_backend.home import attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
@@ -22,8 +21,11 @@ from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.states import Outcome
 from tests.engines.contract import begun, ended, interpreter, processes, specifications, status, until
+from tests.engines.join_service import JoinedEngine
 from tests.support.builders import share
 from tests.support.slurm import Slurm, slurm
+
+pytestmark = pytest.mark.usefixtures("joins")
 
 
 @pytest.fixture
@@ -47,8 +49,8 @@ def service(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def engine(site: Slurm, home: Path, service: str) -> SlurmEngine:
-    return SlurmEngine(home, pool(), service)
+def engine(site: Slurm, home: Path, service: str) -> JoinedEngine:
+    return JoinedEngine(home, pool(), service)
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def jobs(site: Slurm, states: str = "all") -> list[str]:
     return site.run("squeue", "-h", "-t", states, "-o", "%k").split()
 
 
-async def waiting(engine: SlurmEngine, key, reason: str) -> GangStatus:
+async def waiting(engine: JoinedEngine, key, reason: str) -> GangStatus:
     async def look():
         found = await status(engine, key)
         return found if found and found.phase == "pending" and reason in found.reason else None
@@ -88,7 +90,7 @@ async def waiting(engine: SlurmEngine, key, reason: str) -> GangStatus:
 )
 def test_more_nodes_than_there_are_are_infeasible_at_once(site, home, job, partition, number, service):
     async def go():
-        engine = SlurmEngine(home, pool(partition=partition), service)
+        engine = JoinedEngine(home, pool(partition=partition), service)
         await engine.submit(job().model_copy(update=nodes(number)), "s")
         found = await ended(engine, job().id)
         assert found.outcome is Outcome.INFEASIBLE
@@ -111,7 +113,7 @@ def test_more_nodes_than_there_are_are_infeasible_at_once(site, home, job, parti
 )
 def test_what_sbatch_refuses_is_told_in_its_words_with_what_to_change(site, home, job, settings, said, advice, service):
     async def go():
-        engine = SlurmEngine(home, pool(**settings), service)
+        engine = JoinedEngine(home, pool(**settings), service)
         await engine.submit(job(), "s")
         found = await status(engine, job().id)
         assert (found.phase, found.outcome) == ("ended", Outcome.INFEASIBLE)
@@ -141,7 +143,7 @@ def test_an_interpreter_without_daylight_is_a_failure_that_says_so(engine, job, 
 @pytest.mark.parametrize("how", ["release", "kill"])
 def test_a_gang_waits_in_the_queue_with_its_reason_and_is_cancelled_before_it_runs(site, home, job, how, service):
     async def go():
-        engine = SlurmEngine(home, pool(partition="small"), service)
+        engine = JoinedEngine(home, pool(partition="small"), service)
         await engine.submit(job(), "s")
         assert (await waiting(engine, job().id, "Resources")).reason.startswith("Slurm: Resources")
         await getattr(engine, how)(job().id)
@@ -187,7 +189,7 @@ def test_a_job_is_found_again_by_a_service_that_died_before_it_knew_its_number(s
         await engine.submit(job(seconds=60), "s")
         before = read_submission(folder(home, job().id))
         write_submission(folder(home, job().id), before.model_copy(update={"job": ""}))
-        again = SlurmEngine(home, pool(), service)
+        again = JoinedEngine(home, pool(), service)
         await again.submit(job(seconds=60), "s")
         assert read_submission(folder(home, job().id)).job == before.job
         assert jobs(site).count(before.comment) == 1
@@ -205,7 +207,7 @@ def test_a_controller_restarted_right_after_a_submission_starts_no_second_gang(s
         site.kill("slurmctld")
         site.start("slurmctld")
         site.answers()
-        await SlurmEngine(home, pool(), service).submit(job(seconds=3), "s")
+        await JoinedEngine(home, pool(), service).submit(job(seconds=3), "s")
         comment = read_submission(folder(home, job().id)).comment
         assert jobs(site).count(comment) <= 1
         found = await ended(engine, job().id)
@@ -219,9 +221,9 @@ def test_a_lost_node_and_a_time_limit_are_told_apart_from_failures(site, home, j
     """Both at once, as Slurm takes half a minute to notice either."""
 
     async def go():
-        engine = SlurmEngine(home, pool(), service)
-        first = SlurmEngine(home, pool("first", extra=("--nodelist=n1",)), service)
-        other = SlurmEngine(home, pool("other", extra=("--nodelist=n2",)), service)
+        engine = JoinedEngine(home, pool(), service)
+        first = JoinedEngine(home, pool("first", extra=("--nodelist=n1",)), service)
+        other = JoinedEngine(home, pool("other", extra=("--nodelist=n2",)), service)
         await first.submit(job(seconds=200), "s")
         await other.submit(job(2, seconds=200, deaf=True), "s")
         await begun(first, job().id)
@@ -257,8 +259,7 @@ def test_variables_of_a_surrounding_job_do_not_reach_a_gang(site, engine, home, 
     async def go():
         await engine.submit(job(seconds=60), "s")
         await begun(engine, job().id)
-        (rank, _) = processes(home, "standin")
-        seen = rank.environ()
+        seen = psutil.Process(folder(home, job().id).launcher().pid).environ()
         assert seen["SLURM_JOB_ID"] == read_submission(folder(home, job().id)).job
         assert (seen["SLURM_NTASKS"], seen["SLURM_NODEID"]) == ("1", "0")
         assert not {"SBATCH_PARTITION", "SLURM_JWT", "SQUEUE_FORMAT", "SRUN_LABEL"} & seen.keys()
@@ -270,7 +271,7 @@ def test_variables_of_a_surrounding_job_do_not_reach_a_gang(site, engine, home, 
 
 def test_two_services_on_one_slurm_leave_each_others_gangs_alone(site, tmp_path, job, service):
     async def go():
-        mine, other = SlurmEngine(tmp_path / "a", pool(), "a"), SlurmEngine(tmp_path / "b", pool(), "b")
+        mine, other = JoinedEngine(tmp_path / "a", pool(), "a"), JoinedEngine(tmp_path / "b", pool(), "b")
         for engine, name in ((mine, "a"), (other, "b")):
             await engine.submit(job(seconds=60).model_copy(update={"home": str(tmp_path / name)}), "s")
         await begun(mine, job().id)
@@ -296,7 +297,7 @@ def test_one_squeue_a_second_tells_about_all_gangs_of_all_pools(site, home, job,
 
     async def go():
         controller = Controller()
-        engines = [SlurmEngine(home, pool(name, partition="small"), service, controller) for name in ("one", "two")]
+        engines = [JoinedEngine(home, pool(name, partition="small"), service, controller) for name in ("one", "two")]
         for number in range(1, 11):
             await engines[number % 2].submit(job(number), "s")
         began = time.monotonic()
@@ -314,7 +315,7 @@ def test_nodes_are_those_of_the_partition_and_no_more_slots_than_allowed(site, h
     async def go(**settings):
         return [
             (node.name, node.slots, node.kind, node.pool)
-            for node in await SlurmEngine(home, pool(**settings), "t").nodes()
+            for node in await JoinedEngine(home, pool(**settings), "t").nodes()
         ]
 
     assert asyncio.run(go()) == [("n1", 8, "cpu", "gpu"), ("n2", 8, "cpu", "gpu"), ("n3", 8, "cpu", "gpu")]
@@ -322,28 +323,6 @@ def test_nodes_are_those_of_the_partition_and_no_more_slots_than_allowed(site, h
     assert [each[1] for each in asyncio.run(go(most_slots=10))] == [8, 2, 0]
     with pytest.raises(EngineUnavailable, match="no nodes of the partition nope"):
         asyncio.run(go(partition="nope"))
-
-
-@pytest.mark.parametrize("slots", [((0, 1), (0, 1)), ((0, 1), (0,))])
-def test_each_node_of_a_gang_has_a_launcher_that_can_know_its_share(site, engine, home, job, tmp_path, slots):
-    """Two slots on each node, and three slots on two nodes: Slurm chooses who has how many."""
-    report = tmp_path / "report"
-    said = tmp_path / "python"
-    said.touch(0o755)
-    said.write_text(f'#!/bin/sh\necho "$SLURM_NODEID $SLURM_STEP_NUM_NODES $DAYLIGHT_TASKS_PER_NODE $*" >> {report}\n')
-    placement = tuple(share(each, name=f"any{index}") for index, each in enumerate(slots))
-
-    async def go():
-        await engine.submit(job().model_copy(update={"placement": placement, "python": str(said)}), "s")
-        found = await ended(engine, job().id)
-        assert (found.outcome, found.result.failure.type) == (Outcome.FAILED, "LauncherFailed")
-
-    asyncio.run(go())
-    lines = sorted(report.read_text().splitlines())
-    assert [line.split()[:2] for line in lines] == [["0", "2"], ["1", "2"]]
-    assert all(line.endswith(f"{attempt_folder(home, job().id)} --nodes-from SLURM") for line in lines)
-    if len({len(each) for each in slots}) > 1:
-        assert lines[0].split()[2] in ("2,1", "1,2")
 
 
 @pytest.fixture(scope="module")
@@ -354,17 +333,23 @@ def gpus() -> Iterator[Slurm]:
         yield running
 
 
-def test_a_slot_is_a_gpu_where_the_partition_has_them(gpus, home, job, service):
+def test_a_slot_is_a_gpu_where_the_partition_has_them_and_not_only_says_so(gpus, home, job, service, tmp_path):
+    said, python = tmp_path / "devices", tmp_path / "reporting"
+    python.touch(0o755)
+    python.write_text(f'#!/bin/sh\necho "$CUDA_VISIBLE_DEVICES" > {said}\nexec {job().python} "$@"\n')
+
     async def go():
-        engine = SlurmEngine(home, pool(gpu_type="a100"), service)
+        engine = JoinedEngine(home, pool(gpu_type="a100"), service)
         found = await engine.nodes()
         assert [(node.kind, node.slots, node.devices) for node in found] == [("cuda", 2, ("a100", "a100"))] * 3
-        await engine.submit(job(seconds=60).model_copy(update={"placement": (share((0, 1), kind="cuda"),)}), "s")
-        await begun(engine, job().id)
-        launcher = psutil.Process(folder(home, job().id).launcher().pid)
-        assert launcher.environ()["CUDA_VISIBLE_DEVICES"] == "0,1"
-        await engine.kill(job().id)
-        other = SlurmEngine(home, pool(gpu_type="h100"), service)
+        placed = {"placement": (share((0, 1), kind="cuda"),), "python": str(python)}
+        await engine.submit(job().model_copy(update=placed), "s")
+        refused = await ended(engine, job().id)
+        assert said.read_text() == "0,1\n"
+        # The nodes only pretend to have GPUs.
+        assert refused.outcome is Outcome.FAILED
+        assert "was to have slots of kind cuda, and its launcher finds cpu" in refused.result.failure.message
+        other = JoinedEngine(home, pool(gpu_type="h100"), service)
         await other.submit(job(2).model_copy(update={"placement": (share((0, 1), kind="cuda"),)}), "s")
         assert (await status(other, job(2).id)).outcome is Outcome.INFEASIBLE
 
@@ -375,7 +360,7 @@ def test_a_preempted_gang_is_released_or_lost_and_never_failed(gpus, home, job, 
     """One commits a checkpoint in its grace period, and one does not listen."""
 
     async def go():
-        engine = SlurmEngine(home, pool(partition="main", extra=("--nodelist=n1",)), service)
+        engine = JoinedEngine(home, pool(partition="main", extra=("--nodelist=n1",)), service)
         await engine.submit(job(seconds=60), "s")
         await engine.submit(job(2, seconds=60, deaf=True), "s")
         await begun(engine, job().id)

@@ -123,6 +123,10 @@ class StatusReader:
         if job.state in ("COMPLETED", "FAILED") and not began and not submission.cancelled:
             failure = never_launched(folder, _OF_SLURM).failure
             return self._concluded(key, folder, submission.ended(Outcome.FAILED, failure))
+        partial = folder.partial_result()  # some launchers have died; a rank's own failure counts before Slurm's word
+        own = partial is not None and partial.failure is not None and not partial.failure.consequence
+        if partial is not None and own and not explained(partial, job.state):
+            return self._concluded(key, folder, submission.ended(OUTCOMES[partial.outcome], partial.failure))
         outcome, failure = job_outcome(job.state, began, submission.cancelled, job.id, job.nodes)
         return self._concluded(key, folder, submission.ended(outcome, failure))
 

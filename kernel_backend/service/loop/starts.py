@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from kernel_backend.engines.base import EngineUnavailable
 from kernel_backend.errors import DaylightError, NotFound
 from kernel_backend.lifecycle.resume import Resume, resume_point
 from kernel_backend.model import events as e
@@ -212,6 +213,11 @@ class AttemptStarter:
                 await asyncio.to_thread(self._store.note, attempt.id, working.note, time.time())
                 self._bus.notify()
             await self._engine.submit(job, token)
+        except EngineUnavailable as error:  # the engine may have the gang, which is looked for before its end is stored
+            _log.warning("attempt %s could not be submitted: %s", attempt.id, error)
+            failure = Failure(rank=0, type=type(error).__name__, message=str(error), consequence=True)
+            result = AttemptResult(outcome="lost", exit_codes=(), failure=failure, ended_at=time.time())
+            await self._ends.end(attempt, Outcome.LOST, result)
         except Exception as error:  # any error ends only this attempt
             _log.exception("attempt %s could not be started", attempt.id)
             failure = Failure(rank=0, type=type(error).__name__, message=f"the gang could not be started: {error}")

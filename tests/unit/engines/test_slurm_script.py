@@ -96,18 +96,19 @@ def test_shares_are_equal_where_they_can_be(shares, kind, settings, options):
 def test_a_gang_on_one_node_has_one_launcher():
     assert script(job(2), pool(), FOLDER).splitlines() == [
         "#!/bin/sh",
+        "export DAYLIGHT_SLOTS_OF_NODES='2(x1)'",
         "exec srun --mpi=none --input=none --cpu-bind=none --kill-on-bad-exit=1 --nodes=1 --ntasks=1 "
         "--ntasks-per-node=1 --cpus-per-task=2 '/opt/my python/bin/python' -P -m kernel_backend.launch "
-        "/home/ada/100%/attempts/1.1-1",
+        "/home/ada/100%/attempts/1.1-1 --step slurm",
     ]
 
 
 def test_launchers_of_several_nodes_meet_and_know_their_shares():
     equal, unequal = script(job(2, 2), pool(), FOLDER), script(job(2, 1), pool(), FOLDER)
-    assert equal.endswith(" --nodes-from SLURM\n")
-    assert "DAYLIGHT_TASKS_PER_NODE" not in equal
+    assert equal.endswith(" --step slurm\n")
+    assert "export DAYLIGHT_SLOTS_OF_NODES='2(x2)'" in equal
     assert "--cpus-per-task=2" in equal
-    assert 'export DAYLIGHT_TASKS_PER_NODE="$SLURM_TASKS_PER_NODE"' in unequal
+    assert 'export DAYLIGHT_SLOTS_OF_NODES="$SLURM_TASKS_PER_NODE"' in unequal
     assert "--cpus-per-task" not in unequal
 
 
