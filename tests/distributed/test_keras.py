@@ -12,7 +12,8 @@ from gang import STAND, Trial, as_json
 
 pytestmark = pytest.mark.distributed
 
-# A functional model with BatchNorm and dropout, a metric of many states, and callbacks with states of their own.
+# A functional model with BatchNorm and dropout, a metric of many states, and callbacks with states of their own: the
+# second epoch is no improvement by `min_delta`, so that it ends with another learning rate.
 CELL = f"""
 import time
 import keras
@@ -36,7 +37,9 @@ def callbacks():
     return [
         Stand(),
         keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9),
+        keras.callbacks.ReduceLROnPlateau(monitor="val_loss", patience=1, min_delta=10.0),
         keras.callbacks.EarlyStopping(monitor="val_loss", patience=50, restore_best_weights=True),
+        keras.callbacks.CSVLogger("log.csv"),
     ]
 def model(width=24, rate=0.2, lr=1e-2):
     inputs = keras.Input((16,))
@@ -67,6 +70,8 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_no_bit(tmp_path, slots, backen
     assert resumed.started.resumed_from is not None
     assert trial.weights() == whole.weights()
     assert trial.parts() == whole.parts()
+    assert as_json(trial.newest().state["callbacks"]) == as_json(whole.newest().state["callbacks"])
+    assert (trial.folder / "log.csv").read_text() == (whole.folder / "log.csv").read_text()
     assert as_json(resumed.reports("validation")[12]) == as_json(first.reports("validation")[12])
     if slots == 1:
         assert plainly_trained(whole, tmp_path) == whole.weights()
@@ -190,3 +195,26 @@ def test_states_of_callbacks_reach_the_ranks_that_write_no_files(monkeypatch):
     first[1].wait, first[1].best = 2, 0.25
     CallbackState(second).load_state_dict(CallbackState(first).state_dict())
     assert (second[1].wait, second[1].best) == (2, 0.25)
+
+
+def test_a_restored_callback_chooses_its_comparison_once(monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    import keras
+
+    from kernel_backend.runner.forms.keras.state import CallbackState
+
+    def made():
+        found = keras.callbacks.EarlyStopping(monitor="loss", min_delta=0.5)
+        found.set_model(keras.Sequential())
+        return found
+
+    first, second, third = made(), made(), made()
+    first.on_epoch_end(0, {"loss": 2.0})
+    saved = CallbackState([first]).state_dict()
+    CallbackState([second]).load_state_dict(saved)
+    assert second.monitor_op is keras.ops.less
+    del saved["0 EarlyStopping"]["value"]["monitor_op"]  # as checkpoints were before they held it
+    CallbackState([third]).load_state_dict(saved)
+    for each in (first, second, third):
+        each.on_epoch_end(1, {"loss": 1.75})
+        assert (each.min_delta, each.best, each.wait) == (-0.5, 2.0, 1)

@@ -128,14 +128,35 @@ class CallbackState:
             if saved is not None:
                 found: dict[str, Any] = {}
                 part_of("", found).load_state_dict(saved)
-                vars(each).update(found)
+                vars(each).update(_attributes(each, found))
 
 
 _FRAMEWORK = frozenset({"_model", "model", "params", "validation_data"})
+_OF_THE_FILE = frozenset({"append", "append_header"})  # of a CSVLogger: each attempt finds another file
+# The function that tells what is better, which Keras chooses only at the end of a callback's first epoch. Where less is
+# better it also changes the sign of `min_delta`: both are held, as a second choice would change the sign back.
+_COMPARISON = "monitor_op"
+_COMPARISONS = {"less": keras.ops.less, "greater": keras.ops.greater}
+_NAMED = "$comparison"
 
 
 def _plain(callback: Any) -> dict[str, Any]:
-    return {name: each for name, each in vars(callback).items() if name not in _FRAMEWORK and _holdable(each)}
+    left_out = _FRAMEWORK | _OF_THE_FILE if isinstance(callback, keras.callbacks.CSVLogger) else _FRAMEWORK
+    found = {name: each for name, each in vars(callback).items() if name not in left_out and _holdable(each)}
+    chosen = vars(callback).get(_COMPARISON)
+    named = [{_NAMED: name} for name, function in _COMPARISONS.items() if function is chosen]
+    return found | ({_COMPARISON: named[0]} if named else {})
+
+
+def _attributes(callback: Any, saved: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes that `_plain` gave, with the function for the name of a comparison."""
+    found = dict(saved)
+    chosen = found.get(_COMPARISON)
+    if isinstance(chosen, dict) and _NAMED in chosen:
+        found[_COMPARISON] = _COMPARISONS[chosen[_NAMED]]
+    elif vars(callback).get(_COMPARISON, "none") is None and isinstance(delta := found.get("min_delta"), int | float):
+        found["min_delta"] = abs(delta)  # the checkpoint holds no comparison: the callback will choose again
+    return found
 
 
 def _holdable(value: Any) -> bool:
