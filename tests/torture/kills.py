@@ -17,7 +17,7 @@ import random
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ from tests.torture.model import EVERY, FORMS
 from tests.torture.victims import VICTIMS, kill
 
 BACKENDS = ("horovod", "torch")
+DURATIONS = ("_runtime", "_samples_per_second", "_steps_per_second")  # endings of a Trainer's logs
 EPOCHS = 24  # of the long proof: there is time for many kills in one training
 
 
@@ -40,7 +41,7 @@ class Outcome(NamedTuple):
     """Results of one training that must be the same whatever was killed meanwhile."""
 
     parts: dict[str, str]  # digests of weights, optimizer, averages, buffers
-    state: dict[str, Any]  # schedule, scaler, parameter groups, best so far
+    state: dict[str, Any]  # schedule, scaler, parameter groups, callbacks, logs, best so far
     metrics: dict[tuple[str, int], dict[str, float]]
 
 
@@ -99,7 +100,18 @@ def outcome(world: World, number: int) -> Outcome:
     reports = len(world.reports(number))
     assert reports == len(metrics), "a report was stored twice"
     parts = {part.name: part.digest for part in newest.parts}
-    return Outcome(parts, json.loads(json.dumps(newest.state)), metrics)
+    return Outcome(parts, _without_durations(json.loads(json.dumps(newest.state))), metrics)
+
+
+def _without_durations(state: dict[str, Any]) -> dict[str, Any]:
+    """Leave out of a Trainer's logs how long its evaluations and `train` took: the clock says so, not the training."""
+    if "trainer" in state:
+        held = state["trainer"]["state"]["value"]
+        held["log_history"] = [
+            {name: value for name, value in logs.items() if not name.endswith(DURATIONS)}
+            for logs in held["log_history"]
+        ]
+    return state
 
 
 def differences(before: Outcome, after: Outcome) -> list[str]:
@@ -107,12 +119,26 @@ def differences(before: Outcome, after: Outcome) -> list[str]:
     found = [
         f"part {name}" for name in before.parts.keys() | after.parts if before.parts.get(name) != after.parts.get(name)
     ]
-    found += [f"state {name}" for name in before.state if before.state[name] != after.state.get(name)]
+    found += [f"state {line}" for line in _unlike(before.state, after.state)]
     both = before.metrics.keys() & after.metrics.keys()
     found += [f"{kind} at {step}" for kind, step in both if before.metrics[kind, step] != after.metrics[kind, step]]
     if before.metrics.keys() != after.metrics.keys():
         found.append(f"other reports: {sorted(before.metrics.keys() ^ after.metrics.keys())}")
     return found
+
+
+def _unlike(before: Any, after: Any, at: str = "") -> Iterator[str]:
+    """Name what differs within two states, and how."""
+    if type(before) is not type(after):
+        yield f"{at}: {before!r} became {after!r}"
+    elif isinstance(before, dict):
+        for key in sorted(before.keys() | after.keys()):
+            yield from _unlike(before.get(key), after.get(key), f"{at}/{key}")
+    elif isinstance(before, list) and len(before) == len(after):
+        for place, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from _unlike(one, other, f"{at}/{place}")
+    elif before != after:
+        yield f"{at}: {before!r} became {after!r}"
 
 
 def _over(world: World, number: int) -> bool:
