@@ -1,4 +1,8 @@
-"""Check once whether a loss is a mean over samples, by comparing the first batch as a whole with its shares."""
+"""Check once whether a loss is a mean over samples.
+
+For the training, the first batch as a whole is compared with its shares. For the validation, whose loss is a mean over
+batches, samples of its first and last batch are compared with pairs of them, on one slot too.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.reports import Note
 from kernel_backend.runner.definition.functions import loss_and_logged
 from kernel_backend.runner.determinism.python_state import as_it_was, goes_on
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.loop.forward import reseed
 from kernel_backend.runner.loop.whole_loss import gathers
-from kernel_backend.runner.metrics.join import join, moved, size_of
+from kernel_backend.runner.metrics.join import host_copy, join, moved, rows, size_of
 from kernel_backend.runner.metrics.whole_set import MetricPart
 from kernel_backend.runner.ranks.gather import gather_objects
 
@@ -26,23 +31,23 @@ if TYPE_CHECKING:
 
 LIMIT = 256_000_000  # bytes of outputs and targets; larger batches are not compared
 _TOLERANCE, _OF_SIXTEEN_BITS = 1e-3, 3e-2
+_SAMPLES = 16  # of the first batch of a validation, and of its last
 
 
 def compares(run: Training) -> bool:
     """Return True if the losses of this step must be compared: in the first step, if it has several shares.
 
-    Return False if `--rng stream` is set and parts of the training hold generators, as only rank 0 would advance them.
+    Return False where an extra call of the loss on rank 0 alone is not possible.
     """
-    keeps = run.streams is not None and bool(run.generators)
+    several = run.logical.count * (run.config.accumulate or 1) > 1
+    return _callable_apart(run) and run.step == 0 and several and not gathers(run)
+
+
+def _callable_apart(run: Training) -> bool:
+    """Return True if rank 0 alone may call the loss once more, which leaves no trace."""
+    keeps = run.streams is not None and bool(run.generators)  # rank 0 alone would advance these generators
     by_loss = all(each.function is None for each in run.objectives)
-    return (
-        by_loss
-        and run.step == 0
-        and run.logical.count * (run.config.accumulate or 1) > 1
-        and not gathers(run)
-        and not run.strategy.sharded  # a loss may call the model, which needs all ranks
-        and not keeps
-    )
+    return by_loss and not keeps and not run.strategy.sharded  # a loss may call the model, which needs all ranks
 
 
 def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None:
@@ -59,8 +64,7 @@ def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None
         return
     per_rank.sort(key=lambda part: part.logical)
     whole = _whole(run, per_rank)
-    tolerance = _OF_SIXTEEN_BITS if run.config.amp else _TOLERANCE
-    if whole is None or not math.isfinite(whole) or math.isclose(whole, mean, rel_tol=tolerance, abs_tol=1e-6):
+    if whole is None or not math.isfinite(whole) or _close(run, whole, mean):
         return
     parted = (run.config.accumulate or 1) > 1
     text = (
@@ -72,23 +76,95 @@ def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None
     run.spool.say(Note(level="warning", text=text))
 
 
+class ValidationSamples:
+    """Samples of a validation's first and last batch, by which it is checked once that its loss is a mean over them.
+
+    They are of two batches, as the samples of one may be of a single class, whose weight then makes no difference.
+    """
+
+    def __init__(self, run: Training) -> None:
+        """Collect samples in the first validation of the training, on rank 0."""
+        # `best` is part of checkpoints: a later attempt does not check again.
+        self._collects = not run.loss_compared and run.best is None and run.ranks.rank == 0 and _callable_apart(run)
+        self._run = run
+        self._first: MetricPart | None = None
+        self._last: MetricPart | None = None
+
+    def take(self, part: MetricPart) -> None:
+        """Take some samples of a share."""
+        if not self._collects:
+            return
+        values = {name: part.values[name] for name in self._run.loss_asks}
+        few = min(part.samples, _SAMPLES)
+        if size_of(values) // part.samples * few > LIMIT:
+            self._collects = False
+            return
+        taken = part._replace(samples=few, values=host_copy(rows(values, part.samples, slice(0, few))))
+        self._first, self._last = self._first or taken, taken
+
+    def warn_if_coupled(self) -> None:
+        """Warn if the loss of these samples at once is not the mean of those of pairs."""
+        run = self._run
+        run.loss_compared = True
+        if not self._collects or self._first is None or self._last is None:
+            return
+        both = [self._first] if self._first is self._last else [self._first, self._last]
+        samples, found = sum(each.samples for each in both), self._at_once_and_in_pairs(both)
+        if found is None or _close(run, *found):
+            return
+        whole, mean = found
+        text = (
+            f"the loss of {samples} samples of the validation at once is {whole:.6g}, and the mean over pairs of them "
+            f"{mean:.6g}: it is no mean over samples (it has class weights or an ignored index, perhaps), so the "
+            "validation's loss, a mean over batches, depends on their size and on the slots, and is not that of all "
+            'samples at once; def metrics(output, target): return {"loss": loss(output, target)} gives that'
+        )
+        run.spool.say(Note(level="warning", text=text))
+
+    def _at_once_and_in_pairs(self, both: list[MetricPart]) -> tuple[float, float] | None:
+        """Return the loss of all these samples, and the mean of those of pairs; None if it draws random numbers."""
+        run = self._run
+        with _without_trace(run) as possible:
+            if not possible:
+                return None
+            try:
+                values, count = _joined(run, both)
+                whole = _loss(run, values, 0)
+                if whole != _loss(run, values, 1):
+                    return None
+                starts = range(0, count - 1, 2)
+                ends = [*starts[1:], count]  # the last has three samples where their number is odd
+                pairs = [
+                    (_loss(run, rows(values, count, slice(start, end)), 0), end - start)
+                    for start, end in zip(starts, ends, strict=True)
+                ]
+            except Exception:  # the loss was written for whole batches: an error of other samples is not the user's
+                return None
+        # A pair whose samples are all ignored has no loss.
+        finite = [(loss, samples) for loss, samples in pairs if math.isfinite(loss)]
+        if not finite or not math.isfinite(whole):
+            return None
+        return whole, sum(loss * samples for loss, samples in finite) / sum(samples for _, samples in finite)
+
+
+def _joined(run: Training, parts: list[MetricPart]) -> tuple[dict[str, Any], int]:
+    """Return the arguments of the loss for the samples of all parts, or of the first where rows differ in shape."""
+    counts = [part.samples for part in parts]
+    first = parts[0]
+    parts = [part._replace(values=moved(part.values, run.device)) for part in parts]
+    try:
+        values = {name: join(counts, [part.values[name] for part in parts], name) for name in first.values}
+    except InvalidDefinition:
+        return parts[0].values, first.samples
+    return values, sum(counts)
+
+
 def _whole(run: Training, parts: list[MetricPart]) -> float | None:
     """Return the loss of a batch as a whole; None if it cannot be computed or draws random numbers."""
     counts = [part.samples for part in parts]
-    called = {"loss": run.loss}
-    if goes_on(called):
-        return None
-    with (
-        torch.no_grad(),
-        as_it_was(called),
-        RandomStates().aside(),
-        run.logical.aside(),
-        run.statistics.apart(),
-        run.files.aside(),
-        _as_before(run.logical.beside.values()),
-        redirect_stdout(io.StringIO()),  # the output of this extra call is discarded
-        redirect_stderr(io.StringIO()),
-    ):
+    with _without_trace(run) as possible:
+        if not possible:
+            return None
         try:
             first = moved(parts[0].values, run.device)
             if _loss(run, first, 0) != _loss(run, first, 1):
@@ -97,6 +173,35 @@ def _whole(run: Training, parts: list[MetricPart]) -> float | None:
             return _loss(run, moved(values, run.device), 0)
         except Exception:  # the loss was written for shares: an error on the whole batch is not the user's
             return None
+
+
+@contextmanager
+def _without_trace(run: Training) -> Iterator[bool]:
+    """Restore after the block what calls of the loss change, and discard what they print; yield False if they cannot.
+
+    Weights, buffers, random states, files and Python state are restored.
+    """
+    called = {"loss": run.loss}
+    if goes_on(called):
+        yield False
+        return
+    with (
+        torch.no_grad(),
+        as_it_was(called),
+        RandomStates().aside(),
+        run.logical.aside(),
+        run.statistics.apart(),
+        run.files.aside(),
+        _as_before(run.logical.beside.values()),
+        redirect_stdout(io.StringIO()),
+        redirect_stderr(io.StringIO()),
+    ):
+        yield True
+
+
+def _close(run: Training, whole: float, mean: float) -> bool:
+    tolerance = _OF_SIXTEEN_BITS if run.config.amp else _TOLERANCE
+    return math.isclose(whole, mean, rel_tol=tolerance, abs_tol=1e-6)
 
 
 def _loss(run: Training, values: dict[str, Any], draw: int) -> float:

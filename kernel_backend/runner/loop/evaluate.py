@@ -10,6 +10,7 @@ from torch import nn
 
 from kernel_backend.runner.data import Batch, Batches
 from kernel_backend.runner.definition.functions import loss_and_logged
+from kernel_backend.runner.loop.coupled import ValidationSamples
 from kernel_backend.runner.loop.forward import evaluated, reseed
 from kernel_backend.runner.loop.training_step import call_step
 from kernel_backend.runner.loop.whole_loss import gathers, validation_loss
@@ -29,6 +30,7 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
         model = run.average.module
     sums = Sums()
     evaluation = run.metrics.begin(run.current) if run.metrics else None
+    compared = ValidationSamples(run)
     run.progress.tick("validation", run.step)
     with evaluating(model, *run.logical.beside.values()):
         for number, shares in enumerate(data.in_order()):
@@ -36,7 +38,7 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
             with run.precision():
                 # A rank without a share repeats another where the forward pass needs all ranks.
                 counts = not run.strategy.sharded or data.own_samples(shares[0].total) > 0
-                given = _given(run, model, number, shares, evaluation if counts else None)
+                given = _given(run, model, number, shares, evaluation if counts else None, compared)
                 if gathers(run):
                     validation_loss(run, number, given if counts else list(given)[:0], sums)
                 else:
@@ -44,12 +46,20 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
                         _add_losses(run, model, part, sums if counts else Sums())
             if evaluation is not None:
                 evaluation.end_batch(number)
-        metrics = sums.means(run.ranks)
-        return metrics | finish_metrics(run, evaluation) if evaluation is not None else metrics
+        means = sums.means(run.ranks)
+        found = finish_metrics(run, evaluation) if evaluation is not None else {}
+        if "loss" not in found:
+            compared.warn_if_coupled()
+        return means | found
 
 
 def _given(
-    run: Training, model: nn.Module, number: int, shares: list[Batch], evaluation: Evaluation | None
+    run: Training,
+    model: nn.Module,
+    number: int,
+    shares: list[Batch],
+    evaluation: Evaluation | None,
+    compared: ValidationSamples,
 ) -> Iterator[MetricPart]:
     """Yield the shares of a batch with the arguments of loss and metrics, and add each to the metrics afterwards."""
     for rank, batch in zip(run.logical.mine, shares, strict=True):
@@ -58,6 +68,7 @@ def _given(
         if batch.samples:
             part = MetricPart(number, rank, batch.samples, evaluated(run, model, batch, run.current))
             yield part
+            compared.take(part)
             if evaluation is not None:
                 evaluation.add(part)
 

@@ -78,6 +78,7 @@ class Training:
     not_finite: int = 0  # validations in a row whose metric was not finite
     left_out: list[range] = field(default_factory=list)  # skipped steps, with `--on-nan go_back`
     furthest: int = 0  # the furthest step that this attempt has taken
+    loss_compared: bool = False  # this attempt has checked whether the validation's loss is a mean over samples
     over: bool = False  # all steps have been taken, or it was stopped early
     validation_metrics: dict[str, float] = field(default_factory=dict)  # metrics of the validation at this step
 

@@ -118,6 +118,19 @@ def join(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
     return first if equal else NotJoined(way, type(first).__name__)
 
 
+def rows(value: Any, count: int, which: slice) -> Any:
+    """Return a nested value of `count` samples with some of them only; what has no row for each sample stays whole."""
+    if _has_rows(value, count):
+        return value[which]
+    if isinstance(value, Mapping) or _is_dataclass(value):
+        return _rebuilt(value, {name: rows(each, count, which) for name, each in _fields(value).items()})
+    if isinstance(value, list | tuple):
+        if len(value) == count and not all(_has_rows(each, count) for each in value):
+            return _sequence(value, list(value[which]))
+        return _sequence(value, [rows(each, count, which) for each in value])
+    return value
+
+
 def _tensors(counts: Sequence[int], values: Sequence[Tensor], way: str) -> Any:
     if all(_has_rows(each, count) for each, count in zip(values, counts, strict=True)):
         shapes = {tuple(each.shape[1:]): tuple(each.shape) for each in values}

@@ -26,6 +26,7 @@ from kernel_backend.runner.gradients.reducer import ControlFlags, OwnGradients, 
 from kernel_backend.runner.gradients.tree import TreeGradients
 from kernel_backend.runner.ipc import Spool
 from kernel_backend.runner.loop.cadence import CadenceTimer, interval
+from kernel_backend.runner.metrics.join import rows
 from kernel_backend.runner.metrics.sums import Sums, evaluating
 from kernel_backend.runner.ranks.backends import SingleRank, choose
 from tests.support.spools import read_after
@@ -242,6 +243,17 @@ def test_sums_take_one_value_a_sample_or_a_mean():
     assert not Sums()
     with pytest.raises(InvalidDefinition, match="metric f1 has 2 values for a batch of 3 samples"):
         sums.add("f1", torch.ones(2), 3)
+
+
+def test_some_rows_of_nested_values_are_taken_and_what_has_none_stays_whole():
+    column, scale = torch.arange(4), torch.tensor(2.0)
+    value = {"pair": (column, np.arange(4)), "names": ["a", "b", "c", "d"], "scale": scale, "epoch": 3}
+    some = rows(value, 4, slice(1, 3))
+    assert [each.tolist() for each in some["pair"]] == [[1, 2], [1, 2]]
+    assert (some["names"], some["epoch"]) == (["b", "c"], 3)
+    assert some["scale"] is scale
+    columns = rows([column] * 4, 4, slice(1, 3))  # as many columns as samples
+    assert [each.tolist() for each in columns] == [[1, 2]] * 4
 
 
 def test_validation_leaves_every_module_in_the_mode_it_had():
