@@ -71,6 +71,18 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_no_bit(tmp_path, slots, backen
         assert plainly_trained(whole, tmp_path) == whole.weights()
 
 
+def test_a_training_that_is_killed_once_it_has_ended_is_left_as_it_is(tmp_path):
+    trial = Trial(tmp_path, CELL, slots=2)
+    first = trial.run()
+    assert first.codes == [0, 0], first.logs()
+    before = trial.newest()
+    again = trial.run(trial.pinned())
+    assert again.codes == [0, 0], again.logs()
+    after = trial.newest()
+    assert {part.name: part.digest for part in after.parts} == {part.name: part.digest for part in before.parts}
+    assert as_json(after.state) == as_json(before.state)
+
+
 # A causal model divides its loss by the tokens of all batches of a step, and samples have different numbers of them.
 LANGUAGE = """
 import torch

@@ -104,7 +104,7 @@ def outcome(world: World, number: int) -> Outcome:
 
 
 def _without_durations(state: dict[str, Any]) -> dict[str, Any]:
-    """Leave out of a Trainer's logs how long its evaluations and `train` took: the clock says so, not the training."""
+    """Leave out of a Trainer's logs how long its evaluations took: the clock says so, not the training."""
     if "trainer" in state:
         held = state["trainer"]["state"]["value"]
         held["log_history"] = [

@@ -107,7 +107,7 @@ class KerasLoop:
         self._watches = rank.ranks.size > 1 and watches_batches(callbacks)
         # Only now, as Keras first reads a batch to build the model.
         self._train.epoch, self._train.taken = training.position.epoch, int(self._saved.get("batch", 0))
-        if not self._train.taken:
+        if not self._train.taken and not self.over:
             model.reset_metrics()  # as at the start of each epoch
         training.begin()
 

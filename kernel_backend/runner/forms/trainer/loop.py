@@ -35,7 +35,8 @@ class TrainerLoop:
         self._resumes_within = self._taken > 0
         self._train: Loader | None = None
         self._validation: Loader | None = None
-        self._callbacks: Callbacks | None = None
+        self._callbacks: Callbacks | None = None  # both from `begin` on
+        self._progress: Progress | None = None
         self._loss = 0.0  # sum over the batches of this step
         self._running = False  # from the first step to the end of the last epoch
         self.scale = 1.0  # weight of this rank's loss in the current batch, before gradients are averaged
@@ -120,7 +121,8 @@ class TrainerLoop:
         training.register("schedule", trainer.lr_scheduler)
         if trainer.accelerator.scaler is not None:
             training.register("scaler", trainer.accelerator.scaler)
-        training.register("trainer", Progress(trainer))
+        self._progress = Progress(trainer)
+        training.register("trainer", self._progress)
         self._callbacks = Callbacks(trainer.callback_handler.callbacks)
         training.register("callbacks", self._callbacks)
         self._running = True
@@ -206,8 +208,12 @@ class TrainerLoop:
         control.should_training_stop = stops or position.over
 
     def end(self) -> None:
-        """Stop reporting: later logs only summarize the training."""
+        """Stop reporting, and keep the state of callbacks and logs: what follows only sums up the training."""
+        assert self._callbacks is not None
+        assert self._progress is not None
         self._running = False
+        self._callbacks.end()
+        self._progress.end()
 
     def finish(self) -> None:
         """Commit the final checkpoint."""

@@ -8,6 +8,7 @@ from typing import Any
 from kernel_backend.checkpoints.writer import flatten
 from kernel_backend.errors import DaylightError
 from kernel_backend.runner.external_loop.parts import part_of
+from kernel_backend.runner.metrics.join import mapped
 
 _HELD = (
     "epoch", "global_step", "total_flos", "log_history", "best_metric", "best_global_step", "num_input_tokens_seen",
@@ -15,14 +16,36 @@ _HELD = (
 _SUMS = ("_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "current_flos")
 
 
-class Progress:
-    """Checkpoint part for a Trainer's position, logs and loss sums."""
+class _Ending:
+    """Checkpoint part whose state stays as it is before `train()` ends.
 
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
+    Its end adds to the sums, logs a summary and calls `on_train_end`. A resume at the end does that again, and one with
+    more epochs must begin without it.
+    """
+
+    def __init__(self) -> None:
+        self._ended: dict[str, Any] | None = None
+
+    def end(self) -> None:
+        """Keep the present state for all checkpoints to come."""
+        self._ended = mapped(lambda each: each.detach().clone(), self._state())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the Trainer's state, and its sums since the last log."""
+        """Return the present state; after `end`, the one of then."""
+        return self._state() if self._ended is None else self._ended
+
+    def _state(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class Progress(_Ending):
+    """Checkpoint part for a Trainer's position, logs and sums of losses since the last log."""
+
+    def __init__(self, trainer: Any) -> None:
+        super().__init__()
+        self._trainer = trainer
+
+    def _state(self) -> dict[str, Any]:
         trainer = self._trainer
         state = {name: value for name, value in dataclasses.asdict(trainer.state).items() if name in _HELD}
         sums = {name: getattr(trainer, name) for name in _SUMS}
@@ -37,15 +60,15 @@ class Progress:
                 setattr(owner, key, value.to(self._trainer.args.device) if key == "_tr_loss" else value)
 
 
-class Callbacks:
-    """Checkpoint part for plain attributes of a Trainer's callbacks."""
+class Callbacks(_Ending):
+    """Checkpoint part for the attributes of a Trainer's callbacks that a checkpoint can hold."""
 
     def __init__(self, callbacks: list[Any]) -> None:
+        super().__init__()
         self._callbacks = {f"{place} {type(each).__name__}": each for place, each in enumerate(callbacks)}
         self._loaded: dict[str, Any] = {}
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the attributes of each callback that a checkpoint can hold."""
+    def _state(self) -> dict[str, Any]:
         return {name: part_of("", _plain(each)).state_dict() for name, each in self._callbacks.items()}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
