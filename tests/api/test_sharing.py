@@ -447,10 +447,15 @@ def test_a_pool_tells_its_engine_and_what_of_it_is_in_use(person):
     assert pool.to_json() == {
         "name": "local",
         "engine": "local",
+        "settings": None,
+        "configured": True,
+        "places": True,
         "kinds": ["cuda"],
+        "nodes": 2,
         "slots": 12,
         "used": 8,
         "waiting": 1,
+        "problem": "",
     }
 
 
