@@ -16,7 +16,7 @@ _HELD = (
 _SUMS = ("_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "current_flos")
 
 
-class _Ending:
+class _HeldState:
     """Checkpoint part whose state stays as it is before `train()` ends.
 
     Its end adds to the sums, logs a summary and calls `on_train_end`. A resume at the end does that again, and one with
@@ -38,7 +38,7 @@ class _Ending:
         raise NotImplementedError
 
 
-class Progress(_Ending):
+class Progress(_HeldState):
     """Checkpoint part for a Trainer's position, logs and sums of losses since the last log."""
 
     def __init__(self, trainer: Any) -> None:
@@ -60,7 +60,7 @@ class Progress(_Ending):
                 setattr(owner, key, value.to(self._trainer.args.device) if key == "_tr_loss" else value)
 
 
-class Callbacks(_Ending):
+class Callbacks(_HeldState):
     """Checkpoint part for the attributes of a Trainer's callbacks that a checkpoint can hold."""
 
     def __init__(self, callbacks: list[Any]) -> None:
