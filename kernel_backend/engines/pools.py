@@ -128,7 +128,7 @@ class PoolEngines:
         """Start a gang by the engine of its pool."""
         pool = self._pools.get(job.pool)
         if pool is None:
-            if job.pool not in self._local_pools:
+            if job.pool and job.pool not in self._local_pools:
                 raise InvalidRequest(f"there is no pool {job.pool} any more")
             self._of[job.id] = LOCAL
             await self._local.submit(job, token)
@@ -211,7 +211,7 @@ class PoolEngines:
             written = json.loads((attempt_folder(self._home, key) / "job.json").read_bytes())
         except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
             return LOCAL  # it never began, or its folder is its Unix user's
-        return str(written.get("pool", LOCAL))
+        return str(written.get("pool") or LOCAL)
 
     def _reader(self, pool: str) -> Engine:
         """Return the engine that reads files of a pool's gangs; a removed pool's folders are read as local."""

@@ -113,7 +113,7 @@ class AttemptFolder(NamedTuple):
         """Return the attempt's result; None while it runs, or if a launcher died first."""
         first = self._read("end.json", NodeEnd)
         if first is None:
-            return self._read("outcome.json", AttemptResult)  # of a launcher of an earlier version
+            return self._read("outcome.json", AttemptResult)
         others = [self._read(AttemptFolder(self.path, node)._own("end.json"), NodeEnd) for node in _others(first)]
         return result_of([first, *(end for end in others if end is not None)]) if None not in others else None
 
@@ -123,8 +123,12 @@ class AttemptFolder(NamedTuple):
         ends = sorted((end for end in found if end is not None), key=lambda end: end.node)
         return result_of(ends) if ends else None
 
+    def write_outcome(self, end: NodeEnd) -> None:
+        """Write the result of a gang whose only launcher this is, as services of earlier versions read it."""
+        self.write("outcome.json", json.dumps(result_of([end]).to_json()).encode())
+
     def write_end(self, end: NodeEnd) -> None:
-        """Write the record about the end of this node's ranks."""
+        """Write how the ranks of this node ended; the result is made of the records of all nodes."""
         self.write(self._own("end.json"), json.dumps(end.to_json()).encode())
 
     def write_launcher(self, record: LauncherRecord) -> None:

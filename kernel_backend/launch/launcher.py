@@ -52,6 +52,7 @@ def launch(path: Path, index: NodeIndex | None = None) -> None:
     folder.write_launcher(LauncherRecord.of(os.getpid()))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per heartbeat is noise
+    record = folder.write_outcome if index is None else folder.write_end
     try:
         job = folder.job()
         if index is None:
@@ -60,10 +61,10 @@ def launch(path: Path, index: NodeIndex | None = None) -> None:
             _run_together(folder, job, asked, index)
     except Left as reason:
         _log.warning("%s", reason)
-        folder.write_end(_refused(str(reason), "GangNotFormed", reason.outcome))
+        record(_refused(str(reason), "GangNotFormed", reason.outcome))
     except Exception as error:  # any recorded error is better than a launcher that vanishes
         _log.exception("the ranks could not be started")
-        folder.write_end(_refused(f"the ranks could not be started: {error}", type(error).__name__, "failed"))
+        record(_refused(f"the ranks could not be started: {error}", type(error).__name__, "failed"))
     os.close(lock)
 
 
@@ -96,7 +97,11 @@ def _run(
     if uploader is not None:
         uploader.start()
     end = _whatever_happens(gang, folder, job, asked, peers)
-    folder.write_end(end.model_copy(update={"names": tuple(names)}))
+    end = end.model_copy(update={"names": tuple(names)})
+    if peers is None:
+        folder.write_outcome(end)
+    else:
+        folder.write_end(end)
     gang.close()
     if uploader is not None:
         uploader.finish()

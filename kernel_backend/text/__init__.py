@@ -9,11 +9,13 @@ from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.search.space import Space
-from kernel_backend.model.states import TrialState
+from kernel_backend.model.states import AttemptState, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import HANG, Attempt, Failure, Trial, checkpoint_step
 from kernel_backend.model.versions import read
 from kernel_backend.model.views.overview import Overview, Wait
+
+FEW_NODES = 4  # whose names are shown
 
 
 def duration(seconds: float) -> str:
@@ -179,12 +181,22 @@ def state_text(overview: Overview) -> str:
 
 
 def gang_text(overview: Overview) -> str:
-    """Format the slots held or requested, and the backend once it is known: `2 slots, horovod`."""
+    """Format the slots held or requested, their nodes and the backend: `2 slots on n1 and n2, horovod`."""
     slots = overview.experiment.config.slots
     own = overview.experiment.config.as_it_is
     backends = [attempt.backend for attempt in overview.attempts if attempt.backend and not own]
-    parts = [counted(slots, "slot"), *backends[-1:]]
+    parts = [counted(slots, "slot") + _nodes_text(overview), *backends[-1:]]
     return ", ".join(parts)
+
+
+def _nodes_text(overview: Overview) -> str:
+    """Return ` on n1 and n2`, where an engine has chosen the nodes of the only trial; of many only their number."""
+    nodes = overview.attempts[-1].nodes if overview.attempts and overview.experiment.config.search is None else ()
+    if not nodes:
+        return ""
+    *most, last = [node.name for node in nodes]
+    names = f"{', '.join(most)} and {last}" if most else last
+    return f" on {names}" if len(nodes) <= FEW_NODES else f" on {len(nodes)} nodes"
 
 
 def guarantee_text(overview: Overview) -> str:
@@ -218,7 +230,10 @@ def elapsed(overview: Overview, now: float) -> float:
     if not attempts or any(attempt.trial not in whole for attempt in attempts):
         return (experiment.ended_at or now) - experiment.created_at
     seconds, until = 0.0, float("-inf")
-    for begin, end in sorted((attempt.created_at, attempt.ended_at or now) for attempt in attempts):
+    had = [attempt for attempt in attempts if attempt.state is not AttemptState.PENDING]
+    # Saved views that are older than pools say nothing of when slots were granted.
+    spans = [(attempt.granted_at or attempt.created_at, attempt.ended_at or now) for attempt in had]
+    for begin, end in sorted(spans):
         seconds += max(0.0, end - max(begin, until))  # overlapping trials are counted once
         until = max(until, end)
     return seconds

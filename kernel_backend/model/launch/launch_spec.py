@@ -13,7 +13,7 @@ from kernel_backend.errors import OtherVersion
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.record import Record, Value, problem_text
-from kernel_backend.model.resources import LOCAL, Placement
+from kernel_backend.model.resources import Placement
 from kernel_backend.model.versions import changes_nothing, read
 
 # Environment variables that launchers set for each rank; a notebook has none of them.
@@ -51,7 +51,7 @@ class LaunchSpec(Record):
     home: str  # DAYLIGHT_HOME, in which ranks find the service's address again after a restart
     service_url: str | None = None  # service's address, for launchers that cannot read its home
     service_uid: int | None = None  # Unix user id of the service
-    pool: str = LOCAL
+    pool: str = ""  # "": this machine; a launcher of an earlier version refuses what it does not know
     excluded: tuple[str, ...] = ()  # nodes that its engine must not choose
     service_urls: tuple[str, ...] = ()  # the service's addresses for launchers on other nodes, the preferred first
 

@@ -9,6 +9,7 @@ from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.home import attempt_folder
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.trial import Attempt, Trial
 
 
@@ -45,7 +46,7 @@ def job_of(
         until=trial.until,
         resume_from=attempt.resume_from,
         home=str(home),
-        pool=pool,
+        pool="" if pool == LOCAL else pool,
         service_url=url,
         service_uid=os.getuid() if url is not None or urls else None,
         excluded=tuple(sorted(trial.excluded)),

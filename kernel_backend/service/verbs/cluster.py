@@ -155,7 +155,7 @@ class ClusterVerbs:
             name=name,
             kind=node.kind,
             slots=node.slots,
-            used=node.slots - len(cluster.free[name]),
+            used=sum(run.slots for run in runs),
             devices=node.devices,
             healthy=node.healthy,
             pool=node.pool,

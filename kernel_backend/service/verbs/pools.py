@@ -109,13 +109,12 @@ def _is_used(cluster: ClusterState) -> bool:
 
 def _with_use(cluster: ClusterState, pool: PoolStatus) -> PoolStatus:
     nodes = cluster.of_pool(pool.name)
-    slots = sum(node.slots for node in nodes)
     return pool.model_copy(
         update={
             "kinds": tuple(sorted({node.kind for node in nodes})),
             "nodes": len(nodes),
-            "slots": slots,
-            "used": slots - sum(len(cluster.free[node.name]) for node in nodes),
+            "slots": sum(node.slots for node in nodes),
+            "used": sum(run.slots for run in cluster.runs.values() if run.pool == pool.name and not run.waiting),
             "waiting": sum(request.pool == pool.name for request in cluster.queue if request.nth == 0),
         }
     )

@@ -161,6 +161,8 @@ function limitOf(search: Search, overview: Overview): number | null {
   return search.trials ?? overview.default_trials ?? null; // what was saved by an older version has none
 }
 
+const FEW_NODES = 4; // whose names are shown
+
 const STATES: readonly TrialState[] = [
   'queued',
   'starting',
@@ -281,7 +283,21 @@ export function gangText(overview: Overview): string {
   const { slots } = overview.experiment.config;
   const own = runsAsItIs(overview.experiment.config);
   const backend = own ? null : overview.attempts.filter(attempt => attempt.backend).at(-1)?.backend;
-  return `${slots} slot${slots > 1 ? 's' : ''}` + (backend ? `, ${backend}` : '');
+  return `${slots} slot${slots > 1 ? 's' : ''}${nodesText(overview)}` + (backend ? `, ${backend}` : '');
+}
+
+/** ` on n1 and n2`, where an engine has chosen the nodes of the only trial; of many only their number. */
+function nodesText(overview: Overview): string {
+  const nodes = overview.experiment.config.search ? [] : (overview.attempts.at(-1)?.nodes ?? []);
+  const names = nodes.map(node => node.name);
+  const last = names.at(-1);
+  if (last === undefined) {
+    return '';
+  }
+  if (names.length > FEW_NODES) {
+    return ` on ${names.length} nodes`;
+  }
+  return ` on ${names.length > 1 ? `${names.slice(0, -1).join(', ')} and ${last}` : last}`;
 }
 
 /** Seconds in which it had slots; before its first attempt, and where that is long past, since its submission. */
@@ -292,7 +308,9 @@ export function elapsed(overview: Overview, now: number): number {
   if (attempts.length === 0 || attempts.some(attempt => !whole.has(attempt.trial))) {
     return (experiment.ended_at ?? now) - experiment.created_at;
   }
-  const spans = attempts.map(attempt => [attempt.created_at, attempt.ended_at ?? now] as const);
+  // Attempts of saved views that are older than pools say nothing of when they got their slots.
+  const had = attempts.filter(attempt => attempt.state !== 'pending');
+  const spans = had.map(attempt => [attempt.granted_at ?? attempt.created_at, attempt.ended_at ?? now] as const);
   let [seconds, until] = [0, -Infinity];
   for (const [begin, end] of spans.sort(([one, last], [other, end]) => one - other || last - end)) {
     seconds += Math.max(0, end - Math.max(begin, until)); // of trials that ran at once, each moment counts once

@@ -119,7 +119,7 @@ def test_the_launchers_of_two_nodes_hold_locks_of_their_own(tmp_path: Path):
     assert AttemptFolder(tmp_path, 1).lock() is None
 
 
-def test_the_outcome_of_an_earlier_versions_launcher_is_read(tmp_path: Path):
+def test_the_outcome_of_a_gangs_only_launcher_is_read(tmp_path: Path):
     folder = AttemptFolder(tmp_path)
     known = AttemptResult(outcome="ok", exit_codes=(0,), ended_at=1.0)
     folder.write("outcome.json", json.dumps(known.to_json()).encode())

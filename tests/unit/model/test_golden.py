@@ -18,6 +18,7 @@ import pytest
 from kernel_backend import text
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.experiment import Config, Experiment, Metric
+from kernel_backend.model.launch.nodes import GangNode
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.search.domains import Choices, Range
@@ -172,6 +173,8 @@ def _spans() -> Iterator[tuple[Attempt, ...]]:
     yield first, attempt(2, created_at=150.25)
     yield first, other.model_copy(update={"ended_at": 118.0})
     yield first, other.model_copy(update={"ended_at": 130.0})
+    yield (first.model_copy(update={"granted_at": 118.0}),)
+    yield (attempt(created_at=110.0, state=AttemptState.PENDING),)
     yield attempt(2, created_at=150.0), attempt(3, created_at=160.0)  # the first is long past
 
 
@@ -204,6 +207,13 @@ def _pictures() -> Iterator[Overview]:
     upwards = experiment(config=Config(metric=Metric(mode="max")))
     yield overview(trial(), *valued).model_copy(update={"experiment": upwards})
     yield overview(trial(TrialState.PAUSED), trial_counts={TrialState.PAUSED: 70, TrialState.QUEUED: 1})
+    waiting = attempt(state=AttemptState.PENDING)
+    pending = Wait(reason="gpu: 1st of ours; Slurm: Resources", place=1)
+    yield overview(trial(TrialState.STARTING), attempts=(waiting,), wait=pending)
+    yield overview(trial(TrialState.STARTING), attempts=(attempt(outcome=Outcome.LOST), attempt(2)), wait=pending)
+    nodes = tuple(GangNode(name=f"n{n}", address="", kind="cpu", slots=1) for n in range(1, 6))
+    for count in (1, 2, 3, 5):
+        yield overview(attempts=(attempt(nodes=nodes[:count], granted_at=101.0, backend="horovod"),))
     one = overview(attempts=(attempt(),))
     yield one.model_copy(update={"experiment": experiment(config=Config(slots=1))})
 
