@@ -41,6 +41,7 @@ class LauncherServer:
     def open(self) -> None:
         """Listen, unless it does already, and announce the addresses in the home."""
         if self._sockets:
+            self._serve()
             return
         self._sockets = self._bound()
         port = self._sockets[0].getsockname()[1]

@@ -105,7 +105,12 @@ class PoolEngines:
     def statuses_of_pools(self) -> list[PoolStatus]:
         """Return all pools as their engines last described them, by name, the local one first."""
         found = [each.status() for each in self._pools.values()]
-        found += [PoolStatus(name=name, engine="", problem=problem) for name, problem in self.invalid.items()]
+        problems = self.invalid | {
+            name: f"it was removed, and gangs still run there ({', '.join(map(str, keys))}): add it again"
+            for name, keys in (self._marked or {}).items()
+            if keys and name not in self._pools
+        }
+        found += [PoolStatus(name=name, engine="", problem=problem) for name, problem in problems.items()]
         return [PoolStatus(name=LOCAL, engine=self._local.name), *sorted(found, key=lambda each: each.name)]
 
     # The interface of an engine

@@ -117,10 +117,14 @@ class AttemptFolder(NamedTuple):
         others = [self._read(AttemptFolder(self.path, node)._own("end.json"), NodeEnd) for node in _others(first)]
         return result_of([first, *(end for end in others if end is not None)]) if None not in others else None
 
+    def refusal(self) -> AttemptResult | None:
+        """Return why a launcher of any node has not started its ranks, so that none will start; None if none has."""
+        refused = [end for end in self._ends() if end.refused is not None]
+        return result_of(refused) if refused else None
+
     def partial_result(self) -> AttemptResult | None:
         """Return the result of a gang that has ended, of which launchers may have died; None if none has a record."""
-        found = (self._read(path.name, NodeEnd) for path in self.path.glob("end*.json"))
-        ends = sorted((end for end in found if end is not None), key=lambda end: end.node)
+        ends = self._ends()
         return result_of(ends) if ends else None
 
     def write_outcome(self, end: NodeEnd) -> None:
@@ -171,6 +175,10 @@ class AttemptFolder(NamedTuple):
             os.close(descriptor)
             return None
         return descriptor
+
+    def _ends(self) -> list[NodeEnd]:
+        found = (self._read(path.name, NodeEnd) for path in self.path.glob("end*.json"))
+        return sorted((end for end in found if end is not None), key=lambda end: end.node)
 
     def _own(self, name: str) -> str:
         """Return the name of this node's own file: node 0 has `end.json`, node 1 `end-node-1.json`."""

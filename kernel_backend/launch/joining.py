@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Literal
 
 from kernel_backend import __version__
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 ASK_S = 0.2  # between offers while other nodes are missing
 RETRY_S = 1.0  # after the service could not be reached
+UNHEARD_S = 300.0  # for a service that has never answered: nodes must not be held for nothing
 PROBE_S = 2.0  # for a connection to an address of node 0
+PROBES = 16  # addresses that are tried at once
 LAST_WORDS_S = 5.0  # for the service to hear how the ranks ended
 POLL_S = 20.0  # for the service to answer a state without news
 
@@ -47,6 +50,7 @@ class Joining:
     def __init__(self, job: LaunchSpec, index: NodeIndex, here: Node, client: Client, token: str) -> None:
         self._job, self._index, self._here, self._client, self._token = job, index, here, client, token
         self.process = secrets.token_hex(8)
+        self._why = ""  # why the service could not be reached
         self._ports: Ports = reserve(job, "", index.node, here.slots)
         self._probed = _Probed(self.process) if index.node == 0 and index.nodes > 1 else None
 
@@ -56,11 +60,16 @@ class Joining:
         Raises Left if the gang does not begin: it was released meanwhile (`asked`), or the service says why.
         """
         reached: tuple[Reached, ...] | None = None
+        heard, begun = False, time.monotonic()
         while not asked.is_set():
             answer = self._ask(reached)
             if answer is None:
+                if not heard and time.monotonic() - begun > UNHEARD_S:
+                    late = f"{self._here.name} has not reached the service for {UNHEARD_S:g} s"
+                    raise Left(f"{late}: {self._why}", "failed")
                 asked.wait(RETRY_S)
                 continue
+            heard = True
             if answer.action == "leave":
                 raise Left(answer.reason, answer.outcome)
             if answer.action == "go":
@@ -100,6 +109,7 @@ class Joining:
             if error.http_status in (400, 401, 404):  # another database, or a service that knows no such offers
                 raise Left(f"the service refuses this launcher: {error}", "lost") from None
             _log.info("the service cannot be reached now: %s", error)
+            self._why = str(error)
             return None
 
     def _peers(self, nodes: tuple[GangNode, ...]) -> Peers:
@@ -142,8 +152,8 @@ class PeerWatch(threading.Thread):
         client = self._connect()
         while not self._over.is_set():
             state = NodeState(node=self._index.node, process=self._process, broken=self._told[:500], wait=POLL_S)
-            if not self._post(client, state):
-                self._over.wait(RETRY_S)
+            if not self._post(client, state) or self.broken or self.fenced:
+                self._over.wait(RETRY_S)  # what is known is answered at once
 
     def _post(self, client: Client, state: NodeState) -> bool:
         try:
@@ -185,10 +195,14 @@ class _Probed(threading.Thread):
 
 def _reached(addresses: Sequence[str], port: int, expected: str) -> tuple[Reached, ...]:
     """Return the addresses at which node 0 answers, with this node's own address in each connection."""
-    found = []
-    for address in addresses:
-        with contextlib.suppress(OSError), socket.create_connection((address, port), PROBE_S) as connection:
-            connection.settimeout(PROBE_S)
-            if connection.makefile("rb").readline().decode(errors="replace").strip() == expected:
-                found.append(Reached(address, connection.getsockname()[0]))
-    return tuple(found)
+    with ThreadPoolExecutor(PROBES) as threads:  # each address that drops packets takes the whole time
+        found = threads.map(lambda address: _reach(address, port, expected), addresses)
+        return tuple(each for each in found if each is not None)
+
+
+def _reach(address: str, port: int, expected: str) -> Reached | None:
+    with contextlib.suppress(OSError), socket.create_connection((address, port), PROBE_S) as connection:
+        connection.settimeout(PROBE_S)
+        if connection.makefile("rb").readline().decode(errors="replace").strip() == expected:
+            return Reached(address, connection.getsockname()[0])
+    return None

@@ -8,9 +8,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kernel_backend.launch.folder import AttemptFolder, LauncherRecord
 from kernel_backend.launch.gang import Gang
@@ -53,55 +53,58 @@ def launch(path: Path, index: NodeIndex | None = None) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per heartbeat is noise
     record = folder.write_outcome if index is None else folder.write_end
-    try:
-        job = folder.job()
-        if index is None:
-            _run(folder, job, asked)
+    with contextlib.ExitStack() as until_the_end:
+        try:
+            job = folder.job()
+            started = _alone(job, folder) if index is None else _together(job, folder, asked, index, until_the_end)
+        except Left as reason:
+            _log.warning("%s", reason)
+            record(_refused(str(reason), "GangNotFormed", reason.outcome))
+        except Exception as error:  # any recorded error is better than a launcher that vanishes
+            _log.exception("the ranks could not be started")
+            record(_refused(f"the ranks could not be started: {error}", type(error).__name__, "failed"))
         else:
-            _run_together(folder, job, asked, index)
-    except Left as reason:
-        _log.warning("%s", reason)
-        record(_refused(str(reason), "GangNotFormed", reason.outcome))
-    except Exception as error:  # any recorded error is better than a launcher that vanishes
-        _log.exception("the ranks could not be started")
-        record(_refused(f"the ranks could not be started: {error}", type(error).__name__, "failed"))
+            _run(started, folder, asked, record)
     os.close(lock)
 
 
-def _run_together(folder: AttemptFolder, job: LaunchSpec, asked: threading.Event, index: NodeIndex) -> None:
-    """Meet the launchers of the other nodes, then run this node's ranks."""
+class _Started(NamedTuple):
+    """The ranks of this node, and what is known of the gang's other nodes."""
+
+    job: LaunchSpec  # with the actual placement
+    gang: Gang
+    names: tuple[str, ...]  # of all nodes
+    peers: PeerWatch | None = None
+
+
+def _alone(job: LaunchSpec, folder: AttemptFolder) -> _Started:
+    """Start the ranks of a gang that has no other nodes."""
+    return _Started(job, Gang(job, folder), ("",))
+
+
+def _together(
+    job: LaunchSpec, folder: AttemptFolder, asked: threading.Event, index: NodeIndex, until: contextlib.ExitStack
+) -> _Started:
+    """Meet the launchers of the other nodes, then start this node's ranks."""
     token = folder.token()
     joining = Joining(job, index, share(os.environ, index), connection(job, token), token)
+    until.callback(joining.close)
+    met = joining.join(asked)
+    job = job.model_copy(update={"placement": placement_of(met.nodes)})
     peers = PeerWatch(joining, job, index, lambda: connection(job, token), token)
-    try:
-        gang = joining.join(asked)
-        job = job.model_copy(update={"placement": placement_of(gang.nodes)})
-        peers.start()
-        _run(folder, job, asked, Gang(job, folder, gang), peers, [node.name for node in gang.nodes])
-    finally:
-        peers.finish()
-        joining.close()
+    peers.start()
+    until.callback(peers.finish)
+    return _Started(job, Gang(job, folder, met), tuple(node.name for node in met.nodes), peers)
 
 
-def _run(
-    folder: AttemptFolder,
-    job: LaunchSpec,
-    asked: threading.Event,
-    gang: Gang | None = None,
-    peers: PeerWatch | None = None,
-    names: Collection[str] = ("",),
-) -> None:
-    """Run the ranks of this node, and record how they ended."""
-    gang = gang or Gang(job, folder)
+def _run(started: _Started, folder: AttemptFolder, asked: threading.Event, record: Callable[[NodeEnd], None]) -> None:
+    """Watch the ranks of this node until they have ended, and record how."""
+    job, gang, names, peers = started
     uploader = SpoolUploader(folder, job, gang.tell) if folder.node == 0 else None  # rank 0 is on node 0
     if uploader is not None:
         uploader.start()
     end = _whatever_happens(gang, folder, job, asked, peers)
-    end = end.model_copy(update={"names": tuple(names)})
-    if peers is None:
-        folder.write_outcome(end)
-    else:
-        folder.write_end(end)
+    record(end.model_copy(update={"names": names}))
     gang.close()
     if uploader is not None:
         uploader.finish()

@@ -46,9 +46,11 @@ def share(environ: Mapping[str, str], index: NodeIndex) -> Node:
     >>> share({"DAYLIGHT_SLOTS_OF_NODES": "4(x2),3", "SLURMD_NODENAME": "n3"}, NodeIndex(2, 3)).slots
     3
     """
-    here = devices.local_node()
-    slots = counts(environ[SHARES])[index.node] if SHARES in environ else here.slots
-    return here.model_copy(update={"name": node_name(environ), "slots": slots, "devices": here.devices[:slots]})
+    here = devices.local_node().model_copy(update={"name": node_name(environ)})
+    if SHARES not in environ:
+        return here
+    # Devices of the node that the pool does not count as slots are no part of the gang.
+    return here.model_copy(update={"slots": counts(environ[SHARES])[index.node], "kind": "cpu", "devices": ()})
 
 
 def counts(text: str) -> list[int]:

@@ -6,7 +6,13 @@ from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo
 
 
 def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str]:
-    """Return the variables that `init_process_group("gloo" | "nccl")` of `torch.distributed` reads."""
+    """Return the variables that `init_process_group("gloo" | "nccl")` of `torch.distributed` reads.
+
+    NCCL chooses among the network devices of one machine itself, and of several nodes takes that by which they met.
+    """
+    device = {"GLOO_SOCKET_IFNAME": rendezvous.interface} if rendezvous.interface else {}
+    if assignment.local_size < assignment.size:
+        device |= {"NCCL_SOCKET_IFNAME": rendezvous.interface} if rendezvous.interface else {}
     return {
         "RANK": str(assignment.rank),
         "WORLD_SIZE": str(assignment.size),
@@ -14,5 +20,5 @@ def env(assignment: RankAssignment, rendezvous: RendezvousInfo) -> dict[str, str
         "LOCAL_WORLD_SIZE": str(assignment.local_size),
         "MASTER_ADDR": rendezvous.address,
         "MASTER_PORT": str(rendezvous.torch_port),
-        **({"GLOO_SOCKET_IFNAME": rendezvous.interface} if rendezvous.interface else {}),
+        **device,
     }

@@ -37,4 +37,4 @@ def lost_at_once(trial: ScheduledTrial, attempts: Sequence[Attempt]) -> int:
 def _lost_at_once(attempt: Attempt) -> bool:
     if attempt.outcome is not Outcome.LOST or attempt.ended_at is None:
         return False
-    return attempt.ended_at - attempt.created_at < AT_ONCE_S
+    return attempt.ended_at - (attempt.granted_at or attempt.created_at) < AT_ONCE_S

@@ -59,7 +59,7 @@ def joined(
         there = ", ".join(offers[node].name for node in sorted(offers))
         if waited > wanted.join_timeout:
             late = f"{nodes - len(offers)} of {nodes} nodes have not joined within {wanted.join_timeout:g} s"
-            return Impossible(f"{late}; there were {there}", "lost")
+            return Impossible(f"{late}; there were {there}", "failed")
         return Pending(f"{len(offers)} of {nodes} nodes have joined: {there}")
     slots = sum(offer.slots for offer in offers.values())
     if slots != wanted.slots:

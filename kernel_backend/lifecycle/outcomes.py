@@ -55,7 +55,9 @@ def attempt_end(
     if outcome is Outcome.OK:
         return AttemptEnd(e.Finished(), {"failures": 0, "failure": None})
     if outcome is Outcome.INFEASIBLE:
-        return AttemptEnd(e.Lost(held=True), {"holds": trial.holds | {Hold.ENGINE}})
+        # Its engine's queue can never hold it, whatever our own scheduler takes for possible: the user must change it.
+        why = failure.message if failure is not None else "its engine can never hold it"
+        return AttemptEnd(e.Lost(held=True), {"failure": failure}, (f"paused: {why}",), pause=True)
     if trial.state is TrialState.RELEASING:
         # It was being preempted or paused: its newest checkpoint matters, not the outcome.
         held = bool(trial.holds)

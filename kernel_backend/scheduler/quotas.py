@@ -135,7 +135,7 @@ class Ledger:
 
     def _held(self, kind: str, name: Name) -> int:
         meter = self._accounts(kind).get(name)
-        return self._more[kind][name] + (meter.held if meter else 0)
+        return self._more[kind][name] + (meter.held + meter.waiting if meter else 0)
 
     def _accounts(self, kind: str) -> UsageByName:
         return self._cluster.users if kind == "user" else self._cluster.groups

@@ -228,10 +228,16 @@ class ClusterState:
         self.users.replay((owner, begun, ended, slots) for owner, _, begun, ended, slots in held)
         self.groups.replay((group, begun, ended, slots) for _, group, begun, ended, slots in held)
         self.members.replay(((group, owner), begun, ended, slots) for owner, group, begun, ended, slots in held)
+        for run in self.runs.values():
+            if run.waiting:
+                self._charge(run, run.slots, self.at)
 
     def _charge(self, run: Allocation, slots: int, at: float) -> None:
         for meter in (self.users[run.owner], self.groups[run.group], self.members[run.group, run.owner]):
-            meter.hold(slots, at)
+            if run.waiting:
+                meter.waiting += slots
+            else:
+                meter.hold(slots, at)
 
 
 def _limited(request: SlotRequest, highest: int) -> SlotRequest:

@@ -22,6 +22,7 @@ from kernel_backend.model.cluster.pools import PoolSettings
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Config, Keep, Submission
 from kernel_backend.model.labels import LabelEdit
+from kernel_backend.model.launch.nodes import NodeOffer, NodeState
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import Delivery
 from kernel_backend.model.versions import DEFAULTS, VERSION, at_defaults
@@ -99,7 +100,8 @@ VERBS: dict[str, Callable[[Client], Any]] = {
     "delete_experiment": lambda client: deleted(client),
     "undelete": lambda client: client.undelete(1),
 }
-TOLD_BY_LAUNCHERS = {"deliver"}
+TOLD_BY_LAUNCHERS = {"deliver", "join", "node_state"}
+OF_LAUNCHERS = {Delivery, NodeOffer, NodeState}  # which may be newer: what is not known of them is ignored
 NO_REQUESTS = {"connect", "at_home", "at", "close"}
 NO_CLIENT = {"/api/openapi.json"}
 
@@ -114,6 +116,10 @@ def test_every_verb_of_a_client_reads_what_a_later_service_answers(
     later = Later(monkeypatch)
     more = Delivery(records=(report(9),))
     assert client.deliver(KEY, token_of(served, KEY), more).accepted == 9
+    node = {"node": 0, "process": "launcher-0"}
+    assert client.node_state(KEY, token_of(served, KEY), NodeState(**node)).action == "continue"
+    offer = NodeOffer(**node, nodes=1, name="n1", addresses=(), kind="cpu", slots=1, version="9.9.9", clock=0.0)
+    assert client.join(KEY, token_of(served, KEY), offer).action == "leave"
     for name, ask in VERBS.items():
         found = ask(client)
         if isinstance(found, Record):
@@ -202,7 +208,7 @@ def test_no_route_takes_a_field_that_it_does_not_know_unless_it_changes_nothing(
 ) -> None:
     told(served, client, tmp_path)
     bodies = {(route.path, how, each.body) for route in ROUTES for how, each in route.operations.items()}
-    kinds = {(*where, kind) for *where, kind in bodies if isinstance(kind, type) and kind is not Delivery}
+    kinds = {(*where, kind) for *where, kind in bodies if isinstance(kind, type) and kind not in OF_LAUNCHERS}
     assert {kind for *_, kind in kinds} == BODIES.keys()
     for path, how, kind in sorted(kinds, key=lambda each: each[0]):
         later = create_model("Later", __base__=kind, urgency=(str, "usual"))

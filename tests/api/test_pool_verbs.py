@@ -61,7 +61,7 @@ def test_a_pool_is_added_and_trains_next_to_this_machine(served: Served, client:
     submit(client, "here", slots=2)
     second = served.others["second"]
     until(lambda: ONE in second.jobs and TWO in served.engine.jobs, "each begins in its pool")
-    assert (second.jobs[ONE].pool, served.engine.jobs[TWO].pool) == ("second", "local")
+    assert (second.jobs[ONE].pool, served.engine.jobs[TWO].pool) == ("second", "")
     assert [(share.node, share.slots) for share in second.jobs[ONE].placement] == [("second-1", (0, 1))]
     assert [(each.name, each.used) for each in client.pools()] == [("local", 2), ("second", 2)]
     assert {each.name: each.pool for each in client.nodes()} == {"here": "local", "second-1": "second"}

@@ -9,6 +9,7 @@ import pytest
 
 from kernel_backend.client import Client
 from kernel_backend.errors import DaylightError
+from kernel_backend.model.cluster.pools import PoolSettings
 from tests.support.slurm import Slurm, slurm
 from tests.support.world import DEFINITION, World, until
 
@@ -107,6 +108,18 @@ def test_a_wait_in_the_sites_queue_says_why_and_is_charged_nothing(two, site):
 def test_a_gang_that_the_pool_can_never_hold_is_refused_at_submit(two):
     with pytest.raises(DaylightError, match="4 slots requested; pool cluster has 3"):
         two.submit(pool="cluster", slots=4)
+
+
+def test_what_slurm_refuses_pauses_the_experiment_with_slurms_sentence(two):
+    client = Client.connect(start=False, home=two.home)
+    client.set_pool("refusing", PoolSettings(engine="slurm", partition="small", extra=("--mem=999G",)))
+    number = two.submit(pool="refusing", slots=1, epochs=1).experiment.number
+    paused = two.state(number, "paused")
+    assert any(warning.startswith("paused: Slurm: ") for warning in paused.warnings), paused.warnings
+    assert paused.trials[0].attempt == 1
+    client.act(number, "stop")
+    two.state(number, "stopped")
+    client.remove_pool("refusing")
 
 
 def test_ranks_see_no_variables_of_the_job_step(two):

@@ -129,13 +129,16 @@ class SlurmEngine:
         if submission is None:
             return
         deadline = time.monotonic() + KILL_S
+        # Launchers that have recorded the end of all ranks leave by themselves; signals would make it a failed job.
+        leaving = await asyncio.to_thread(self._folders.of(key).result) is not None
         try:
             while (job := (await self._controller.fresh()).find(submission.job, submission.comment)) is not None:
-                if job.state in ENDED:
+                if job.state in ENDED or (leaving and job.state == "COMPLETING"):
                     return
                 if time.monotonic() > deadline:
                     raise Unconfirmed(f"job {job.id} of attempt {key} is {job.state}; its slots stay taken", job=job.id)
-                await self._cancel(job, hard=time.monotonic() < deadline - KILL_S / 2)
+                if not leaving or time.monotonic() > deadline - KILL_S / 2:
+                    await self._cancel(job, hard=leaving or time.monotonic() < deadline - KILL_S / 2)
                 await asyncio.sleep(_POLL_S)
         except EngineUnavailable as error:
             raise Unconfirmed(f"the job of attempt {key} may still run: {error}") from None

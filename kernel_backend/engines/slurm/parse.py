@@ -83,6 +83,7 @@ def parse_sinfo(text: str, pool: Pool) -> list[Node]:
     rows = default if settings.partition is None and default else rows
     gpus = settings.gpus if settings.gpus is not None else any(_gpus(row[4], settings.gpu_type) for row in rows)
     nodes, left = dict[str, Node](), settings.most_slots
+    rows.sort(key=lambda row: bool(_DOWN.search(row[2])))  # nodes that are down do not use up `most_slots`
     for name, _, state, cpus, gres in rows:
         if name in nodes:  # in several partitions
             continue

@@ -75,7 +75,7 @@ class StatusReader:
             end = submission.end
             return GangStatus(key=key, phase="ended", outcome=end.outcome, result=end.result)
         job = queue.find(submission.job, submission.comment) if submission is not None else None
-        result = folder.result()
+        result = folder.result() or folder.refusal()
         if result is not None and submission is not None and job is not None and explained(result, job.state):
             return self._ended(key, folder, submission, job)
         if result is not None and not _contested(result, job, queue):
@@ -90,7 +90,7 @@ class StatusReader:
         if job.state in PENDING:
             reason = f"Slurm: {queue.problem}" if queue.problem else wait_text(job, datetime.now())
             return GangStatus(key=key, phase="pending", reason=reason)
-        return GangStatus(key=key, phase="running")
+        return GangStatus(key=key, phase="running", reason="runs in Slurm; its launchers have not met yet")
 
     def _interrupted(
         self, key: AttemptId, folder: AttemptFolder, submission: Submission | None, job: SlurmJob | None, queue: Queue
@@ -120,7 +120,8 @@ class StatusReader:
         began = folder.launcher() is not None
         if job.state == "COMPLETED" and self._waited(key) < RECORD_S and began:
             return GangStatus(key=key, phase="running")
-        if job.state in ("COMPLETED", "FAILED") and not began and not submission.cancelled:
+        everywhere = all(AttemptFolder(folder.path, node).launcher() for node in range(len(folder.job().placement)))
+        if job.state in ("COMPLETED", "FAILED") and not everywhere and not submission.cancelled:
             failure = never_launched(folder, _OF_SLURM).failure
             return self._concluded(key, folder, submission.ended(Outcome.FAILED, failure))
         partial = folder.partial_result()  # some launchers have died; a rank's own failure counts before Slurm's word

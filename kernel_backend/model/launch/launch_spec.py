@@ -18,7 +18,7 @@ from kernel_backend.model.versions import changes_nothing, read
 
 # Environment variables that launchers set for each rank; a notebook has none of them.
 OF_RANKS = re.compile(
-    r"RANK|WORLD_SIZE|(?:LOCAL|GROUP|ROLE|CROSS)_\w*(?:RANK|SIZE)|MASTER_(?:ADDR|PORT)|GLOO_SOCKET_IFNAME|HOROVOD_\w+"
+    r"RANK|WORLD_SIZE|(?:LOCAL|GROUP|ROLE|CROSS)_\w*(?:RANK|SIZE)|MASTER_(?:ADDR|PORT)|(?:GLOO|NCCL)_SOCKET_IFNAME|HOROVOD_\w+"
 )
 
 

@@ -57,6 +57,8 @@ class GangNodes:
                 return over
             if attempt.nodes:
                 return _again(attempt.nodes, offer)
+            if attempt.state is not AttemptState.PENDING:
+                return JoinAnswer(action="leave", reason=f"attempt {key} has begun without nodes that join")
             gang = self._gangs.setdefault(key, _Gang(time.monotonic()))
             if gang.refused is not None:
                 return gang.refused

@@ -250,11 +250,10 @@ class ClusterStateManager:
         The store may be newer: it may have ended an interval whose gang still holds slots here.
         """
         for interval in intervals:
-            holds = (
-                self._numbers.get(RequestKey(interval.attempt.experiment, interval.attempt.trial))
-                == interval.attempt.number
-            )
-            if holds:
+            key = RequestKey(interval.attempt.experiment, interval.attempt.trial)
+            if self._numbers.get(key) == interval.attempt.number:
+                if cluster.runs[key].waiting:
+                    continue  # it uses nothing before its engine has granted its slots
                 yield interval._replace(ended=None)
             elif interval.ended is not None:
                 yield interval
@@ -325,10 +324,9 @@ class ClusterStateManager:
         self._touched.add(key)
         if known:
             ended = attempt.created_at if attempt.ended_at is None or known < attempt.number else attempt.ended_at
-            waiting = cluster.runs[key].waiting
-            run = cluster.let_go(key, at=cluster.runs[key].since if waiting else ended)
+            run = cluster.let_go(key, at=ended)
             del self._numbers[key]
-            if not waiting:
+            if not run.waiting:
                 self.lengths.add(run.owner, run.slots, run.since, ended, attempt.outcome)
             if run.reservation is not None:
                 self._released[key] = run.reservation
@@ -345,8 +343,9 @@ class ClusterStateManager:
         experiment = self.cache.experiments.get(attempt.experiment)
         max_time = experiment.config.max_time if experiment is not None else None
         ends = None if max_time is None else attempt.granted_at + max_time
-        cluster.let_go(key, at=run.since)
-        granted = replace(run, since=attempt.granted_at, ends=ends, waiting=False, actual=attempt.actual)
+        cluster.let_go(key)
+        actual = attempt.actual if attempt.nodes else ()
+        granted = replace(run, since=attempt.granted_at, ends=ends, waiting=False, actual=actual)
         cluster.hold(granted)
 
     def _hold(

@@ -58,8 +58,14 @@ def test_without_a_rendezvous_there_is_nothing_for_horovod():
     assert horovod.env(rank_assignments(UNEVEN)[0], MEETING._replace(horovod_port=None)) == {}
 
 
+def test_nccl_takes_the_device_by_which_nodes_met_and_its_own_choice_on_one_machine():
+    assert torch.env(rank_assignments(UNEVEN)[0], MEETING)["NCCL_SOCKET_IFNAME"] == "lo"
+    assert "NCCL_SOCKET_IFNAME" not in torch.env(rank_assignments((share(),))[0], MEETING)
+
+
 def test_torch_finds_its_peers_by_the_usual_variables():
     assert torch.env(rank_assignments(UNEVEN)[3], MEETING) == {
+        "NCCL_SOCKET_IFNAME": "lo",
         "RANK": "3",
         "WORLD_SIZE": "4",
         "LOCAL_RANK": "0",

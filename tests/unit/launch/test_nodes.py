@@ -43,6 +43,11 @@ def test_shares_of_the_cpu_come_from_the_engine_and_devices_from_the_node(monkey
     monkeypatch.setattr(launch_node.devices, "local_node", lambda: node("host", slots=8))
     variables = {"DAYLIGHT_SLOTS_OF_NODES": "4(x2),3", "SLURMD_NODENAME": "n3"}
     assert (share(variables, NodeIndex(2, 3)).name, share(variables, NodeIndex(2, 3)).slots) == ("n3", 3)
+    gpus = node("host", slots=4, kind="cuda").model_copy(update={"devices": ("A100",) * 4})
+    monkeypatch.setattr(launch_node.devices, "local_node", lambda: gpus)
+    assert share(variables, NodeIndex(0, 3)) == gpus.model_copy(update={"name": "n3", "kind": "cpu", "devices": ()})
+    assert share({"SLURMD_NODENAME": "n1"}, NodeIndex(0, 1)).devices == ("A100",) * 4
+    monkeypatch.setattr(launch_node.devices, "local_node", lambda: node("host", slots=8))
     assert share({"SLURMD_NODENAME": "n1"}, NodeIndex(0, 1)).slots == 8
     assert counts("2,1(x3)") == [2, 1, 1, 1]
 
@@ -97,6 +102,16 @@ def test_a_gang_that_was_never_started_says_why():
     why = Failure(rank=0, type="GangNotFormed", message="n2 has Daylight 0.9")
     refused = NodeEnd(node=0, names=("",), size=0, refused=why, refused_as="failed", ended_at=3.0)
     assert result_of([refused]) == AttemptResult(outcome="failed", exit_codes=(), failure=why, ended_at=3.0)
+
+
+def test_a_launcher_that_starts_no_ranks_ends_the_gang_on_any_node(tmp_path: Path):
+    why = Failure(rank=0, type="InvalidRequest", message="DAYLIGHT_SLOTS is no number")
+    AttemptFolder(tmp_path, 1).write_end(NodeEnd(node=0, names=("",), size=0, refused=why, ended_at=3.0))
+    refusal = AttemptFolder(tmp_path).refusal()
+    assert refusal is not None
+    assert (refusal.outcome, refusal.failure) == ("failed", why)
+    AttemptFolder(tmp_path).write_end(end())
+    assert AttemptFolder(tmp_path).refusal() == refusal
 
 
 def test_a_result_is_there_once_every_node_has_written_its_own(tmp_path: Path):

@@ -89,9 +89,9 @@ def test_two_networks_without_a_common_one_are_told():
     assert "cannot be reached from all others at once" in found.reason
 
 
-def test_a_node_that_does_not_come_in_time_loses_the_gang():
+def test_a_node_that_does_not_come_in_time_fails_the_gang():
     found = joined({0: offer()}, WANTED, waited=61.0, all_there=0.0)
-    assert found == Impossible("1 of 2 nodes have not joined within 60 s; there were n1", "lost")
+    assert found == Impossible("1 of 2 nodes have not joined within 60 s; there were n1", "failed")
 
 
 @pytest.mark.parametrize(

@@ -250,11 +250,14 @@ def test_every_outcome_has_an_answer_while_a_gang_works(state, outcome):
     follow(trial(state), outcome, user_error() if outcome is Outcome.FAILED else None)
 
 
-def test_an_impossible_gang_is_queued_held_and_then_paused():
-    state, changes = follow(trial(TrialState.STARTING), Outcome.INFEASIBLE)
-    assert state is TrialState.QUEUED
-    queued = trial(state, **changes)
-    assert reconcile(ExperimentState.ACTIVE, queued, feasible=False) == Action(e.Held(), {})
+def test_a_gang_that_its_engine_can_never_hold_pauses_the_experiment_with_the_reason():
+    refused = Failure(rank=0, type="SlurmRefused", message="Slurm: invalid account. To change: account")
+    found = attempt_end(trial(TrialState.STARTING), attempt(), Outcome.INFEASIBLE, refused, False, 3)
+    assert (found.pause, found.notes) == (True, ("paused: Slurm: invalid account. To change: account",))
+    queued = trial(advance(TrialState.STARTING, found.event), **found.changes)
+    assert queued.state is TrialState.QUEUED
+    action = reconcile(ExperimentState.PAUSED, queued, feasible=True)
+    assert action == Action(e.Held(), {"holds": frozenset({Hold.USER})})
 
 
 def test_pausing_releases_what_runs_and_resuming_lifts_the_hold():

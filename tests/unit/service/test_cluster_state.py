@@ -95,7 +95,8 @@ class World:
         for start in decisions.starts:
             key = start.request.key
             async with self.cluster_state.starting(key, start):
-                self.store.add_attempt(*key[:2], start.placement, None, "digest", self.at)
+                granted = self.draw.random() < 0.7  # the others wait in their engine's own queue
+                self.store.add_attempt(*key[:2], start.placement, None, "digest", self.at, granted=granted)
             self.promised.pop(key, None)
             if start.reservation is not None:
                 self.promised[key] = start.reservation
@@ -132,7 +133,7 @@ class World:
         draw, running = self.draw, self.running()
         self.at += draw.choice((1.0, 70.0, 500.0, 4000.0, 40000.0))
         match draw.choice(
-            ("submit", "submit", "commit", "crash", "goes", "ends", "quota", "drain", "pause", "restart")
+            ("submit", "submit", "commit", "grant", "crash", "goes", "ends", "quota", "drain", "pause", "restart")
         ):
             case "submit":
                 config = {"slots": draw.choice((1, 2, 3, 8)), "preemptible": draw.random() < 0.5}
@@ -141,6 +142,8 @@ class World:
                 self.first_requested[RequestKey(number, 1)] = self.at
             case "commit" if running:
                 self.commits(draw.choice(running))
+            case "grant" if pending := [each for each in self.store.open_attempts() if each.granted_at is None]:
+                self.store.advance_attempt(draw.choice(pending).id, e.Placed(), self.at, granted_at=self.at)
             case "crash" if running:
                 self.ends(draw.choice(running), e.Lost(), Outcome.LOST)
             case "goes" if leaving := self.running(TrialState.RELEASING):
@@ -213,8 +216,12 @@ def _used(accounts: UsageByName, at: float) -> dict[object, float]:
     found: dict[object, float] = {}
     for name, meter in accounts.items():
         quota = accounts.quota(name).slot_hours
-        if meter.held or meter.decayed(at) > 1.0:  # what has faded away is not looked for any more
-            found |= {(name, "held"): meter.held, (name, "decayed"): meter.decayed(at)}
+        if meter.held or meter.waiting or meter.decayed(at) > 1.0:  # what has faded away is not looked for any more
+            found |= {
+                (name, "held"): meter.held,
+                (name, "decayed"): meter.decayed(at),
+                (name, "waiting"): meter.waiting,
+            }
             found[name, "window"] = meter.within(quota.window, at) if quota else 0.0
     return found
 
