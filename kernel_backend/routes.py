@@ -10,6 +10,7 @@ from typing import Any
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import GarbageReport, GarbageRequest
 from kernel_backend.model.cluster.accounts import Account, AuditEntry, Priority, Self, UseOverTime, Waiting
+from kernel_backend.model.cluster.pool_check import PoolCheck, PoolCheckRequest
 from kernel_backend.model.cluster.pools import PoolSettings, PoolStatus
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
 from kernel_backend.model.disk import DiskReport, DiskUsage
@@ -195,6 +196,18 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             "DELETE": Operation(
                 PoolStatus, verb="pools.remove", does="Remove a pool that no unfinished experiment uses. For admins."
             ),
+        },
+    ),
+    Endpoint(
+        "/api/pools/{name}/check",
+        {
+            "POST": Operation(
+                PoolCheck,
+                body=PoolCheckRequest,
+                optional=True,
+                verb="pools.check",
+                does="Check a pool by a probe on two of its nodes; takes up to two minutes. For admins.",
+            )
         },
     ),
     Endpoint(

@@ -36,6 +36,11 @@ class CheckpointStorage:
         return f"{self._root}/{experiment}/{trial}"
 
     @property
+    def root(self) -> str:
+        """Return the folder or URL of all checkpoints; "" if each is in its owner's workspace."""
+        return self._root
+
+    @property
     def linked(self) -> bool:
         """Return True if equal frozen parts of an experiment are one file; an object store has a copy for each."""
         return isinstance(open_storage(self._root), Directory)

@@ -16,7 +16,7 @@ from pathlib import Path
 from kernel_backend import __version__, discovery
 from kernel_backend.client import Client
 from kernel_backend.commands.answer import FAILED, OK, Answer, Table
-from kernel_backend.commands.verb import JSON, Call, Verb
+from kernel_backend.commands.verb import JSON, Call, Verb, argument
 from kernel_backend.environments import uv
 from kernel_backend.errors import DaylightError, HomeUnusable
 from kernel_backend.home import home
@@ -49,11 +49,18 @@ class Finding:
 
 
 def _doctor(call: Call) -> Answer:
-    found = list(findings())
+    pool = call.arguments.pool
+    found = list(findings()) if pool is None else _pool(call.client, pool)
     rows = [["ok" if each.ok else "!!", each.name, each.says, each.todo] for each in found]
     code = OK if all(finding.ok for finding in found) else FAILED
     body = {"findings": [asdict(finding) for finding in found]}
     return Answer(body, [Table(["", "what", "found", "what to do"], rows, "")], code=code)
+
+
+def _pool(client: Client, name: str) -> list[Finding]:
+    """Let the service check a pool, with this interpreter."""
+    found = client.check_pool(name, sys.executable).findings
+    return [Finding(each.name, each.ok, each.says, each.todo) for each in found]
 
 
 def findings() -> Iterator[Finding]:
@@ -192,7 +199,15 @@ DOCTOR = Verb(
     "doctor",
     "tell what works here and what to do",
     _doctor,
-    (JSON,),
-    ("doctor", "doctor --json"),
+    (
+        argument(
+            "--pool",
+            metavar="NAME",
+            help="check this pool instead, by a probe on two of its nodes; takes up to two minutes (admins)",
+        ),
+        JSON,
+    ),
+    ("doctor", "doctor --pool gpu", "doctor --json"),
     host="terminal",
+    client=("check_pool",),
 )

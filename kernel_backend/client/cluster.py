@@ -8,9 +8,12 @@ from urllib.parse import quote
 
 from kernel_backend.client.calls import Calls, given
 from kernel_backend.model.cluster import accounts as sharing
+from kernel_backend.model.cluster.pool_check import PoolCheck, PoolCheckRequest
 from kernel_backend.model.cluster.pools import PoolSettings, PoolStatus
 from kernel_backend.model.record import checked
 from kernel_backend.model.views.overview import NodeUse, Overview
+
+CHECK_S = 240.0  # for the answer of a check of a pool
 
 
 class ClusterCalls(Calls):
@@ -86,6 +89,15 @@ class ClusterCalls(Calls):
     def remove_pool(self, name: str) -> PoolStatus:
         """Remove a pool, and return it as it was; raises NotFound, Conflict while experiments use it, and Forbidden."""
         return self._read(PoolStatus, self._service.json("DELETE", f"/api/pools/{_part(name)}"))
+
+    def check_pool(self, name: str, python: str = "") -> PoolCheck:
+        """Check a pool by a probe on its nodes with this interpreter; takes up to two minutes.
+
+        Raises NotFound, Conflict for one that cannot be checked now, and Forbidden unless the user is an admin.
+        """
+        asked = checked(PoolCheckRequest, python=python)
+        body = self._service.json("POST", f"/api/pools/{_part(name)}/check", record=asked, timeout=CHECK_S)
+        return self._read(PoolCheck, body)
 
     def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[sharing.AuditEntry]:
         """Return the audit log before number `before`, newest first; `search` selects entries with all of its words.

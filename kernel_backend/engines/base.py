@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from kernel_backend.errors import DaylightError
+from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.record import Record
@@ -45,6 +46,22 @@ class EngineUnavailable(DaylightError):
     """Error: the engine does not answer at present; nothing is lost, and the same call may succeed later."""
 
     http_status = 503
+
+
+class CheckContext(NamedTuple):
+    """What a check of a pool needs to know about the service and its caller."""
+
+    python: str  # path of the interpreter of trainings
+    checkpoints: str  # folder or URL of all checkpoints; "" if each owner has their own
+    urls: tuple[str, ...]  # of the service, for launchers on other nodes
+
+
+@runtime_checkable
+class CheckedEngine(Protocol):
+    """Engine that can check its pool."""
+
+    async def check(self, context: CheckContext) -> Sequence[PoolFinding]:
+        """Return what works in the pool and what must be changed, in order; takes up to two minutes."""
 
 
 class Engine(Protocol):

@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from kernel_backend.engines.base import Engine, GangStatus, Unconfirmed
+from kernel_backend.engines.base import CheckContext, CheckedEngine, Engine, GangStatus, Unconfirmed
 from kernel_backend.errors import Conflict, DaylightError, InvalidRequest
 from kernel_backend.home import attempt_folder
+from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool, PoolSettings, PoolStatus
 from kernel_backend.model.ids import AttemptId, parse_attempt
 from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
@@ -46,6 +47,7 @@ class PoolEngines:
         self._local, self._make, self._home = local, make, home
         self.invalid = dict(invalid or {})  # pools with unusable settings, and what is wrong with them
         self._pools: dict[str, _PoolEngine] = {}
+        self._checking: set[str] = set()  # pools that are being checked
         self._of: dict[AttemptId, str] = {}  # pool of each known gang
         self._local_pools = {LOCAL}  # of the local engine's nodes
         self._renamed: dict[tuple[str, str], tuple[Node, Node]] = {}
@@ -112,6 +114,19 @@ class PoolEngines:
         }
         found += [PoolStatus(name=name, engine="", problem=problem) for name, problem in problems.items()]
         return [PoolStatus(name=LOCAL, engine=self._local.name), *sorted(found, key=lambda each: each.name)]
+
+    async def check(self, name: str, context: CheckContext) -> Sequence[PoolFinding]:
+        """Check a pool by its engine; raises Conflict for one that cannot be checked, or is being checked."""
+        engine = self._pools[name].working()
+        if not isinstance(engine, CheckedEngine):
+            raise Conflict(f"pool {name}: the engine {engine.name} has no check")
+        if name in self._checking:
+            raise Conflict(f"pool {name} is being checked: try again in two minutes")
+        self._checking.add(name)
+        try:
+            return await engine.check(context)
+        finally:
+            self._checking.discard(name)
 
     # The interface of an engine
 

@@ -52,7 +52,7 @@ class Joining:
         self.process = secrets.token_hex(8)
         self._why = ""  # why the service could not be reached
         self._ports: Ports = reserve(job, "", index.node, here.slots)
-        self._probed = _Probed(self.process) if index.node == 0 and index.nodes > 1 else None
+        self._probed = Probed(self.process) if index.node == 0 and index.nodes > 1 else None
 
     def join(self, asked: threading.Event) -> Peers:
         """Return the gang's nodes once all launchers have joined, and can reach node 0.
@@ -75,7 +75,7 @@ class Joining:
             if answer.action == "go":
                 return self._peers(answer.nodes)
             if answer.probe and self._index.node:
-                reached = _reached(answer.probe, answer.port, answer.process)
+                reached = reached_addresses(answer.probe, answer.port, answer.process)
             asked.wait(ASK_S)
         raise Left("it was asked to leave before its ranks had begun", "released")
 
@@ -168,7 +168,7 @@ class PeerWatch(threading.Thread):
         return True
 
 
-class _Probed(threading.Thread):
+class Probed(threading.Thread):
     """Thread of node 0 that answers connections with its launcher's name, so that others can tell whom they reached."""
 
     def __init__(self, answer: str) -> None:
@@ -193,7 +193,7 @@ class _Probed(threading.Thread):
         self._listener.close()
 
 
-def _reached(addresses: Sequence[str], port: int, expected: str) -> tuple[Reached, ...]:
+def reached_addresses(addresses: Sequence[str], port: int, expected: str) -> tuple[Reached, ...]:
     """Return the addresses at which node 0 answers, with this node's own address in each connection."""
     with ThreadPoolExecutor(PROBES) as threads:  # each address that drops packets takes the whole time
         found = threads.map(lambda address: _reach(address, port, expected), addresses)

@@ -52,9 +52,21 @@ class _Finder:
 
     def _known(self) -> Iterator[str]:
         """Yield the addresses that the service has announced in its home, which is newer, and those of the job."""
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-            yield from _texts(json.loads((Path(self._job.home) / LAUNCHERS).read_bytes())["urls"])
+        yield from announced(Path(self._job.home))
         yield from self._job.service_urls
+
+
+def announced(home: Path) -> list[str]:
+    """Return the addresses that the service has announced in its home; none if the home cannot be read."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        return _texts(json.loads((home / LAUNCHERS).read_bytes())["urls"])
+    return []
+
+
+def connected(url: str) -> socket.socket:
+    """Return a connection to an address of the service; raises OSError."""
+    where = urlsplit(url)
+    return socket.create_connection((where.hostname or "", where.port or 80), CONNECT_S)
 
 
 def _texts(found: Sequence[object]) -> list[str]:
@@ -62,7 +74,6 @@ def _texts(found: Sequence[object]) -> list[str]:
 
 
 def _listens(url: str) -> bool:
-    where = urlsplit(url)
-    with contextlib.suppress(OSError), socket.create_connection((where.hostname or "", where.port or 80), CONNECT_S):
+    with contextlib.suppress(OSError), connected(url):
         return True
     return False

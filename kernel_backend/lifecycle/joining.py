@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from kernel_backend.model.launch.nodes import Device, GangNode, NodeOffer
+from kernel_backend.model.launch.nodes import GangNode, NodeOffer, usable_addresses
 
 REACH_S = 20.0  # for every node to reach node 0, after all have joined
 LOOPBACK = "127.0.0.1"
@@ -86,7 +86,7 @@ def _unfit(offers: Mapping[int, NodeOffer], wanted: Wanted) -> Impossible | None
 def _reachable(offers: Mapping[int, NodeOffer], wanted: Wanted, all_there: float) -> Pending | Joined | Impossible:
     """Choose the first address of node 0 that every other node reaches."""
     first, others = offers[0], [offer for number, offer in sorted(offers.items()) if number]
-    possible = [device.address for device in first.addresses if _allowed(device, wanted.interface)]
+    possible = usable_addresses(first.addresses, wanted.interface)
     if not possible:
         return Impossible(f"{first.name} has no address on network device {wanted.interface}", "failed", first.name)
     reached = [{each.address: each.own for each in offer.reached or ()} for offer in others]
@@ -95,15 +95,11 @@ def _reachable(offers: Mapping[int, NodeOffer], wanted: Wanted, all_there: float
             own = [_node(offer, found[address]) for offer, found in zip(others, reached, strict=True)]
             return Joined((_node(first, address), *own))
     if all_there <= REACH_S:
-        return Pending("the nodes look for an address by which they reach each other", tuple(possible))
+        return Pending("the nodes look for an address by which they reach each other", possible)
     cut = [offer.name for offer, found in zip(others, reached, strict=True) if not set(possible) & found.keys()]
     who = ", ".join(cut) if cut else "all others at once"
     tried = ", ".join(possible)
     return Impossible(f"{first.name} cannot be reached from {who}: tried {tried}, port {first.probe_port}", "failed")
-
-
-def _allowed(device: Device, interface: str | None) -> bool:
-    return interface is None or device.name == interface
 
 
 def _node(offer: NodeOffer, address: str) -> GangNode:

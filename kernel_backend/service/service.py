@@ -104,7 +104,7 @@ class Service:
         )
         self.quotas = QuotaVerbs(store, self.stored_quotas, loop.cluster_state.looking, self._changed)
         self.cluster = ClusterVerbs(store, self.stored_quotas, loop.cluster_state, self.overview, self._changed)
-        self.pools = PoolVerbs(store, engine, loop.cluster_state, context.configured_in, self._changed)
+        self.pools = PoolVerbs(store, engine, loop.cluster_state, context, self._changed)
         self.gang_nodes = GangNodes(store, engine.settings, self._bus, context.wake)
         self.deletion = Deletion(context)
         self._tasks: list[asyncio.Task[None]] = []

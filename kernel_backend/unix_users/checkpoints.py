@@ -143,6 +143,7 @@ class UnixUserStorage(CheckpointStorage):
 
     def __init__(self, agents: Agents, owner: Owner, identity: Identity) -> None:
         self._agents, self._owner, self._identity = agents, owner, identity
+        self._root = ""
 
     def where(self, experiment: int, trial: int) -> str:
         """Return an empty location: the owner's agent fills in the folder, which the service does not know."""

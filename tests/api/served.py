@@ -24,13 +24,14 @@ from kernel_backend.api.routes import application
 from kernel_backend.checkpoints.base import digest
 from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.client import Client
-from kernel_backend.engines.base import Caps, GangStatus
+from kernel_backend.engines.base import Caps, CheckContext, GangStatus
 from kernel_backend.errors import NotFound
 from kernel_backend.home import artifact_folder
 from kernel_backend.identity.base import Identity
 from kernel_backend.identity.local import LocalIdentity
 from kernel_backend.launch.spool import read_page
 from kernel_backend.model.artifacts import file_of, media_of
+from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.experiment import Config, Submission
@@ -124,6 +125,9 @@ class StillEngine:
     async def forget(self, key: AttemptId) -> None:
         self.ended.pop(key, None)
         self.forgotten.add(key)
+
+    async def check(self, context: CheckContext) -> list[PoolFinding]:
+        return [PoolFinding(name="python", ok=True, says=context.python)]
 
     def end(self, key: AttemptId, failure: Failure | None = None) -> None:
         """Let a gang come to its end, well or by this failure."""

@@ -18,6 +18,7 @@ from kernel_backend.client import Client
 from kernel_backend.errors import OtherVersion
 from kernel_backend.model.checkpoints import GarbageRequest
 from kernel_backend.model.cluster.accounts import Priority
+from kernel_backend.model.cluster.pool_check import PoolCheck, PoolCheckRequest
 from kernel_backend.model.cluster.pools import PoolSettings
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Config, Keep, Submission
@@ -76,6 +77,7 @@ VERBS: dict[str, Callable[[Client], Any]] = {
     "pools": lambda client: client.pools(),
     "set_pool": lambda client: client.set_pool("second", SECOND),
     "remove_pool": lambda client: client.remove_pool("second"),
+    "check_pool": lambda client: checked_pool(client),
     "audit": lambda client: client.audit(),
     "nodes": lambda client: client.nodes(),
     "upload_snapshot": lambda client: client.upload_snapshot(*archive()),
@@ -135,6 +137,11 @@ def deleted(client: Client) -> Overview:
     return client.delete_experiment(1)
 
 
+def checked_pool(client: Client) -> PoolCheck:
+    client.set_pool("second", SECOND)
+    return client.check_pool("second", "/usr/bin/python3")
+
+
 def answers_json(operations: Mapping[str, Any]) -> bool:
     return any(each.answer is not None and not isinstance(each.answer, str) for each in operations.values())
 
@@ -167,6 +174,7 @@ BODIES: dict[type[Record], dict[str, Any]] = {
     GarbageRequest: {"dry_run": True},
     Priority: {"priority": 5},
     PoolSettings: {"engine": "slurm"},
+    PoolCheckRequest: {},
 }
 
 

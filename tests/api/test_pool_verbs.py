@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -212,3 +213,14 @@ def test_no_more_gangs_than_said_wait_in_the_queue_of_a_site(served: Served, cli
     second.end(ONE)
     until(lambda: TWO in second.jobs, "the second is handed over")
     assert THREE not in second.jobs
+
+
+def test_a_pool_is_checked_by_its_engine_for_admins_alone(served: Served, client: Client):
+    client.set_pool("second", SECOND)
+    found = client.check_pool("second", "/env/bin/python")
+    assert (found.pool, [each.says for each in found.findings]) == ("second", ["/env/bin/python"])
+    assert client.check_pool("second").findings[0].says == sys.executable
+    with pytest.raises(NotFound, match=r"there is no pool secnd \(did you mean second\?\); there are local, second"):
+        client.check_pool("secnd")
+    with pytest.raises(Conflict, match="daylight doctor checks it"):
+        client.check_pool("local")

@@ -81,6 +81,7 @@ WHOSE = {
         *(f"{method} /api/accounts/{{kind}}/{{name}}/quota" for method in ("PUT", "DELETE")),
         *(f"POST /api/nodes/{{name}}/{verb}" for verb in ("drain", "undrain")),
         *(f"{method} /api/pools/{{name}}" for method in ("PUT", "DELETE")),
+        "POST /api/pools/{name}/check",
     ],
     "attempts": [f"POST /api/attempts/{{key}}/{name}" for name in ("records", "join", "nodes")],
 }

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kernel_backend.cli import main
 from kernel_backend.client import Client
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.cluster.pools import PoolSettings
@@ -129,3 +130,16 @@ def test_ranks_see_no_variables_of_the_job_step(two):
     log = Client.connect(start=False, home=two.home).logs(number, trial=1, rank=0).text
     expected = ["SLURMD_NODENAME", "SLURM_CLUSTER_NAME", "SLURM_CONF", "SLURM_JOB_ID"]
     assert json.loads(log.splitlines()[0]) == expected, log
+
+
+def test_the_doctor_finds_all_of_a_good_pool_green(two, site, monkeypatch, capsys):
+    monkeypatch.setenv("DAYLIGHT_HOME", str(two.home))
+    code = main(["doctor", "--pool", "cluster"])
+    told = capsys.readouterr().out
+    assert code == 0, told
+    checks = "engine user partition versions home service clocks checkpoints devices host network start"
+    assert [line.split()[1] for line in told.splitlines()[1:]] == checks.split(), told
+    assert "all-reduce of 64 MB by gloo" in told
+    print(told)
+    assert site.run("squeue", "-h", "-t", "PD,R", "-o", "%j") == ""
+    assert list(two.home.glob("check-*")) == []

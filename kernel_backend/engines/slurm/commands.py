@@ -8,8 +8,9 @@ import os
 from collections.abc import Collection, Mapping
 
 from kernel_backend.engines.base import EngineUnavailable
-from kernel_backend.engines.slurm.parse import no_answer, sentence
+from kernel_backend.engines.slurm.parse import SINFO, no_answer, sentence
 from kernel_backend.errors import DaylightError
+from kernel_backend.model.cluster.pools import Pool
 
 TIMEOUT_S = 20.0
 # Variables of a surrounding job, and options of Slurm's commands by environment, would change what is asked for.
@@ -45,13 +46,10 @@ def cleaned(base: Mapping[str, str], withheld: Collection[str] = ()) -> dict[str
     }
 
 
-async def run(*words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> str:
-    """Return what a command of Slurm prints.
-
-    Raises EngineUnavailable if Slurm does not answer or is not installed, and SlurmRefused with its sentence otherwise.
-    """
+async def start(*words: str, env: Mapping[str, str] | None = None) -> asyncio.subprocess.Process:
+    """Start a command of Slurm whose input and output are pipes; raises EngineUnavailable if it is not installed."""
     try:
-        process = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             *words,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -64,6 +62,14 @@ async def run(*words: str, stdin: str = "", env: Mapping[str, str] | None = None
             f"{words[0]} not found: start the service on a machine with Slurm's commands, such as a login node, or put "
             "them on its PATH"
         ) from None
+
+
+async def run(*words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> str:
+    """Return what a command of Slurm prints.
+
+    Raises EngineUnavailable if Slurm does not answer or is not installed, and SlurmRefused with its sentence otherwise.
+    """
+    process = await start(*words, env=env)
     try:
         output, errors = await asyncio.wait_for(process.communicate(stdin.encode()), TIMEOUT_S)
     except TimeoutError:
@@ -79,3 +85,9 @@ async def run(*words: str, stdin: str = "", env: Mapping[str, str] | None = None
     if no_answer(said):
         raise EngineUnavailable(f"Slurm's controller does not answer: {sentence(said)}")
     raise SlurmRefused(sentence(said) or f"{words[0]} ended with code {process.returncode}", command=words[0])
+
+
+async def sinfo(pool: Pool) -> str:
+    """Return what sinfo prints about the nodes of a pool's partition; raises the same errors as `run`."""
+    partition = pool.settings.partition
+    return await run("sinfo", "-N", "-h", *(["-p", partition] if partition else []), "-o", SINFO)

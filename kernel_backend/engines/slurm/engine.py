@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from kernel_backend.engines.base import Caps, EngineUnavailable, GangStatus, Unconfirmed
+from kernel_backend.engines.base import Caps, CheckContext, EngineUnavailable, GangStatus, Unconfirmed
 from kernel_backend.engines.folders import GangFolders
-from kernel_backend.engines.slurm.commands import SlurmRefused, run
+from kernel_backend.engines.slurm.check import check_pool
+from kernel_backend.engines.slurm.commands import SlurmRefused, run, sinfo
 from kernel_backend.engines.slurm.controller import Controller, Queue
 from kernel_backend.engines.slurm.parse import (
     ENDED,
     PENDING,
-    SINFO,
     SlurmJob,
     never,
     parse_job_id,
@@ -32,6 +32,7 @@ from kernel_backend.engines.slurm.status import StatusReader
 from kernel_backend.engines.slurm.submission import Submission, locked, read_submission, write_submission
 from kernel_backend.errors import Conflict
 from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
@@ -55,7 +56,7 @@ class SlurmEngine:
 
     def __init__(self, home: Path, pool: Pool, service: str, controller: Controller | None = None) -> None:
         """Create an engine; `service` is a name unique to the service, `controller` is shared by its pools."""
-        self._pool, self._service = pool, service
+        self._home, self._pool, self._service = home, pool, service
         self._controller = controller or Controller()
         self._folders = GangFolders(home, pool.name)
         self._statuses = StatusReader(self._folders)
@@ -65,10 +66,9 @@ class SlurmEngine:
         """Return the partition's nodes, as of the last half minute; raises EngineUnavailable."""
         at, nodes = self._nodes
         if not at or time.monotonic() > at + NODES_S:
-            partition = self._pool.settings.partition
-            only = ["-p", partition] if partition else []
-            nodes = parse_sinfo(await run("sinfo", "-N", "-h", *only, "-o", SINFO), self._pool)
+            nodes = parse_sinfo(await sinfo(self._pool), self._pool)
             if not nodes:
+                partition = self._pool.settings.partition
                 where = f"the partition {partition}" if partition else "its default partition"
                 raise EngineUnavailable(f"Slurm knows no nodes of {where}: `sinfo -s` lists its partitions")
             self._nodes = time.monotonic(), nodes
@@ -160,6 +160,10 @@ class SlurmEngine:
         """Stop listing a gang, and delete its token."""
         self._statuses.forget(key)
         await asyncio.to_thread(self._folders.forget, key)
+
+    async def check(self, context: CheckContext) -> Sequence[PoolFinding]:
+        """Check the pool by a probe on two of its nodes, or on its only one."""
+        return await check_pool(self._home, self._pool, context)
 
     async def _sbatch(self, job: LaunchSpec, folder: AttemptFolder, submission: Submission) -> None:
         options = sbatch_options(job, self._pool, folder.path, submission.comment)

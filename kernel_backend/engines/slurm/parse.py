@@ -41,6 +41,10 @@ _NO_ANSWER = re.compile(
 )
 # A limit of the number of jobs that one may have in the queue, which ends by itself.
 _TOO_MANY = re.compile(r"Max\w*SubmitJob|SubmitJobLimit|GrpSubmit|MaxSubmit|job submit limit", re.IGNORECASE)
+# What srun says besides: of how a job goes on.
+_PROGRESS = re.compile(
+    "lacks support for cpu binding|queued and waiting|has been allocated|Terminating StepId|not available now"
+)
 _GPU = re.compile(r"gpu(?::([^:,()]+))?:(\d+)(?:\(|,|$)")
 _DOWN = re.compile(r"^(?:down|drain|fail|unknown|maint|error|inval|reboot)|\*$")
 
@@ -77,10 +81,7 @@ def parse_job_id(text: str) -> str:
 
 def parse_sinfo(text: str, pool: Pool) -> list[Node]:
     """Return the nodes of a pool in the output of `sinfo -N -h -o SINFO`, cut to its largest number of slots."""
-    settings = pool.settings
-    rows = [row for line in text.splitlines() if len(row := line.split("|")) == 5]
-    default = [row for row in rows if row[1].endswith("*")]
-    rows = default if settings.partition is None and default else rows
+    settings, rows = pool.settings, _rows(text, pool)
     gpus = settings.gpus if settings.gpus is not None else any(_gpus(row[4], settings.gpu_type) for row in rows)
     nodes, left = dict[str, Node](), settings.most_slots
     rows.sort(key=lambda row: bool(_DOWN.search(row[2])))  # nodes that are down do not use up `most_slots`
@@ -104,6 +105,11 @@ def parse_sinfo(text: str, pool: Pool) -> list[Node]:
             drained="drain" in state,
         )
     return list(nodes.values())
+
+
+def parse_states(text: str, pool: Pool) -> list[str]:
+    """Return the state of each node of a pool in the output of `sinfo -N -h -o SINFO`."""
+    return list({row[0]: row[2] for row in _rows(text, pool)}.values())
 
 
 def was_preempted(text: str) -> bool:
@@ -158,10 +164,17 @@ def refusal_advice(refusal: str) -> str:
     return "request fewer slots or nodes, or change the settings of the pool"
 
 
+def _rows(text: str, pool: Pool) -> list[list[str]]:
+    """Return the rows of a pool's partition; without one, of the site's default."""
+    rows = [row for line in text.splitlines() if len(row := line.split("|")) == 5]
+    default = [row for row in rows if row[1].endswith("*")]
+    return default if pool.settings.partition is None and default else rows
+
+
 def _informative(lines: Sequence[str]) -> Iterator[str]:
     for line in lines:
-        if line and not line.startswith("Try "):
-            yield line.removeprefix("Batch job submission failed: ")
+        if line and not line.startswith("Try ") and not _PROGRESS.search(line):
+            yield re.sub("^(?:Batch job submission failed|Unable to allocate resources): ", "", line)
 
 
 def _whose(reason: str) -> str:

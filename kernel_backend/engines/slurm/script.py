@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,13 @@ from kernel_backend.engines.slurm.commands import cleaned
 from kernel_backend.launch.node import SHARES
 from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.launch.launch_spec import LaunchSpec
+
+PROBE_MIN = 3  # minutes that the job of a probe may take: a short one starts early between others
+PROBE_WAIT_S = 60  # seconds that it waits for nodes
+_OF_SBATCH = re.compile(
+    r"--(?:array|error|export-file|get-user-env|input|no-requeue|open-mode|output|parsable|quiet|requeue|signal"
+    r"|test-only|verbose|wait|wrap)(?:=|$)|-[aeioQvW]"
+)
 
 
 class Shape(NamedTuple):
@@ -46,15 +54,22 @@ def comment(service: str, job: LaunchSpec, digest: str) -> str:
 
 def sbatch_options(job: LaunchSpec, pool: Pool, folder: Path, comment: str) -> list[str]:
     """Return the options of sbatch for a gang; those of the pool's `extra` come last, so that they win."""
-    settings = pool.settings
     words = ["--parsable", "--no-requeue", f"--job-name=daylight-{job.id}", f"--comment={comment}"]
     log = str(folder / "launcher.log").replace("%", "%%")
     words += [f"--chdir={job.cwd}", f"--output={log}", "--open-mode=append", "--input=/dev/null"]
-    named = {"partition": settings.partition, "account": settings.account, "qos": settings.qos}
-    named["constraint"] = settings.constraint
-    words += [f"--{name}={value}" for name, value in named.items() if value]
-    words += [f"--exclude={','.join(job.excluded)}"] if job.excluded else []
-    return [*words, *_size(Shape.of(job), pool), *settings.extra]
+    words += [*_where(pool), *([f"--exclude={','.join(job.excluded)}"] if job.excluded else [])]
+    return [*words, *_size(Shape.of(job), pool), *pool.settings.extra]
+
+
+def probe_options(pool: Pool, nodes: int, gpus: bool, name: str) -> list[str]:
+    """Return the options of srun for the probe of a pool, one slot on each node, with those of the pool.
+
+    Options of sbatch that srun does not have, or that would move its output, are left out. The last ones win.
+    """
+    words = [f"--job-name={name}", "--chdir=/", "--mpi=none", "--cpu-bind=none", "--kill-on-bad-exit=0"]
+    extra = [each for each in pool.settings.extra if not _OF_SBATCH.match(each)]
+    size = _size(Shape(slots=nodes, nodes=nodes, gpus=gpus), pool)
+    return [*words, *_where(pool), *size, *extra, f"--time={PROBE_MIN}", f"--immediate={PROBE_WAIT_S}"]
 
 
 def script(job: LaunchSpec, pool: Pool, folder: Path) -> str:
@@ -86,6 +101,13 @@ def _shares(shape: Shape) -> str:
         return f"export {SHARES}='{shape.slots // shape.nodes}(x{shape.nodes})'\n"
     # srun overwrites it with that of the step, in which each node has one task.
     return f'export {SHARES}="$SLURM_TASKS_PER_NODE"\n'
+
+
+def _where(pool: Pool) -> list[str]:
+    settings = pool.settings
+    named = {"partition": settings.partition, "account": settings.account, "qos": settings.qos}
+    named["constraint"] = settings.constraint
+    return [f"--{name}={value}" for name, value in named.items() if value]
 
 
 def _cpus(shape: Shape, pool: Pool) -> int:

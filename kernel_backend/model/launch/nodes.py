@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from pydantic import Field
@@ -69,6 +70,11 @@ class GangNode(Record):
     horovod_port: int = 0
     probe_port: int = 0
     rank_ports: tuple[int, ...] = ()
+
+
+def usable_addresses(devices: Iterable[Device], interface: str | None) -> tuple[str, ...]:
+    """Return the addresses by which ranks may connect: those of the device `interface`, or of all for None."""
+    return tuple(device.address for device in devices if interface is None or device.name == interface)
 
 
 def placement_of(nodes: tuple[GangNode, ...]) -> Placement:

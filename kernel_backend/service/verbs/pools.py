@@ -1,19 +1,23 @@
-"""Implement operations on pools: list, add, replace and remove them."""
+"""Implement operations on pools: list, add, replace, remove and check them."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable
 
+from kernel_backend.engines.base import CheckContext
 from kernel_backend.engines.pools import PoolEngines
 from kernel_backend.errors import Conflict, NotFound
 from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.cluster.pool_check import PoolCheck, PoolCheckRequest
 from kernel_backend.model.cluster.pools import PoolSettings, PoolStatus, changes, read_pool
 from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.values import nearest
 from kernel_backend.scheduler.state import ClusterState
+from kernel_backend.service.context import Context
 from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.verbs.quotas import check_admin
 from kernel_backend.store.base import Store
@@ -27,12 +31,13 @@ class PoolVerbs:
         store: Store,
         engines: PoolEngines,
         cluster_state: ClusterStateManager,
-        configured_in: str,
+        context: Context,
         changed: Callable[[], None],
     ) -> None:
-        """Create the operations; `configured_in` names the place of pools that no command changes."""
+        """Create the operations of a service with this context."""
         self._store, self._engines, self._cluster_state = store, engines, cluster_state
-        self._configured_in, self._changed = configured_in, changed
+        self._configured_in, self._changed = context.configured_in, changed
+        self._checkpoints, self._urls = context.checkpoint_storage.root, context.launcher_urls
         self._setting = asyncio.Lock()  # store and engines change together
 
     async def statuses(self) -> list[PoolStatus]:
@@ -71,9 +76,7 @@ class PoolVerbs:
         check_admin(who, "pools are removed by admins")
         async with self._setting:
             self._check_changeable(name)
-            if self._engines.pool(name) is None:
-                names = [each.name for each in await self.statuses()]
-                raise NotFound(f"there is no pool {name}{nearest(name, names)}; there are {', '.join(names)}")
+            await self._check_exists(name)
             if used := await asyncio.to_thread(self._users, name):
                 numbers = ", ".join(f"#{number}" for number in used)
                 raise Conflict(f"pool {name} is used by experiments that have not ended: {numbers}; stop them first")
@@ -84,6 +87,26 @@ class PoolVerbs:
             await asyncio.to_thread(self._store.set_pool, name, None, entry)
             self._changed()
         return status
+
+    async def check(self, who: Person, name: str, request: PoolCheckRequest) -> PoolCheck:
+        """Check a pool: its engine, and by a probe on its nodes all that trainings need; takes up to two minutes.
+
+        Raises Forbidden unless the user is an admin, NotFound with the most similar name, and Conflict for a pool
+        whose settings cannot be used, or that is being checked.
+        """
+        check_admin(who, "pools are checked by admins")
+        if name == LOCAL:
+            raise Conflict(f"the pool {LOCAL} is the machine of the service itself: daylight doctor checks it")
+        if name in self._engines.invalid:
+            raise Conflict(f"pool {name} cannot be used: {self._engines.invalid[name]}")
+        await self._check_exists(name)
+        context = CheckContext(request.python or sys.executable, self._checkpoints, self._urls())
+        return PoolCheck(pool=name, findings=tuple(await self._engines.check(name, context)))
+
+    async def _check_exists(self, name: str) -> None:
+        if self._engines.pool(name) is None:
+            names = [each.name for each in await self.statuses()]
+            raise NotFound(f"there is no pool {name}{nearest(name, names)}; there are {', '.join(names)}")
 
     async def _status(self, name: str) -> PoolStatus:
         return next(each for each in await self.statuses() if each.name == name)

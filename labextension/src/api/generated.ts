@@ -3026,6 +3026,59 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/pools/{name}/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Check a pool by a probe on two of its nodes; takes up to two minutes. For admins. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    name: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: {
+                content: {
+                    "application/json": components["schemas"]["PoolCheckRequestInput"];
+                };
+            };
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["PoolCheck"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/audit": {
         parameters: {
             query?: never;
@@ -4182,6 +4235,25 @@ export interface components {
             submits: boolean;
         };
         /**
+         * PoolCheck
+         * @description Findings about a pool, in the order of the checks: a later one may depend on those before.
+         */
+        PoolCheck: {
+            pool: string;
+            findings: components["schemas"]["PoolFinding"][];
+        };
+        /**
+         * PoolFinding
+         * @description Result of one check of a pool; `todo` says how to fix a problem, and is empty without one.
+         */
+        PoolFinding: {
+            name: string;
+            ok: boolean;
+            says: string;
+            /** @default  */
+            todo: string;
+        };
+        /**
          * PoolSettings
          * @description Settings of a pool. The local pool has none: it is the machine of the service.
          *
@@ -5272,6 +5344,14 @@ export interface components {
             each?: string | null;
         };
         /**
+         * PoolCheckRequest
+         * @description Request to check a pool with the interpreter that trainings of the caller would use.
+         */
+        PoolCheckRequestInput: {
+            /** @default  */
+            python?: string;
+        };
+        /**
          * PoolSettings
          * @description Settings of a pool. The local pool has none: it is the machine of the service.
          *
@@ -5838,6 +5918,8 @@ export type Parameter = components['schemas']['Parameter'];
 export type ParamsAssigned = components['schemas']['ParamsAssigned'];
 export type Pause = components['schemas']['Pause'];
 export type Person = components['schemas']['Person'];
+export type PoolCheck = components['schemas']['PoolCheck'];
+export type PoolFinding = components['schemas']['PoolFinding'];
 export type PoolSettings = components['schemas']['PoolSettings'];
 export type PoolStatus = components['schemas']['PoolStatus'];
 export type Promoted = components['schemas']['Promoted'];
@@ -5891,6 +5973,7 @@ export type NodeOfferInput = components['schemas']['NodeOfferInput'];
 export type NodeStateInput = components['schemas']['NodeStateInput'];
 export type NoteInput = components['schemas']['NoteInput'];
 export type ParameterInput = components['schemas']['ParameterInput'];
+export type PoolCheckRequestInput = components['schemas']['PoolCheckRequestInput'];
 export type PoolSettingsInput = components['schemas']['PoolSettingsInput'];
 export type PriorityInput = components['schemas']['PriorityInput'];
 export type RangeInput = components['schemas']['RangeInput'];

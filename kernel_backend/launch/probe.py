@@ -1,0 +1,199 @@
+"""Probe a node of a pool: versions, files, service, clock, devices, and the network between two nodes.
+
+`srun python -P -m kernel_backend.launch.probe REQUEST` runs it as one task on each node. It prints its answers as lines
+of JSON, and reads two orders from its standard input. Without a request it prints this interpreter's versions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import platform
+import socket
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from kernel_backend import __version__, devices
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.launch import torch as torch_variables
+from kernel_backend.launch.joining import Probed, reached_addresses
+from kernel_backend.launch.node import node_name, rank_variables, slurm_node_index
+from kernel_backend.launch.ports import Ports
+from kernel_backend.launch.rendezvous import RendezvousInfo, rank_assignments
+from kernel_backend.launch.service_address import CONNECT_S, announced, connected
+from kernel_backend.model.launch.nodes import NodeIndex
+from kernel_backend.model.launch.probe import (
+    AllReduceOrder,
+    AllReduceResult,
+    PeerAddresses,
+    ProbeRequest,
+    ServiceTest,
+    Versions,
+    WriteTest,
+)
+from kernel_backend.model.record import Record
+from kernel_backend.model.resources import Share
+from kernel_backend.network import device_of, network_devices
+
+SIZE = 64 * 10**6  # bytes of the all-reduce
+TIMES = 3  # that it is measured, after one that opens connections
+WRITTEN = 2**20  # bytes written to each folder, more than what a full disk may still take
+TIMEOUT = timedelta(seconds=20)  # for the nodes to connect, and for each all-reduce
+NONCE = "nonce"  # file in the request's folder
+
+_Order = TypeVar("_Order", bound=Record)
+
+
+def versions() -> Versions:
+    """Return the versions of Daylight, Python and torch in this interpreter, without importing torch."""
+    try:
+        torch = version("torch")
+    except PackageNotFoundError:
+        torch = ""
+    return Versions(daylight=__version__, python=platform.python_version(), torch=torch)
+
+
+def probe(request: ProbeRequest, index: NodeIndex) -> None:
+    """Answer a request on this node, and obey the orders that follow."""
+
+    def tell(**part: Any) -> None:
+        print(f"{request.nonce} {json.dumps({'node': index.node, **part})}", flush=True)
+
+    tell(name=node_name(os.environ), versions=versions().to_json())
+    tell(home=write_test(Path(request.folder), request.nonce).to_json())
+    if request.checkpoints:
+        tell(checkpoints=write_test(Path(request.checkpoints)).to_json())
+    urls = dict.fromkeys((*announced(Path(request.home)), *request.urls))
+    tell(service=[service_test(url) for url in urls], unresolved=unresolved(request.host))
+    tell(**_devices())
+    _exchange(request, index, tell)
+
+
+def write_test(folder: Path, nonce: str = "") -> WriteTest:
+    """Return whether a folder can be written; with a `nonce`, it must have a file that holds it."""
+    try:
+        if not folder.is_dir() or (nonce and (folder / NONCE).read_text() != nonce):
+            return WriteTest(missing=True)
+        status = os.statvfs(folder)
+        free = status.f_bavail * status.f_frsize
+    except FileNotFoundError:
+        return WriteTest(missing=True)
+    except OSError as error:
+        return WriteTest(problem=error.strerror or str(error))
+    path = folder / f".probe-{uuid4().hex}"
+    try:
+        with path.open("wb") as file:
+            file.write(os.urandom(WRITTEN))
+            file.flush()
+            os.fsync(file.fileno())  # a file system in the network may tell only now that it is full
+    except OSError as error:
+        return WriteTest(problem=error.strerror or str(error), free=free)
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+    return WriteTest(free=free)
+
+
+def service_test(url: str) -> ServiceTest:
+    """Return whether the service answers at an address: it refuses this request without a token with 401."""
+    try:
+        with connected(url) as connection:
+            connection.settimeout(CONNECT_S)
+            connection.sendall(b"POST /api/attempts/1.1-1/join HTTP/1.0\r\nContent-Length: 0\r\n\r\n")
+            answer = http.client.HTTPResponse(connection, method="POST")
+            answer.begin()
+            return ServiceTest(url, "" if answer.status == 401 else f"another server answers ({answer.status})")
+    except socket.gaierror:
+        return ServiceTest(url, "its name has no address")
+    except (OSError, http.client.HTTPException) as error:
+        return ServiceTest(url, getattr(error, "strerror", None) or str(error) or type(error).__name__)
+
+
+def unresolved(host: str) -> str:
+    """Return why a host name has no address on this node; "" if it has one."""
+    try:
+        socket.getaddrinfo(host, None, family=socket.AF_INET)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def all_reduce(index: NodeIndex, address: str, own: str, port: int) -> AllReduceResult:
+    """Return the time of an all-reduce with the other nodes' probes, which connect at node 0's `address`."""
+    device = device_of(own)
+    placement = tuple(Share(node=str(node), kind="cpu", address=own, slots=(0,)) for node in range(index.nodes))
+    info = RendezvousInfo(address, device, port, None)
+    kept = rank_variables(os.environ)
+    os.environ.clear()
+    os.environ.update(kept | torch_variables.env(rank_assignments(placement)[index.node], info))
+    found = AllReduceResult(size=SIZE, own=own, device=device or "")
+    try:
+        return found.model_copy(update={"seconds": _seconds()})
+    except Exception as error:  # whatever torch raises is the answer
+        text = str(error).strip().splitlines() or [type(error).__name__]
+        return found.model_copy(update={"problem": text[0][:300]})
+
+
+def _seconds() -> float:
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", timeout=TIMEOUT)
+    numbers = torch.ones(SIZE // 4)
+    dist.all_reduce(numbers)
+    dist.barrier()
+    begun = time.perf_counter()
+    for _ in range(TIMES):
+        dist.all_reduce(numbers)
+    seconds = (time.perf_counter() - begun) / TIMES
+    dist.barrier()  # nobody leaves before the other has finished
+    return seconds
+
+
+def _devices() -> dict[str, Any]:
+    try:
+        here = devices.local_node()
+    except InvalidRequest as error:
+        return {"devices_problem": error.message}
+    return {"kind": here.kind, "devices": here.devices, "cores": here.cores}
+
+
+def _exchange(request: ProbeRequest, index: NodeIndex, tell: Callable[..., None]) -> None:
+    """Let other nodes connect to node 0, and all-reduce with those that can."""
+    ports = Ports("", index.node == 0, horovod=False, ranks=0)
+    probed = Probed(request.nonce) if index.node == 0 else None
+    port = probed.port if probed is not None else 0
+    tell(addresses=network_devices(), probe_port=port, torch_port=ports.torch)
+    peer = _order(PeerAddresses)
+    tell(clock=time.time())
+    reached = reached_addresses(peer.addresses, peer.port, request.nonce) if index.node else ()
+    tell(reached=reached)
+    order = _order(AllReduceOrder)
+    if order.address:
+        own = next((each.own for each in reached if each.address == order.address), order.address)
+        tell(all_reduce=all_reduce(index, order.address, own, order.port).to_json())
+
+
+def _order(kind: type[_Order]) -> _Order:
+    line = sys.stdin.readline()
+    if not line:
+        raise SystemExit(0)  # the check has ended
+    return kind.model_validate_json(line)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        print(versions().model_dump_json(), flush=True)
+    else:
+        asked = ProbeRequest.model_validate_json(sys.argv[1])
+        probe(asked, slurm_node_index(os.environ))
+        sys.stdout.flush()
+        os._exit(0)  # threads of gloo and of the listener need no end

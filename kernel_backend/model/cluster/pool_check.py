@@ -1,0 +1,29 @@
+"""Define the check of a pool: the request, and its findings."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from kernel_backend.model.record import Record
+
+
+class PoolCheckRequest(Record):
+    """Request to check a pool with the interpreter that trainings of the caller would use."""
+
+    python: str = Field("", max_length=4096)  # path of the interpreter; "": that of the service
+
+
+class PoolFinding(Record):
+    """Result of one check of a pool; `todo` says how to fix a problem, and is empty without one."""
+
+    name: str
+    ok: bool
+    says: str
+    todo: str = ""
+
+
+class PoolCheck(Record):
+    """Findings about a pool, in the order of the checks: a later one may depend on those before."""
+
+    pool: str
+    findings: tuple[PoolFinding, ...]

@@ -1,0 +1,92 @@
+"""Define what the probe of a pool is asked on each node, and what it answers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pydantic import Field
+
+from kernel_backend.model.launch.nodes import Device, Reached
+from kernel_backend.model.record import Record
+
+
+class Versions(Record):
+    """Versions of what a training needs; "" for a package that is not installed."""
+
+    daylight: str
+    python: str
+    torch: str
+
+
+class ProbeRequest(Record):
+    """Request to the probes of all nodes. It holds no secret: `nonce` only tells their lines and ports from others."""
+
+    nonce: str = Field(min_length=8, max_length=64)
+    home: str
+    folder: str  # in the home, made for this check; a file `nonce` in it holds the nonce
+    checkpoints: str = ""  # folder of all checkpoints; "": not checked
+    urls: tuple[str, ...] = ()  # addresses of the service for launchers
+    host: str = ""  # host name of the service's machine
+
+
+class WriteTest(Record):
+    """Result of writing to a folder; `problem` is "" if it succeeded, `missing` is True if there is no such folder."""
+
+    problem: str = ""
+    missing: bool = False
+    free: int = 0  # bytes
+
+
+class ServiceTest(NamedTuple):
+    """Result of a request to one address of the service; `problem` is "" if the service answered."""
+
+    url: str
+    problem: str
+
+
+class PeerAddresses(Record):
+    """First order to the probes: connect to one of these addresses of node 0."""
+
+    addresses: tuple[str, ...]
+    port: int
+
+
+class AllReduceOrder(Record):
+    """Second order to the probes: all-reduce by node 0's `address`; exit if it is empty."""
+
+    address: str = ""
+    port: int = 0
+
+
+class AllReduceResult(Record):
+    """Result of the all-reduce on one node; `problem` is "" if it succeeded."""
+
+    problem: str = ""
+    seconds: float = 0.0  # of one all-reduce
+    size: int = 0  # bytes
+    own: str = ""  # this node's address
+    device: str = ""  # network device
+
+
+class NodeProbe(Record):
+    """Answers of one node's probe. It sends them in parts, so that one that hangs loses only later ones."""
+
+    node: int
+    name: str = ""
+    versions: Versions | None = None
+    home: WriteTest | None = None
+    checkpoints: WriteTest | None = None
+    service: tuple[ServiceTest, ...] = ()
+    unresolved: str = ""  # why the service's host name has no address; "": it has one
+    kind: str = ""  # of its devices
+    devices: tuple[str, ...] = ()
+    cores: int = 0
+    devices_problem: str = ""
+    addresses: tuple[Device, ...] = ()
+    probe_port: int = 0
+    torch_port: int = 0
+    clock: float | None = None  # its time between `sent` and `received`, both by the service's clock
+    sent: float = 0.0
+    received: float = 0.0
+    reached: tuple[Reached, ...] | None = None
+    all_reduce: AllReduceResult | None = None
