@@ -109,6 +109,9 @@ MADE_SINCE_0007 = (
     "ALTER TABLE experiments DROP COLUMN tags",
     "ALTER TABLE experiments DROP COLUMN deleted_at",
     "ALTER TABLE experiments DROP COLUMN purged_at",
+    "ALTER TABLE attempts DROP COLUMN granted_at",
+    "ALTER TABLE attempts DROP COLUMN nodes",
+    "DROP TABLE pools",
 )
 
 

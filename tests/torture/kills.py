@@ -105,8 +105,8 @@ def outcome(world: World, number: int) -> Outcome:
 
 def _without_durations(state: dict[str, Any]) -> dict[str, Any]:
     """Leave out of a Trainer's logs how long its evaluations took: the clock says so, not the training."""
-    if "trainer" in state:
-        held = state["trainer"]["state"]["value"]
+    held = state.get("trainer", {}).get("state", {}).get("value", {})  # Lightning's has no such log
+    if "log_history" in held:
         held["log_history"] = [
             {name: value for name, value in logs.items() if not name.endswith(DURATIONS)}
             for logs in held["log_history"]
