@@ -49,7 +49,7 @@ class EngineUnavailable(DaylightError):
 
 
 class CheckContext(NamedTuple):
-    """What a check of a pool needs to know about the service and its caller."""
+    """Describe the service and its caller for the check of a pool."""
 
     python: str  # path of the interpreter of trainings
     checkpoints: str  # folder or URL of all checkpoints; "" if each owner has their own

@@ -59,7 +59,7 @@ def _ports_of_ranks(job: LaunchSpec, here: int) -> int:
 
 
 class Peers(NamedTuple):
-    """What the ranks of a node need to connect to those of other nodes."""
+    """Describe the nodes of a gang, by which the ranks of this node connect to the others."""
 
     nodes: tuple[GangNode, ...]
     node: int  # number of this node

@@ -12,7 +12,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class Wanted(NamedTuple):
-    """What a gang was asked for, and the settings of its pool."""
+    """Describe the requested gang, with the settings of its pool."""
 
     slots: int
     kind: str

@@ -34,7 +34,7 @@ def site() -> Iterator[Slurm]:
 
 @pytest.fixture
 def joins(tmp_path: Path) -> Iterator[Joins]:
-    """What launchers call to join, for all engines of a test."""
+    """Serve the joins of launchers, for all engines of a test."""
     with contextlib.ExitStack() as until, pytest.MonkeyPatch.context() as patch:
         found = Joins(tmp_path, until)
         patch.setattr(JoinedEngine, "joins", found, raising=False)

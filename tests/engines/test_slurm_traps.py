@@ -200,7 +200,7 @@ def test_a_job_is_found_again_by_a_service_that_died_before_it_knew_its_number(s
 
 
 def test_a_controller_restarted_right_after_a_submission_starts_no_second_gang(site, engine, home, job, service):
-    """It may have forgotten the job: then the gang is lost, and the job ended by Slurm."""
+    """Allow for a forgotten job: the gang is then lost, and Slurm ends the job."""
 
     async def go():
         await engine.submit(job(seconds=3), "s")

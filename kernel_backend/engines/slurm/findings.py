@@ -21,7 +21,7 @@ _SHARED = "put it on a file system that all nodes see at the same path"
 
 
 class ProbeSetup(NamedTuple):
-    """What was asked of the probes, and what is known here."""
+    """Hold the request to the probes, and what is known on the service's machine."""
 
     pool: Pool
     python: str
@@ -34,7 +34,7 @@ class ProbeSetup(NamedTuple):
 
 
 class ProbeJob(NamedTuple):
-    """How the job of the probes went."""
+    """Record the course of the probes' job."""
 
     started: float | None = None  # seconds from srun to the first line; None if there was none
     errors: str = ""  # what srun and the probes complained about

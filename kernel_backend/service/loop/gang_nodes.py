@@ -27,7 +27,7 @@ Settings = Callable[[str], PoolSettings | None]  # settings of the pool of an at
 
 @dataclass
 class _Gang:
-    """What is known of a gang's launchers; a restarted service learns it again from their next calls."""
+    """Hold the state of a gang's launchers; a restarted service learns it again from their next calls."""
 
     began: float  # when the first launcher joined, by time.monotonic()
     complete: float | None = None  # when the last one did
