@@ -46,6 +46,6 @@ def test_a_folder_that_is_not_there_is_told(lab: Lab):
 
 def until_open(lab: Lab, name: str) -> None:
     """Wait until a notebook of this name is in front, with its first text and a kernel."""
-    expect(lab.page.locator("#jp-main-dock-panel .lm-TabBar-tab.jp-mod-current")).to_have_text(name)
+    expect(lab.page.locator("#jp-main-dock-panel .lm-TabBar-tab.lm-mod-current")).to_have_text(name)
     expect(lab.cell(0)).to_contain_text("A first day with Daylight")
     lab.until_idle()

@@ -37,7 +37,7 @@ def test_a_user_opens_the_quickstart_by_its_card(hub: Hub, page: Page) -> None:
     card.scroll_into_view_if_needed()
     page.screenshot(path=SCREENSHOTS / "hub-launcher.png")
     card.click()
-    expect(page.locator("#jp-main-dock-panel .lm-TabBar-tab.jp-mod-current")).to_have_text(
+    expect(page.locator("#jp-main-dock-panel .lm-TabBar-tab.lm-mod-current")).to_have_text(
         "daylight-quickstart.ipynb", timeout=LATE
     )
     expect(page.get_by_role("heading", name="A first day with Daylight")).to_be_visible(timeout=LATE)
