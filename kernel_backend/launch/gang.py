@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,14 +98,48 @@ def _info(peers: Peers, horovod_port: int | None) -> RendezvousInfo:
     )
 
 
+@contextlib.contextmanager
+def own_forkserver(job: LaunchSpec) -> Iterator[Forkserver | None]:
+    """Start a forkserver for this launcher alone, which imports torch while the nodes of the gang meet.
+
+    One that outlives its launcher would keep a job step of the engine from ending, or be killed under the ranks of
+    another step. Yields None where ranks start cold.
+    """
+    if not supported(os.environ):
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="daylight-", ignore_cleanup_errors=True) as home:
+        forkserver = _forkserver(job, Path(home), only=True)
+        try:
+            forkserver.start()
+            yield forkserver
+        finally:
+            forkserver.end()
+
+
+def _forkserver(job: LaunchSpec, home: Path, only: bool = False) -> Forkserver:
+    needs = frameworks(Path(job.code), Path(job.cwd), gpus=any(each.kind != "cpu" for each in job.placement))
+    env = {**forkserver_env(rank_variables(os.environ), job), **framework_variables(needs)}
+    return Forkserver(job.python, home, job.cwd, env, frameworks=needs, only=only)
+
+
 class Gang:
     """Ranks started by this launcher; each reads instructions as lines from its stdin and exits when that is closed.
 
     They are those of its node, and are forked by the forkserver of this environment if possible, else started cold.
     """
 
-    def __init__(self, job: LaunchSpec, folder: AttemptFolder, peers: Peers | None = None) -> None:
-        """Start the ranks; without `peers`, of a gang whose only node is this machine."""
+    def __init__(
+        self,
+        job: LaunchSpec,
+        folder: AttemptFolder,
+        peers: Peers | None = None,
+        forkserver: Forkserver | None = None,
+    ) -> None:
+        """Start the ranks; without `peers`, of a gang whose only node is this machine.
+
+        Without a `forkserver` they are forked by the one of this environment, which is started if needed.
+        """
         self._job, self._folder = job, folder
         first = job.placement[0]
         self._ports: Ports | None = None
@@ -127,7 +162,7 @@ class Gang:
         ]
         self._request = RankRequest(str(folder.path), job.cwd, tuple(orders))
         self._known = False  # whether all ranks exist and their pids are recorded
-        self._processes = self._warm() if supported(os.environ) else self._cold()
+        self._processes = self._warm(forkserver) if supported(os.environ) else self._cold()
         self.ended_by_us: frozenset[int] = frozenset()
 
     @property
@@ -176,13 +211,9 @@ class Gang:
         for line in self._lines:
             line.close()
 
-    def _warm(self) -> RankProcesses:
-        job = self._job
+    def _warm(self, forkserver: Forkserver | None) -> RankProcesses:
         try:
-            needs = frameworks(Path(job.code), Path(job.cwd), gpus=any(each.kind != "cpu" for each in job.placement))
-            env = {**forkserver_env(os.environ, job), **framework_variables(needs)}
-            forkserver = Forkserver(job.python, Path(job.home), job.cwd, env, frameworks=needs)
-            return WarmRanks(forkserver, self._request)
+            return WarmRanks(forkserver or _forkserver(self._job, Path(self._job.home)), self._request)
         except (NoForkserver, OSError) as reason:
             _log.warning("the ranks start cold: %s", reason)
             return self._cold()

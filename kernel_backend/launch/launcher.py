@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from kernel_backend.launch.folder import AttemptFolder, LauncherRecord
-from kernel_backend.launch.gang import Gang
+from kernel_backend.launch.gang import Gang, own_forkserver
 from kernel_backend.launch.gang_outcome import broken_rank, failed
 from kernel_backend.launch.joining import Joining, Left, PeerWatch
 from kernel_backend.launch.node import share
@@ -86,6 +86,7 @@ def _together(
     job: LaunchSpec, folder: AttemptFolder, asked: threading.Event, index: NodeIndex, until: contextlib.ExitStack
 ) -> _Started:
     """Meet the launchers of the other nodes, then start this node's ranks."""
+    forkserver = until.enter_context(own_forkserver(job))
     token = folder.token()
     joining = Joining(job, index, share(os.environ, index), connection(job, token), token)
     until.callback(joining.close)
@@ -94,7 +95,7 @@ def _together(
     peers = PeerWatch(joining, job, index, lambda: connection(job, token), token)
     peers.start()
     until.callback(peers.finish)
-    return _Started(job, Gang(job, folder, met), tuple(node.name for node in met.nodes), peers)
+    return _Started(job, Gang(job, folder, met, forkserver), tuple(node.name for node in met.nodes), peers)
 
 
 def _run(started: _Started, folder: AttemptFolder, asked: threading.Event, record: Callable[[NodeEnd], None]) -> None:

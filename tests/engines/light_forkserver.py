@@ -19,6 +19,8 @@ from kernel_backend.parent_death import die_with
 door = ForkserverEndpoint.at(Path(sys.argv[1]), sys.argv[2])
 if (lock := door.lock()) is None:
     sys.exit(0)
+if only := int(sys.argv[4]):
+    die_with(only)
 server = os.getpid()
 mine = ForkserverLoop(door.listen(), float(sys.argv[3])).serve(door.address.exists)
 if mine is None:

@@ -43,7 +43,7 @@ def python(tmp_path: Path) -> str:
     """An interpreter that runs the light forkserver where the real one is asked for."""
     script = tmp_path / "python"
     light = Path(__file__).with_name("light_forkserver.py")
-    script.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec {sys.executable} {light} "$4" "$5" "$6"\n')
+    script.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec {sys.executable} {light} "$4" "$5" "$6" "$7"\n')
     script.chmod(0o755)
     return str(script)
 
@@ -185,6 +185,32 @@ def test_the_ranks_of_a_launcher_that_is_killed_die_and_no_others(ranks):
     until(lambda: all(gone(pid) for pid in pids), "its ranks die")
     assert others.warm.codes() == (None,)
     others.warm.end()
+
+
+def test_the_forkserver_of_one_launcher_ends_with_it(python, home, ranks):
+    reading, writing = os.pipe()
+    launcher = os.fork()
+    if launcher == 0:
+        try:
+            found = ranks({"SECONDS": "60"}, of=Forkserver(python, home, "/", dict(os.environ), only=True)).exist()
+            os.write(writing, f"{found.warm.pids()[0]} {server_of(found).pid}".encode())
+            time.sleep(60)
+        finally:
+            os._exit(1)
+    pids = [int(pid) for pid in os.read(reading, 100).split()]
+    os.kill(launcher, signal.SIGKILL)
+    os.waitpid(launcher, 0)
+    until(lambda: all(gone(pid) for pid in pids), "its forkserver and its rank end")
+
+
+def test_a_launcher_ends_the_forkserver_that_it_has_started(python, home, ranks):
+    own = Forkserver(python, home, "/", dict(os.environ), only=True)
+    own.start()
+    found = ranks({"SECONDS": "60"}, of=own).exist()
+    server = server_of(found).pid
+    assert list(found.warm.end()) == [0]
+    own.end()
+    assert gone(server)
 
 
 def test_the_ranks_of_a_forkserver_that_is_killed_die_and_count_as_lost(ranks):

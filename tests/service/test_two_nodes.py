@@ -59,6 +59,9 @@ def test_two_nodes_of_one_slot_have_the_bits_of_two_slots_of_one_node(two, quiet
     assert (overview.state, overview.attempts[-1].backend) == ("completed", "torch"), overview
     assert len(set(names(two, number))) == 2
     assert two.weights(number) == quiet
+    logs = [log.read_text() for log in (two.home / "attempts" / f"{number}.1-1").glob("launcher*.log")]
+    assert logs
+    assert not any("start cold" in log for log in logs), logs
 
 
 def test_a_restarted_service_adopts_a_gang_on_two_nodes(two, quiet):

@@ -86,10 +86,9 @@ def script(job: LaunchSpec, pool: Pool, folder: Path) -> str:
 def job_env(base: Mapping[str, str], job: LaunchSpec, folder: Path) -> dict[str, str]:
     """Return the environment of sbatch, which Slurm passes on to the job.
 
-    The launcher has no forkserver: it would end with the job, or outlive it. The slots of the service's own machine are
-    not those of the nodes.
+    The slots of the service's own machine are not those of the nodes.
     """
-    own = {MARK: str(folder), "DAYLIGHT_HOME": job.home, "DAYLIGHT_WARM": "0"}
+    own = {MARK: str(folder), "DAYLIGHT_HOME": job.home}
     return cleaned(base, (*withheld(job.config.env), "DAYLIGHT_SLOTS")) | own
 
 

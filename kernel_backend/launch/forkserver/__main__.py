@@ -1,7 +1,8 @@
-"""Import torch once, then fork ranks: `python -m kernel_backend.launch.forkserver HOME KEY IDLE_S [FRAMEWORK]`.
+"""Import torch once, then fork ranks: `python -m kernel_backend.launch.forkserver HOME KEY IDLE_S ONLY [FRAMEWORK]`.
 
 The first launcher that needs ranks of its key (`cache_key.py`) starts the forkserver; later launchers connect to it.
-It exits when idle. It runs no user code, opens no device and enters no parallel region, since forked processes could
+It exits when idle. One for the launcher with the process id ONLY exits with that; 0 stands for no such launcher. It
+runs no user code, opens no device and enters no parallel region, since forked processes could
 not use them.
 """
 
@@ -21,6 +22,7 @@ from kernel_backend.launch.forkserver import cache_key
 from kernel_backend.launch.forkserver.child import become
 from kernel_backend.launch.forkserver.endpoint import ForkserverEndpoint
 from kernel_backend.launch.forkserver.server import ForkserverLoop
+from kernel_backend.parent_death import die_with
 
 # The first step of an optimizer imports torch._dynamo.
 PRELOADED = ("torch", "torch._dynamo", "kernel_backend.runner.rank_process")
@@ -83,4 +85,6 @@ def _files() -> Iterator[str]:
 
 if __name__ == "__main__":
     os.chdir("/")  # it was started in a launcher's folder, so that relative entries of PYTHONPATH are found
-    serve(ForkserverEndpoint.at(Path(sys.argv[1]), sys.argv[2]), float(sys.argv[3]), sys.argv[4:])
+    if only := int(sys.argv[4]):
+        die_with(only)
+    serve(ForkserverEndpoint.at(Path(sys.argv[1]), sys.argv[2]), float(sys.argv[3]), sys.argv[5:])

@@ -34,7 +34,7 @@ class Forkserver:
     """Client of the forkserver for ranks with this environment; it starts the forkserver if needed.
 
     `env` has no variables that are specific to an attempt or rank. `frameworks` are modules that the forkserver
-    imports besides torch.
+    imports besides torch. With `only` it serves this launcher alone, and ends with it.
     """
 
     def __init__(
@@ -45,9 +45,10 @@ class Forkserver:
         env: Mapping[str, str],
         idle_s: float = IDLE_S,
         frameworks: Sequence[str] = (),
+        only: bool = False,
     ) -> None:
         self.endpoint = ForkserverEndpoint.at(home, cache_key.key(env, frameworks))
-        arguments = [str(home), self.endpoint.key, str(idle_s), *frameworks]
+        arguments = [str(home), self.endpoint.key, str(idle_s), str(os.getpid() if only else 0), *frameworks]
         self._command = [python, "-P", "-m", "kernel_backend.launch.forkserver", *arguments]
         self._cwd, self._env = cwd, env
         self._started: subprocess.Popen[bytes] | None = None
@@ -60,7 +61,7 @@ class Forkserver:
         if code:
             raise ChildProcessError(f"it ended with code {code}: {self.last_words()}")
         if code == 0:  # it was not started yet, or it found another forkserver, which is about to listen or to exit
-            self._start()
+            self.start()
         return None
 
     def last_words(self) -> str:
@@ -68,7 +69,8 @@ class Forkserver:
         lines = self.endpoint.log.read_text(errors="replace").splitlines() if self.endpoint.log.exists() else []
         return lines[-1] if lines else "it said nothing"
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the forkserver; raises OSError. A connection is possible once it listens."""
         with open(os.open(self.endpoint.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
             self._started = subprocess.Popen(
                 self._command,
@@ -79,6 +81,12 @@ class Forkserver:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def end(self) -> None:
+        """Kill the forkserver if this client has started it, and its ranks with it."""
+        if self._started is not None:
+            self._started.kill()
+            self._started.wait()
 
 
 class WarmRanks:

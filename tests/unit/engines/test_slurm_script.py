@@ -125,6 +125,6 @@ def test_the_environment_is_free_of_a_surrounding_job_and_of_options_for_slurm()
 
 def test_a_job_is_marked_as_its_attempts_and_a_locked_environment_is_alone():
     base = {"PYTHONPATH": "/p", "HOME": "/h", "DAYLIGHT_HOME": "/another"}
-    mine = {"DAYLIGHT_ATTEMPT": str(FOLDER), "DAYLIGHT_HOME": "/home/ada/100%", "DAYLIGHT_WARM": "0"}
+    mine = {"DAYLIGHT_ATTEMPT": str(FOLDER), "DAYLIGHT_HOME": "/home/ada/100%"}
     assert job_env(base, job(2), FOLDER) == {"PYTHONPATH": "/p", "HOME": "/h", **mine}
     assert job_env(base, job(2, config=Config(slots=2, env="locked")), FOLDER) == {"HOME": "/h", **mine}
