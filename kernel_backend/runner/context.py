@@ -84,7 +84,7 @@ class FormTraining(Protocol):
 
     @property
     def step(self) -> int:
-        """Return the number of steps taken, for error messages and progress ticks."""
+        """Return the number of steps taken, for error messages and heartbeats."""
 
     def train(self) -> int:
         """Restore the resume checkpoint, if any, train to the end or until released, and return the exit code."""

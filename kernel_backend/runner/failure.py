@@ -1,4 +1,4 @@
-"""Write a rank's failure record: the user's own lines by cell, and whether the loss of another rank is the cause."""
+"""Write a rank's failure record: the error, the user's lines by cell, and whether another rank's loss caused it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def describe(
 ) -> Failure:
     """Return the failure record of `error`, which was raised during step `step`.
 
-    `code` holds the definition; frames of files under `code` and `cwd` are the user's own. A program that exits since
-    it refuses its command line has said why in the rank's `log`; its traceback is left out.
+    `code` holds the definition; frames of files under `code` and `cwd` are the user's own. If a program rejects its
+    command line, the reason comes from the rank's `log`, and the traceback is left out.
     """
     refusal = _refusal(error, log)
     return Failure(
@@ -114,7 +114,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _is_way(file: str) -> bool:
-    """Return True for files of Daylight and importlib, which tracebacks leave out."""
+    """Return True for files of Daylight and importlib, whose frames are left out of tracebacks."""
     return Path(file).is_relative_to(OURS) or file.startswith("<frozen importlib")
 
 

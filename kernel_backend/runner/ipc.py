@@ -74,7 +74,7 @@ class Instructions:
 
 
 class NoInput(io.TextIOWrapper):
-    """Empty stdin that says why there is no line to read."""
+    """Empty stdin; reading a line raises EOFError with an explanation."""
 
     def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
         """Raise EOFError: `input()` calls this."""
@@ -86,7 +86,7 @@ class NoInput(io.TextIOWrapper):
 
 
 class Spool:
-    """Numbered records of rank 0, a JSON line each; other ranks write nothing.
+    """Writer of numbered records, one JSON line each; only rank 0 writes.
 
     If the disk is full, records wait in memory and are written with the next one. Errors of this file never stop the
     training.
@@ -106,7 +106,7 @@ class Spool:
         return self._file is not None
 
     def say(self, record: Said) -> None:
-        """Append one record with its number and the time, and a note if it reports a loss that jumped and stayed up."""
+        """Append one record with its number and the time; add a warning if a reported loss jumped and stayed high."""
         self._write(record)
         if not (isinstance(record, Report) and record.kind == "training"):
             return

@@ -21,7 +21,7 @@ def end_of(log: Path) -> str:
 
 
 def usage_error(code: object, text: str) -> str | None:
-    """Return the message of a program that refuses its command line; None if it ended otherwise.
+    """Return the usage error of a program that rejected its command line; None if it ended otherwise.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def usage_error(code: object, text: str) -> str | None:
 
 
 def signal_of(code: int) -> str | None:
-    """Return the name of the signal that ended a program, or the command of a shell; None for another exit code.
+    """Return the name of the signal that ended a program, or a shell's command; None if no signal ended it.
 
     Examples
     --------

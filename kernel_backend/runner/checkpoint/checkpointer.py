@@ -301,7 +301,7 @@ class Checkpointer:
         self._commit(pending.position, pending.state, written, cost)
 
     def _shared(self, checkpoint: str, name: str, data: Data) -> Part:
-        """Store a frozen part; if another checkpoint of the experiment has the same bytes, reuse its file."""
+        """Store a part with frozen tensors; reuse the file of another checkpoint that has the same bytes."""
         digested = Digesting()
         for piece in data:
             digested.take(piece)
@@ -330,9 +330,10 @@ class Checkpointer:
         return math.inf if free is None else free
 
     def _discard(self, position: Position) -> None:
-        """Delete what was written of a checkpoint that failed; one that was committed before at this step stays.
+        """Delete the files of a checkpoint that failed; an earlier checkpoint committed at this step is kept.
 
-        If some of its parts were replaced, a resume notices by their digests, and takes the one before.
+        If some files of the earlier checkpoint were overwritten, a resume detects that by digests, and uses the
+        checkpoint before it.
         """
         id = checkpoint_id(position.step, self._job.attempt)
         if id != self._newest:
@@ -386,9 +387,9 @@ class Checkpointer:
                     self._home.discard(old.id)
 
     def _comes_from(self, manifest: Manifest) -> bool:
-        """Return True if this training continues the checkpoint, so that its state descends from it.
+        """Return True if this training resumed from the checkpoint, directly or through later ones, or saved it.
 
-        Return False for later checkpoints that the trial was rolled back from.
+        Checkpoints that a rollback of the trial has discarded return False.
         """
         pinned = self._job.resume_from
         return manifest.attempt == self._job.attempt or (

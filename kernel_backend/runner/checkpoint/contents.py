@@ -1,8 +1,8 @@
 """Collect and restore the full state of a training, bit for bit.
 
-Model, optimizer, schedule, scaler and averaged weights are equal on all ranks. Rank 0 gathers what differs per rank:
-the buffers of logical ranks and, with `--rng stream`, random states. So rank 0 alone writes. With derived seeds random
-states follow from seed and step, and the position in the data is the step.
+Model, optimizer, schedule, scaler and averaged weights are equal on all ranks. Rank 0 gathers the state that differs
+per rank: the buffers of logical ranks and, with `--rng stream`, random states. Therefore only rank 0 writes. With
+derived seeds, random states follow from seed and step, and the position in the data is the step number.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from kernel_backend.runner.determinism.random_states import RandomStates
 
 
 def _hush(text: str) -> None:
-    """Discard a note, where no function was given that shows it to the user."""
+    """Discard a message; used if no function was given that shows messages to the user."""
 
 
 class Batches:

@@ -1,4 +1,4 @@
-"""Read batches of a map-style dataset, where the step alone determines the samples."""
+"""Read batches of a map-style dataset, whose samples are determined by the step number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Set up loader workers: they return batches and errors, ignore signals and die with their rank."""
+"""Set up loader workers: they return batches and errors, ignore signals and exit when their rank dies."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class WorkerInit(NamedTuple):
 
 @contextlib.contextmanager
 def signals_waiting() -> Iterator[None]:
-    """Block signals for this process and the workers started in the block, until each worker ignores them itself."""
+    """Block signals for this process and the workers started in the block, until each worker ignores them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield

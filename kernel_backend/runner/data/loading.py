@@ -99,7 +99,7 @@ class Loading:
             yield self._asked.next(), found
 
     def _await_the_dying(self) -> None:
-        """Wait until a worker that closed its pipes is dead, since its exit code is known only then."""
+        """Wait until a worker that has closed its pipes has exited, since its exit code is known only then."""
         ended = multiprocessing.connection.wait([process.sentinel for process in self._processes], timeout=DYING_S)
         for process in self._processes:
             if process.sentinel in ended:

@@ -64,7 +64,7 @@ class LazyPermutation:
 def _hash(numbers: Tensor, key: tuple[int, int]) -> Tensor:
     """Hash numbers; products wrap around at 64 bits.
 
-    The xor in the middle keeps all rounds together from being linear.
+    The xor in the middle prevents the composition of all rounds from being linear.
     """
     mixed = numbers.mul(key[0]).add_(key[1])
     mixed.bitwise_xor_(mixed >> 32)

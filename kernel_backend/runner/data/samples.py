@@ -58,7 +58,7 @@ class FromSamples(Dataset[Any]):
         return self._read(share, digested) if self._look() else batch
 
     def _look(self) -> bool:
-        """Search dataset and collate function for random generators; return True if others than before were found."""
+        """Search dataset and collate function for random generators; return True if they have changed."""
         others = [each.look() for each in ([] if self._quiet else [self._draws]) + [self._collating]]
         self._together = self._together and not self._draws.keeps
         return any(others)

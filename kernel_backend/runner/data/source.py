@@ -83,7 +83,7 @@ def source(value: Any, role: str) -> Source:
 
 
 def draws_nothing(dataset: Any) -> bool:
-    """Return True if reading the dataset draws no random numbers for certain, as its samples are ready in memory."""
+    """Return True if reading the dataset certainly draws no random numbers, as its samples are tensors in memory."""
     if type(dataset) is Subset:
         return draws_nothing(dataset.dataset)
     if type(dataset) is ConcatDataset:

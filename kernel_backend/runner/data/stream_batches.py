@@ -32,7 +32,7 @@ class StreamPosition(NamedTuple):
 
 
 class StreamStart(NamedTuple):
-    """Request to read a stream from a position on, without the `left_out` batches that follow it."""
+    """Request to read a stream from a position on, after discarding the `left_out` batches that follow it."""
 
     place: StreamPosition
     left_out: int = 0
@@ -88,7 +88,7 @@ class StreamEpochs(Dataset[Any]):
                 return
 
     def _end_again(self, place: StreamPosition) -> None:
-        """Let the dataset finish the previous pass once more, starting from its last saved state in that pass.
+        """Make the dataset finish the previous pass again, starting from its last saved state in that pass.
 
         After the last sample, the state of some datasets means that no samples are left; that of others means that a
         new pass begins. If it is restored to a state within the pass, every dataset finishes the pass and reaches its

@@ -33,7 +33,7 @@ class AuxiliaryModules:
     """
 
     def __init__(self, modules: Mapping[str, nn.Module], unseen: bool) -> None:
-        """Record the version of each weight, to notice later which were modified.
+        """Record torch's version counter of each weight, to detect later which weights were modified.
 
         With `unseen`, all weights are saved, since code may modify tensors by `.data`, which increments no version.
         """

@@ -177,7 +177,7 @@ class Functions:
     def prepared(self, name: str, given: frozenset[str]) -> Callable[..., Any]:
         """Return the function with all arguments bound except those in `given`, which the training loop passes by name.
 
-        Hyperparameters and other functions' results are resolved now, so that a call costs next to nothing. Raises
+        Hyperparameters and other functions' results are resolved now, so that a call has little overhead. Raises
         InvalidDefinition for an argument that is not available to this function.
         """
         function = self._definition.functions[name]
@@ -300,7 +300,7 @@ class BatchRule:
 
 
 def _order_of(called: Callable[..., Any], order: list[str]) -> list[str]:
-    """Return the values in the order of a function's arguments: for `(y_true, y_pred)`, target before output."""
+    """Return the values in the order in which a function takes them: for `(y_true, y_pred)`, target before output."""
     if order != ["output", "target"]:
         return order
     try:

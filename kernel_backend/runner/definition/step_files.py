@@ -1,4 +1,4 @@
-"""Keep files that step functions write on ranks other than 0 out of the user's folders, so that a file has one writer.
+"""Redirect files that step functions write on ranks other than 0 to private folders, so that each file has one writer.
 
 Loss, metrics and training steps run on all ranks. While one runs, `open` and similar functions are patched: rank 0
 writes files as usual, and other ranks write to a private folder, from which they also read them. Functions that create
@@ -35,7 +35,7 @@ IN_NATIVE_CODE = (("torch.serialization", "_open_zipfile_writer", 0), ("safetens
 
 
 def tells_ranks_apart(source: bytes) -> bool:
-    """Return True if code reads its rank or process number, and so decides itself which rank writes a file."""
+    """Return True if code reads its rank or process number, and may thus choose itself which rank writes a file."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):  # a shipped file for another Python version that is never imported

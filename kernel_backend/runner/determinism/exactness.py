@@ -84,7 +84,7 @@ def numerics(device: torch.device, config: Config, size: int, backend: str) -> d
 
 
 def libraries(device: torch.device, backend: str) -> dict[str, str]:
-    """Return versions and settings of this rank's libraries for diagnosis; these are not compared on resume."""
+    """Return versions and settings of this rank's libraries for diagnosis; a resume does not compare them."""
     built = torch.__config__.show()
     facts = {"interop_threads": str(torch.get_num_interop_threads())}
     facts |= {name: value for name, value in numerics_variables(os.environ).items() if name not in _BY_THREADS}

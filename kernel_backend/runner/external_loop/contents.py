@@ -1,4 +1,4 @@
-"""Hold the checkpoint parts of a user's or framework's loop, which may register them one after the other."""
+"""Hold the checkpoint parts of a user's or framework's loop, which may register them one at a time."""
 
 from __future__ import annotations
 

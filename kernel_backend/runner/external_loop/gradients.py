@@ -2,8 +2,8 @@
 
 Hooks on the parameters do it, as in DDP: code after `backward()`, such as clipping, sees the gradients of the global
 batch. Each rank's gradients are weighted by its fraction of the batch's samples, then summed. Sums are reproducible, as
-the layout of the gradient buckets depends on the parameters alone. Averaging gradients that are averaged already
-changes nothing, so gradients may be accumulated over several passes.
+the layout of the gradient buckets depends on the parameters alone. Averaging is idempotent, so gradients may be
+accumulated over several passes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class AveragedGradients:
 
 
 class _Bucket:
-    """Flat tensor of several parameters' gradients; the last bucket ends with one flag per parameter of all buckets."""
+    """Flat tensor of several parameters' gradients; the last one ends with a flag for each parameter of all."""
 
     def __init__(self, name: str, places: list[int], parameters: list[Tensor], flags: int) -> None:
         self.name, self.places = name, places
@@ -153,7 +153,7 @@ class _Pass:
         self._sent.append(self._ranks.allreduce_async(bucket.flat, bucket.name))
 
     def _put(self, parameter: Tensor, average: Tensor) -> None:
-        """Write a gradient in place, as the user may hold the tensor, and as a copy, as the bucket is reused."""
+        """Copy an averaged gradient into the parameter's gradient tensor, to which the user may hold a reference."""
         with torch.no_grad():
             if parameter.grad is None:
                 parameter.grad = average.to(parameter.dtype, copy=True)

@@ -1,4 +1,4 @@
-"""Evaluate reported values: track the best validation, stop early after `--patience`, detect values not finite."""
+"""Evaluate reported values: track the best validation, stop early after `--patience`, detect non-finite values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ class Judgement:
     def __init__(
         self, config: Config, note: Callable[[str, Literal["info", "warning"]], None], way_out: str = ""
     ) -> None:
-        """Set up the evaluation; `way_out` ends the error about a search whose validations lack its metric."""
+        """Set up the evaluation.
+
+        `way_out` is advice at the end of the error for a search whose validations lack its metric.
+        """
         self._config, self._note, self._way_out = config, note, way_out
         self.best: float | None = None
         self.validated = False  # there was a validation, in this attempt or an earlier one
@@ -53,7 +56,7 @@ class Judgement:
         return self._config.patience is not None and self._waited >= self._config.patience
 
     def training(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Check a step's losses: note the first that is not finite; raise NotFinite after several in a row."""
+        """Check a step's losses: warn about the first non-finite one; raise NotFinite after several in a row."""
         for name, value in metrics.items():
             if math.isfinite(value):
                 self._broken.pop(name, None)
@@ -71,8 +74,8 @@ class Judgement:
     def validation(self, step: int, metrics: Mapping[str, float]) -> bool:
         """Record a validation and return True if it is the best so far.
 
-        Raises InvalidDefinition if the metric of a search or of `--patience` is missing, and NotFinite if it was not
-        finite several times in a row.
+        Raises InvalidDefinition if the metric of a search or of `--patience` is missing, and NotFinite if it was
+        non-finite several times in a row.
         """
         self.validated = True
         metric = self._config.metric

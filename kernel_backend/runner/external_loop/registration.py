@@ -16,7 +16,10 @@ class RegistrationCheck:
     """Check of every optimizer in this process at its first step: the user must have registered it and its weights."""
 
     def __init__(self, registered: Mapping[str, Any], world: int, note: Callable[[str], None]) -> None:
-        """Install the check; `registered` may grow. With one slot a fault is passed to `note` instead of raised."""
+        """Install the check.
+
+        `registered` may grow. With one slot, an error is passed to `note` instead of being raised.
+        """
         self._registered, self._world, self._note = registered, world, note
         self._checked: dict[int, torch.optim.Optimizer] = {}
         self._handle = register_optimizer_step_pre_hook(self._before_step)

@@ -25,7 +25,7 @@ class PendingReports:
     """Reports of this rank that it has not yet exchanged with the other ranks."""
 
     def __init__(self, count: int = 0) -> None:
-        """Set up an empty collection; `count` is how many training reports came before, equal on every rank."""
+        """Set up an empty collection; `count` is the number of earlier training reports, equal on every rank."""
         self.count = count
         self._waiting: list[Reported] = []
         self._newest: tuple[int, bool] = (-1, False)  # step of the newest training report, and whether it is kept

@@ -136,7 +136,7 @@ class RunMethods:
         self._settings.note(text)
 
     def checkpoint(self, folder: Path | None = None) -> None:
-        """Request a checkpoint; raise InvalidDefinition if `folder` is given, supported only by the form `command`."""
+        """Request a checkpoint; raise InvalidDefinition if `folder` is given, which only shell commands support."""
         if folder is not None:
             raise InvalidDefinition(f"run.checkpoint({str(folder)!r}): write the files to run.checkpoint_dir instead")
         self._training.request_checkpoint()
@@ -160,7 +160,7 @@ class SequentialOrder:
 
 
 def _site() -> str:
-    """Return the file and line of the user's call, by which iterations are told apart."""
+    """Return the file and line of the user's call, which identify an iteration."""
     frame = sys._getframe(1)
     while frame.f_back is not None and "kernel_backend" in Path(frame.f_code.co_filename).parts:
         frame = frame.f_back

@@ -143,7 +143,7 @@ class ExternalTraining:
         return restored
 
     def begin(self) -> None:
-        """Restore random states and report the start; a trial at its search's target waits for a further one."""
+        """Restore random states and report the start; a trial at its search's target waits for the next target."""
         if self._began is not None:
             return
         self._began = self.position.step
@@ -169,7 +169,7 @@ class ExternalTraining:
     def report(
         self, kind: Kind, values: Mapping[str, Any], step: int | None = None, weight: float | None = None
     ) -> None:
-        """Report values of the current step; between two steps, of the newest one.
+        """Report values of the current step, or between two steps, of the last one.
 
         `step` replaces the number of steps taken as the label of training values. The ranks' values are averaged by
         `weight`, by default their number of samples in this step.
@@ -185,7 +185,7 @@ class ExternalTraining:
         self.first_epoch.take([batch])
 
     def tick_validation(self) -> None:
-        """Record that a validation makes progress, so that it is not taken for a hang."""
+        """Write a heartbeat for a running validation, so that the launcher does not consider it a hang."""
         self.rank.progress.tick("validation", self.position.step)
 
     @property
@@ -205,7 +205,7 @@ class ExternalTraining:
         return self._checkpoints.busy
 
     def retain(self, step: int | None) -> None:
-        """Keep the checkpoint at this step, whatever newer ones there are, until another is named, or None."""
+        """Protect the checkpoint at this step from deletion until the next call; None protects none."""
         self._checkpoints.retained = step
 
     def saved_at(self, step: int) -> str | None:
@@ -230,8 +230,7 @@ class ExternalTraining:
     def end_step(self, last: bool = False) -> None:
         """End a step: exchange requests with the other ranks, then report, save, wait or raise Leave as agreed.
 
-        With `last`, the last step of an epoch or of the training, a due checkpoint is left to the boundary that
-        follows.
+        `last` marks the last step of an epoch or of the training: `end_epoch` or `finish` then saves a due checkpoint.
         """
         self.abandon_step()
         self._boundary(epoch_ends=False, last=last)

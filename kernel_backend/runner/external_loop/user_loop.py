@@ -68,7 +68,7 @@ class Steps(Protocol):
         """Record the samples of a batch of the first epoch."""
 
     def tick_validation(self) -> None:
-        """Record that a validation makes progress."""
+        """Write a heartbeat for a running validation."""
 
 
 class LoopSettings(NamedTuple):
@@ -185,7 +185,7 @@ class UserLoop:
                 yield from self._given(iteration, number, None, last=number == total - 1)
 
     def batches(self, loader: Loader) -> Iterator[Any]:
-        """Iterate over this rank's batches of one pass, or of all epochs if no other loop iterates over these."""
+        """Iterate over this rank's batches of one pass, or of all epochs if the loader is not within `run.epochs`."""
         if loader.validation:
             yield from self._validation(loader, self._ordinal())
             return
@@ -253,7 +253,7 @@ class UserLoop:
         self._scope, self._loaders = {}, 0
 
     def _ordinal(self) -> int:
-        """Return how many loaders this step, epoch or training began before: each gets a random order of its own."""
+        """Return the number of loaders begun before in this step, epoch or training: each has its own random order."""
         self._loaders += 1
         return self._loaders - 1
 

@@ -82,7 +82,7 @@ class PlainTraining:
         run.artifact(RESULT, file)
 
     def _pickled(self, name: str, value: Any) -> tuple[bytes | None, str]:
-        """Return a value's pickle, None if it cannot be pickled, and its text."""
+        """Return a value's pickle (None if it cannot be pickled) and its text."""
         try:
             data = pickle.dumps(value)
         except Exception as error:  # any error of the user's class

@@ -143,7 +143,7 @@ class Buckets:
             self._scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
 
     def _ready(self, bucket: _Bucket) -> None:
-        """Send, or otherwise process, a bucket once all of its gradients are computed, within the backward pass."""
+        """Process a bucket (for example, send it) as soon as the backward pass has computed all of its gradients."""
 
     @property
     def _word_size(self) -> int:

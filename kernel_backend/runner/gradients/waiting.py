@@ -26,7 +26,7 @@ def restore_gradients(module: nn.Module, gradients: dict[str, Tensor]) -> None:
 
 
 def spend_gradients(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    """Mark an optimizer's gradients as used; also serves as a post hook of its `step`."""
+    """Mark an optimizer's gradients as used; may be registered as a post hook of `step`."""
     for group in optimizer.param_groups:
         for each in group["params"]:
             if each.grad is not None:

@@ -1,4 +1,4 @@
-"""Decide on rank 0 when to report and when to save a checkpoint; other ranks learn it with the next gradients."""
+"""Decide on rank 0 when to report and save; the decision reaches other ranks with the next step's gradients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def interval(cost: Cost) -> float:
 
 
 class CadenceTimer:
-    """Timer that is called once before each step; reports follow a fixed grid of steps, and more come after a pause."""
+    """Timer that is called once before each step; reports are due at fixed steps, and after a long time without any."""
 
     def __init__(
         self, per_epoch: int | None, every: Cadence | None, cost: Callable[[], Cost], busy: Callable[[], bool]

@@ -1,4 +1,4 @@
-"""Check once whether a loss is a mean over samples.
+"""Check once whether a user's loss is a mean over samples, as summing over the ranks requires.
 
 For the training, the first batch as a whole is compared with its shares. For the validation, whose loss is a mean over
 batches, samples of its first and last batch are compared with pairs of them, on one slot too.
@@ -37,14 +37,14 @@ _SAMPLES = 16  # of the first batch of a validation, and of its last
 def compares(run: Training) -> bool:
     """Return True if the losses of this step must be compared: in the first step, if it has several shares.
 
-    Return False where an extra call of the loss on rank 0 alone is not possible.
+    Return False if rank 0 alone cannot call the loss once more.
     """
     several = run.logical.count * (run.config.accumulate or 1) > 1
     return _callable_apart(run) and run.step == 0 and several and not gathers(run)
 
 
 def _callable_apart(run: Training) -> bool:
-    """Return True if rank 0 alone may call the loss once more, which leaves no trace."""
+    """Return True if rank 0 alone can call the loss once more without side effects."""
     keeps = run.streams is not None and bool(run.generators)  # rank 0 alone would advance these generators
     by_loss = all(each.function is None for each in run.objectives)
     return by_loss and not keeps and not run.strategy.sharded  # a loss may call the model, which needs all ranks
@@ -77,9 +77,10 @@ def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None
 
 
 class ValidationSamples:
-    """Samples of a validation's first and last batch, by which it is checked once that its loss is a mean over them.
+    """Samples of a validation, used to check once that its loss is a mean over samples.
 
-    They are of two batches, as the samples of one may be of a single class, whose weight then makes no difference.
+    They are taken from its first and last batch: the samples of one batch may all have the same class, so that class
+    weights have no effect.
     """
 
     def __init__(self, run: Training) -> None:
@@ -103,7 +104,7 @@ class ValidationSamples:
         self._first, self._last = self._first or taken, taken
 
     def warn_if_coupled(self) -> None:
-        """Warn if the loss of these samples at once is not the mean of those of pairs."""
+        """Warn if the loss of all these samples is not the mean of the losses of pairs of them."""
         run = self._run
         run.loss_compared = True
         if not self._collects or self._first is None or self._last is None:
@@ -122,7 +123,7 @@ class ValidationSamples:
         run.spool.say(Note(level="warning", text=text))
 
     def _at_once_and_in_pairs(self, both: list[MetricPart]) -> tuple[float, float] | None:
-        """Return the loss of all these samples, and the mean of those of pairs; None if it draws random numbers."""
+        """Return the loss of all samples and the mean loss of pairs of them; None if the loss draws random numbers."""
         run = self._run
         with _without_trace(run) as possible:
             if not possible:
@@ -148,7 +149,7 @@ class ValidationSamples:
 
 
 def _joined(run: Training, parts: list[MetricPart]) -> tuple[dict[str, Any], int]:
-    """Return the arguments of the loss for the samples of all parts, or of the first where rows differ in shape."""
+    """Return the loss function's arguments for the samples of all parts; only of the first if rows differ in shape."""
     counts = [part.samples for part in parts]
     first = parts[0]
     parts = [part._replace(values=moved(part.values, run.device)) for part in parts]
@@ -177,7 +178,7 @@ def _whole(run: Training, parts: list[MetricPart]) -> float | None:
 
 @contextmanager
 def _without_trace(run: Training) -> Iterator[bool]:
-    """Restore after the block what calls of the loss change, and discard what they print; yield False if they cannot.
+    """Undo side effects of the loss function after the block, and discard its output; yield False if impossible.
 
     Weights, buffers, random states, files and Python state are restored.
     """

@@ -21,7 +21,7 @@ class LossNotFinite(Exception):
 
 
 class Finite:
-    """Check of an objective's losses: notes the first that is not finite, then acts according to `--on-nan`."""
+    """Check of an objective's losses: warns about the first non-finite one, then acts according to `--on-nan`."""
 
     def __init__(self, on_nan: OnNan, place: str, note: Callable[[str], None]) -> None:
         """Set up the check; `place` locates the loss function's code, `note` warns the user."""
@@ -64,7 +64,7 @@ class Finite:
         self._streak += 1
 
     def check(self, step: int, model: nn.Module, last: bool) -> None:
-        """Raise NotFinite after several non-finite losses in a row, or at the `last` step if weights are bad, too."""
+        """Raise NotFinite after several non-finite losses in a row, or at the `last` step if weights are non-finite."""
         streak = int(self._streak) if self._on_nan == "fail" else 0
         if streak == 0 or (streak < IN_A_ROW and not (last and bad_parameter(model))):
             return

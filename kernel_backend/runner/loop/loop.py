@@ -231,7 +231,7 @@ def lone_sample_told(batch: Batch) -> Iterator[None]:
 
 
 def control_flags(run: Training) -> ControlFlags:
-    """Return this rank's requests for the current step; only rank 0 decides by time."""
+    """Return this rank's requests for the current step; requests that depend on time come from rank 0 only."""
     decides = run.ranks.rank == 0
     return ControlFlags(
         release=run.instructions.release,

@@ -31,7 +31,7 @@ def nan_origin(run: Training, objective: Objective, shares: list[Batch]) -> str:
 def _first(run: Training, find: Callable[[Training, int, Batch], str], shares: list[Batch]) -> str:
     """Search the batches of all ranks with `find`, and return its first result that is not empty.
 
-    Each rank searches all of its shares, as a model may communicate.
+    Each rank runs all of its shares of the batch, since a model's forward pass may contain collective operations.
     """
     own = [find(run, rank, batch) for rank, batch in parts(run, shares)]
     per_rank = run.ranks.all_gather_object(next(filter(None, own), ""))

@@ -1,4 +1,4 @@
-"""Hold the optimizers, schedules, gradient sum and scaler of one loss, and the parts of the model that it freezes."""
+"""Hold what one loss needs: optimizers, schedules, gradient sum and scaler, and the parts that it does not train."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Objective:
 
 
 def assigned(steps: Sequence[str], optimizers: Optimizers) -> dict[str, Optimizers]:
-    """Map training steps to their optimizers: the one of key `gen` belongs to `step_gen`, all others to `step`.
+    """Map training steps to their optimizers: `step_gen` gets the optimizer named `gen`; `step` gets all others.
 
     Without training steps, all belong to `loss`. Raises InvalidDefinition for a step without an optimizer, and for an
     optimizer without a step.

@@ -83,7 +83,7 @@ class Training:
     validation_metrics: dict[str, float] = field(default_factory=dict)  # metrics of the validation at this step
 
     def draws_for(self, objective: Objective) -> tuple[str, ...]:
-        """Return seed parts by which each objective of a step draws other random numbers; empty for only one."""
+        """Return seed parts that give each objective of a step different random numbers; empty for a single one."""
         return (objective.role,) if len(self.objectives) > 1 else ()
 
     @property

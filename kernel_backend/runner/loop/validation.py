@@ -66,7 +66,7 @@ def check(run: Training, between: bool = False) -> bool:
 
 
 def report_again(run: Training) -> None:
-    """Report the newest validation once more, if any; the service ignores duplicates."""
+    """Report the newest validation again, if any; the service ignores duplicates."""
     if run.validation_metrics:
         run.spool.say(Report(kind="validation", step=run.step, epoch=run.epoch, metrics=run.validation_metrics))
 

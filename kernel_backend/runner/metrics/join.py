@@ -119,7 +119,7 @@ def join(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
 
 
 def rows(value: Any, count: int, which: slice) -> Any:
-    """Return a nested value of `count` samples with some of them only; what has no row for each sample stays whole."""
+    """Return selected samples of a nested value; items that do not have `count` rows are returned whole."""
     if _has_rows(value, count):
         return value[which]
     if isinstance(value, Mapping) or _is_dataclass(value):

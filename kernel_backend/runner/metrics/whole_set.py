@@ -89,7 +89,7 @@ class Metrics:
         return OfObjects(self, self._function(epoch=epoch), self._ranks, self._limit)
 
     def reset(self) -> None:
-        """Reset the metric objects that the function uses, as a result must cover the samples of one call only."""
+        """Reset the metric objects that the function uses, so that a result covers the samples of one call only."""
         for each in self._objects:
             each.reset()
 
@@ -108,7 +108,7 @@ class Metrics:
 
 
 class Collected:
-    """Parts of the validation data, kept for a single call of `metrics`; `limit` is in bytes over all ranks."""
+    """Parts of the validation data, stored for one call of `metrics` with all; `limit` is in bytes over all ranks."""
 
     def __init__(self, ranks: Ranks, limit: int) -> None:
         self._ranks, self.limit = ranks, limit

@@ -159,7 +159,7 @@ class _Done:
 
 
 class HorovodRanks:
-    """Process group over Horovod, with its tensor fusion off: buckets replace it, and it depends on timing."""
+    """Process group over Horovod, whose tensor fusion is off, as its sums depend on timing; buckets replace it."""
 
     def __init__(self, patience: float) -> None:
         os.environ["HOROVOD_GLOO_TIMEOUT_SECONDS"] = str(math.ceil(patience))

@@ -33,7 +33,7 @@ class SharedStatistics:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Normalize by this rank's samples alone in the block, as the other ranks do not make these calls."""
+        """Normalize by this rank's samples only in the block, in which the other ranks do not call the modules."""
         ranks, self.ranks = self.ranks, SingleRank()
         try:
             yield

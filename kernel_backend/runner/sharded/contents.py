@@ -37,7 +37,7 @@ class ShardedContents(TrainingContents):
         return state, found
 
     def tensors(self, manifest: Manifest, read: Read, name: str) -> dict[str, Tensor]:
-        """Return the tensors of a part; of sharded ones, return this rank's rows."""
+        """Return the tensors of a part; sharded tensors are reduced to this rank's rows."""
         shapes = manifest.state.get(_SHAPES, {}).get(name)
         if not shapes:
             return tensors_of(manifest, name, read)

@@ -10,7 +10,7 @@ from kernel_backend.runner.ranks.backends import Ranks
 
 
 class ShardedGradients:
-    """Gradients of which each rank holds some rows; every rank must compute equally many shares."""
+    """Gradients of which each rank holds some rows; every rank must compute the same number of shares."""
 
     def __init__(self, parameters: Parameters, scaler: GradScaler, ranks: Ranks, device: torch.device) -> None:
         self._parameters, self._scaler, self._ranks = list(parameters.values()), scaler, ranks

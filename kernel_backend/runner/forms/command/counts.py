@@ -20,8 +20,8 @@ class Place(NamedTuple):
 class Counts:
     """Steps and epochs of a program, counted from its reports.
 
-    If a program's reports name no step, each report is one step. A validation completes an epoch: the one that it
-    names, relative to the first epoch ever named, else the next one.
+    If a program's reports name no step, each report is one step. A validation completes an epoch. If it names one,
+    epochs are counted from the first that was ever named; otherwise it completes the next.
     """
 
     step: int = 0
@@ -45,7 +45,7 @@ class Counts:
         return Place(self.step, max(self.epochs, self.here))
 
     def skip(self, later: Counts) -> None:
-        """Number further steps after those in `later`, counted before the program restarted from this state."""
+        """Continue the step numbers after those of `later`, the counts before the program restarted from this state."""
         if not self.names_steps:
             self.step = max(self.step, later.step)
 

@@ -32,8 +32,8 @@ class CheckpointFiles:
     """Checkpoint folder of a trial's program, below `root`, and the contents of its checkpoints.
 
     If the program commits checkpoints itself, a restart restores the folder to the newest commit. Otherwise the program
-    finds the folder as it left it, or, where it failed with that before it changed a file, as it was last copied: a
-    kill may have torn a file.
+    finds the folder as it left it. If it then fails before it changes a file, the next restart restores the last copy,
+    as a kill may have left a file incomplete.
     """
 
     def __init__(self, root: Path, uid: str) -> None:
@@ -98,7 +98,7 @@ class CheckpointFiles:
 
     @property
     def saved_at(self) -> float:
-        """Return when the program last saved: the newest change of a file, of those it committed if it commits."""
+        """Return the time of the program's last save: the newest modification time of its (committed) files."""
         return _newest(self._copied if self.commits else self.fingerprint())
 
     @property
@@ -125,7 +125,7 @@ class CheckpointFiles:
         return True
 
     def marked(self) -> bool:
-        """Return True, once, if the program has created the marker file; delete it."""
+        """Return True if the program has created the marker file, and delete that file."""
         marker = self.folder / MARKER
         if not marker.exists():
             return False

@@ -92,9 +92,9 @@ class Lead:
         self._spool.say(Note(text=text, level=level))
 
     def begin(self, world: int) -> bool:
-        """Report the start; a trial that is at its search's target waits for a further one.
+        """Report the start; if the trial is at its search's target already, wait for the next target.
 
-        Return False if none came.
+        Return False if the search sets none.
         """
         config = self._job.config
         self._spool.say(
@@ -149,7 +149,7 @@ class Lead:
         return requests
 
     def _count(self) -> None:
-        """Count reports up to the search's target, and none beyond the trial's maximum."""
+        """Count new reports until the search's target is reached; ignore reports beyond the trial's maximum."""
         counted = False
         while self._queue and not self.at_target and not self.over:
             self._report(self._queue.popleft())
@@ -275,20 +275,20 @@ class Lead:
         return self.counts.step if self._job.config.steps is not None else self.counts.epochs
 
     def has_saved(self, told: float) -> bool:
-        """Return True if the program has saved since it was told to end, and is not saving now.
+        """Return True if the program has saved since it was asked to end, and is not saving now.
 
-        If it ends where a search pauses it, what it saved around the end of its newest unit is enough.
+        If a search pauses it at its target, a save around the end of its newest resource unit is enough.
         """
         began, ended = self._units_at
         since = (began + ended) / 2 if self.at_target or self.over else told
         return self.files.saved_at >= since and self.files.quiet(QUIET_S)
 
     def moves_on(self) -> bool:
-        """Wait some time for the search to set a further target; return True if it has."""
+        """Wait a limited time for the search to set a further target; return True if it does."""
         return self._target.moves_on(self._units, self.step)
 
     def leave(self) -> None:
-        """Commit the checkpoint folder before the program has finished; skip its uncommitted changes."""
+        """Commit the checkpoint folder of a program that ends early, without the program's uncommitted changes."""
         if not (self.files.commits and self.files.changed):
             self._commit_at_last()
 

@@ -24,8 +24,8 @@ _HINTS = {
 def program_failure(code: int, log: Path, rank: int, step: int | None, command: str, sources: Sources) -> Failure:
     """Return the failure of a program with this exit code; a negative code is a signal.
 
-    If its log ends with a traceback, the failure is that exception, with the user's frames. A shell whose command was
-    killed has failed by that signal.
+    If its log ends with a traceback, the failure is that exception, with the user's frames. If a shell reports that its
+    command was killed by a signal, that signal is the cause.
     """
     text = end_of(log)
     refusal = usage_error(code, text)

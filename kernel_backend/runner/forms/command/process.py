@@ -23,7 +23,7 @@ _GONE = (psutil.NoSuchProcess, psutil.AccessDenied)
 
 
 class ProgramProcess:
-    """Program of this rank, a child process; descendants that lose their parent become children of this process."""
+    """Program of this rank, run as a child process; its orphaned descendants become children of this process."""
 
     def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
         """Start the program in the current folder; raise InvalidDefinition if it cannot be started."""

@@ -1,4 +1,4 @@
-"""Read a program's reports: JSON lines from `run` or `$DAYLIGHT_METRICS`, and numbers in its log."""
+"""Read a program's reports: JSON lines from `run` or `$DAYLIGHT_METRICS`, and numbers that it prints."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class LogPatterns:
 
 
 def logged(numbers: Mapping[str, float], validation: bool) -> Logged:
-    """Separate the numbers named `step` and `epoch` from the values; drop them unless they are whole numbers."""
+    """Return the values, with step and epoch apart; a `step` or `epoch` that is not a whole number is dropped."""
     values = {name: value for name, value in numbers.items() if name not in _PLACES}
     step, epoch = (_whole(numbers.get(name)) for name in _PLACES)
     return Logged(values, step, epoch, validation)

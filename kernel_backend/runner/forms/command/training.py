@@ -147,8 +147,8 @@ class CommandTraining:
     def _end_early(self, process: ProgramProcess) -> None:
         """End a program early: by `run.should_stop`, then SIGTERM, then SIGKILL.
 
-        A program may survive SIGTERM to save, or because a library catches it, as TensorFlow's coordination service
-        does, and train on. It is killed once it has saved.
+        A program may continue after SIGTERM, in order to save or because a library catches the signal, as TensorFlow's
+        coordination service does. It is killed once it has saved.
         """
         process.go_on()
         if self._lead is not None:

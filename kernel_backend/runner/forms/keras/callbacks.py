@@ -1,4 +1,4 @@
-"""Call the user's callbacks within Keras' `fit`, and count, report and save steps around them."""
+"""Call the user's callbacks within Keras' `fit`, and before and after them count, report and save the steps."""
 
 from __future__ import annotations
 

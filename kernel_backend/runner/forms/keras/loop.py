@@ -117,7 +117,7 @@ class KerasLoop:
         self._keep_aside(self._train)
 
     def trained(self, logs: Any) -> Any:
-        """Return the logs of a step for callbacks; equal on all ranks if any callback reads them."""
+        """Return the logs of a step for callbacks; if a callback reads them, they are equal on all ranks."""
         assert self._sums is not None
         self._put_back()
         train, position = self._train, self.training.position
@@ -141,7 +141,7 @@ class KerasLoop:
         return logs
 
     def end_step(self) -> None:
-        """End a step, except the last of an epoch, which `end_epoch` ends."""
+        """End a step, unless it is the last of an epoch; `end_epoch` ends that."""
         assert self._sums is not None
         model = self._model
         if self._last:

@@ -46,7 +46,7 @@ def other_variables(model: Any) -> Variables:
 
 
 def differ(model: Any, seed: int, rank: int) -> None:
-    """Reseed the random layers of this rank, so that each rank draws other numbers."""
+    """Reseed the random layers of this rank, so that each rank draws different numbers."""
     for place, each in enumerate(_seeds(model)):
         first, second = each.value.tolist()
         each.assign([(first + seeds.mix(seed, "keras", place, rank)) % _SEEDS, second])
@@ -149,7 +149,7 @@ def _plain(callback: Any) -> dict[str, Any]:
 
 
 def _attributes(callback: Any, saved: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes that `_plain` gave, with the function for the name of a comparison."""
+    """Return attributes saved by `_plain`, with the name of a comparison function replaced by the function."""
     found = dict(saved)
     chosen = found.get(_COMPARISON)
     if isinstance(chosen, dict) and _NAMED in chosen:

@@ -97,7 +97,7 @@ def _check_backend() -> None:
 
 
 def _compiled(model: Any, world: int) -> Any:
-    """Return the model; raise InvalidDefinition if it is not a compiled Keras model, or is wrong on several slots."""
+    """Return the model; raise InvalidDefinition unless it is a compiled Keras model that can train on these slots."""
     if not isinstance(model, keras.Model):
         raise InvalidDefinition(f"model() returned a {type(model).__name__}: return the compiled keras.Model")
     if not model.compiled:

@@ -1,7 +1,7 @@
 """Save and restore plain attributes of a user's objects, and states of torchmetrics, which no `state_dict` holds.
 
-For example, a module collects outputs in a list, or a callback counts: after a restart in the middle of an epoch they
-continue from there.
+For example, a list in which a module collects outputs, or a counter of a callback, continues after a restart in the
+middle of an epoch.
 """
 
 from __future__ import annotations

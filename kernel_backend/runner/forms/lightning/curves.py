@@ -22,7 +22,7 @@ class Curves:
         self._values: dict[Of, dict[str, float]] = {"step": {}, "epoch": {}, "validation": {}}
 
     def take(self, of: Of, metrics: Mapping[str, float]) -> None:
-        """Store values of a step, or means of an epoch or a validation, which are equal on all ranks."""
+        """Store the values of a step, or the means of an epoch or a validation. Means are equal on all ranks."""
         self._values[of] |= metrics
 
     def given(self, of: Of) -> dict[str, float]:

@@ -517,7 +517,7 @@ class LightningTraining:
         return found | {f"callback {place} {type(each).__name__}": each for place, each in enumerate(callbacks)}
 
     def _clamps(self) -> bool:
-        """Return True if the user's hooks may change weights after a step, while a lazy copy is still running."""
+        """Return True if the user's hooks may change weights after a step, while a checkpoint copy is still running."""
         return _overrides(self.module, "on_train_batch_end") or not self.module.automatic_optimization
 
     def _guarantee(self) -> str:
@@ -528,7 +528,7 @@ class LightningTraining:
 
 
 class AlreadyOver(BaseException):
-    """Raised if the restored checkpoint is at the end of the training, so that only the exit is left."""
+    """Raised if the restored checkpoint is at the end of the training, so that nothing remains to be trained."""
 
 
 def _part(kind: str, name: str, several: Mapping[str, Any]) -> str:

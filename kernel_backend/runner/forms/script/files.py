@@ -84,7 +84,7 @@ class ProgramFiles:
         return {"sizes": sizes, "positions": positions, "grows": sorted(self._grows | set(positions))}
 
     def passed(self, state: Mapping[str, Any]) -> None:
-        """Show the files again that existed at a position which the restarted program has reached."""
+        """Make the files visible that existed at the position which the restarted program has now reached."""
         self._hidden -= {path for path, size in state["sizes"].items() if size is not None}
 
     def resume(self, state: Mapping[str, Any]) -> None:
@@ -160,7 +160,7 @@ class ProgramFiles:
         return opens
 
     def _saving(self, real: Callable[..., Any], place: int) -> Callable[..., Any]:
-        """Wrap a function that writes a file in native code; a repeated program simply writes the file once more."""
+        """Wrap a function that writes a file in native code; a restarted program writes the file again."""
 
         def saves(*args: Any, **named: Any) -> Any:
             if (path := self._path(args[place])) is not None and self._writes:
@@ -179,7 +179,7 @@ class ProgramFiles:
         return sees
 
     def _making(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function that creates a folder; a repeated program accepts an existing folder as its own."""
+        """Wrap a function that creates a folder, so that a restarted program accepts an existing folder."""
 
         def makes(path: Any, mode: int = 0o777, **options: Any) -> None:
             if not (self._replays and os.path.isdir(path)):

@@ -19,7 +19,7 @@ def program_modules(
 ) -> dict[str, dict[str, Any]]:
     """Return the namespaces of the program's modules imported so far, by name.
 
-    `foreign` remembers the modules of libraries by `id()`, thousands of which need not be looked at again.
+    `foreign` caches the library modules by `id()`, so that thousands of them are not inspected again.
     """
     found = {"__main__": vars(main)}
     for name, module in sys.modules.copy().items():
@@ -33,7 +33,7 @@ def program_modules(
 
 
 def is_made(module: ModuleType) -> bool:
-    """Return True for a module that the program has made as an object, and not imported.
+    """Return True for a module object that the program has created (`types.ModuleType(...)`) and not imported.
 
     Examples
     --------

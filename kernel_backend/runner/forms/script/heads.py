@@ -64,7 +64,7 @@ class HeadListener(Protocol):
     """Interface of a job that is notified when training loops begin, iterate, end and resume."""
 
     def ended(self, stations: list[Station]) -> None:
-        """Handle the regular end of the only outermost loop; from `stations` it can continue with more iterations."""
+        """Handle the normal end of the only outermost loop; a restart from `stations` can add iterations to it."""
 
     def begun(self) -> None:
         """Handle the start of the first training loop of a program that has not been restarted."""
@@ -82,7 +82,7 @@ class HeadListener(Protocol):
         """Return further state to save in a snapshot of the program, such as its files."""
 
     def passed(self, saved: Mapping[str, Any]) -> None:
-        """Restore that further state at a loop which the program passes before the checkpoint's position."""
+        """Restore the state from `more` at a loop which the program passes on its way to the checkpoint's position."""
 
 
 class Heads:
@@ -226,7 +226,7 @@ class Heads:
         return value
 
     def returns(self, key: str) -> bool:
-        """Return True if the loop that is skipped was left by `return`."""
+        """Return True if the skipped loop was left by `return` before the checkpoint."""
         return self._replay[0].returned
 
     def returned(self, key: str) -> Any:

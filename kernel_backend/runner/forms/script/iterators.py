@@ -320,7 +320,7 @@ def track_libraries() -> Callable[[], None]:
 
 
 def _loader_items(writer: GraphWriter, items: LoaderItems, path: Path | None) -> Any:
-    """Return the pickle reduction of a DataLoader's iterator, without batches read ahead."""
+    """Return the pickle reduction of a DataLoader's iterator, without its prefetched batches."""
     state = {name: value for name, value in items.__dict__.items() if name != "_batches"}
     writer.at(items.loader, path, "loader")
     return reading.new, (path, LoaderItems), (state, {}), None, None, fill_loader_items

@@ -48,7 +48,7 @@ class NamedModules:
         return {name: state | _structure(module) for name, module, state in found}
 
     def frozen(self) -> set[str]:
-        """Return the names that tensors which are not trained have in this part, as `flatten` makes them."""
+        """Return the names of untrained tensors in this part, in the form that `flatten` gives them."""
         return {f"{name}.{STATE}.{key}" for name, module in self.found().items() for key in untrained(module)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -81,7 +81,7 @@ class NamedModules:
         return found
 
     def _states(self) -> list[tuple[str, nn.Module, dict[str, Any]]]:
-        """Return name, module and state of each module; those with most tensors first, whose names tensors get."""
+        """Return name, module and state of each module, those with most tensors first."""
         found = [(name, module, {STATE: dict(module.state_dict())}) for name, module in self.found().items()]
         found.sort(key=lambda each: -len(each[2][STATE]))
         first: dict[Any, Tensor] = {}
@@ -113,14 +113,14 @@ def _structure(module: nn.Module) -> dict[str, Any]:
 
 
 def _memory(value: Any) -> Any:
-    """Return a key that is equal for tensors that are the same values in memory."""
+    """Return a key that is equal for tensors that view the same memory in the same layout."""
     if not isinstance(value, Tensor) or value.layout is not torch.strided or not value.numel():
         return id(value)
     return str(value.device), value.data_ptr(), value.dtype, value.shape, value.stride()
 
 
 def _fills_its_storage(tensor: Tensor) -> bool:
-    """Return True if the tensor has each byte of its storage once, in whatever order of dimensions."""
+    """Return True if the tensor covers each byte of its storage exactly once, in any order of dimensions."""
     if tensor.layout is not torch.strided or not 0 < tensor.nbytes == tensor.untyped_storage().nbytes():
         return False
     strides = tensor.stride()

@@ -14,7 +14,10 @@ class Output:
     """Replacement for the program's `sys.stdout` and `sys.stderr`, muted while a resumed program runs again."""
 
     def __init__(self, listener: Callable[[str], None]) -> None:
-        """Replace both streams; `listener` receives the text, except that of warnings, whose numbers are no results."""
+        """Replace both streams.
+
+        `listener` receives the text except warnings, as numbers in warnings are not results.
+        """
         self.muted = self._warns = False
         self._listener = listener
         self._text: list[str] = []

@@ -18,7 +18,7 @@ from kernel_backend.runner.forms.script.start import Start
 
 
 class Program:
-    """Main module of a program, and the modules of its project."""
+    """Program to run: its main module, and the modules of its project."""
 
     def __init__(self, tree: ast.Module, path: Path, start: Start) -> None:
         """Find the program's training loops; `path` contains its source."""

@@ -60,7 +60,7 @@ class ProjectImports(MetaPathFinder):
         return self.codes[module]
 
     def equip(self, module: ModuleType) -> None:
-        """Give a module the builtins that mark it as the program's."""
+        """Set the builtins of a module that mark it as part of the program."""
         vars(module)["__builtins__"] = self._builtins
 
     def begin(self) -> None:

@@ -1,6 +1,6 @@
 """Save a program as a checkpoint part: its state at each loop, with tensors and arrays stored by digest.
 
-Contents that are tensors of the program's modules are in the part of these.
+Tensors of the program's modules are stored in the part NamedModules instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class ProgramPart:
     """Checkpoint part with the state of a program."""
 
     def __init__(self, modules: NamedModules) -> None:
-        """Set up without a saved state, so that the program runs from its beginning.
+        """Set up without saved state, so that the program starts at its beginning.
 
         `modules` is saved and restored before this part.
         """

@@ -53,10 +53,10 @@ class Start(NamedTuple):
 def start_of(
     job: LaunchSpec, definition: Path, project: Project | None, command: Command | None, words: Sequence[str]
 ) -> Start:
-    """Return the settings for starting a definition's program; `words` follow it on its command line.
+    """Return the settings for starting a definition's program; `words` are its command-line arguments.
 
-    The program of a command has the file that the user started, where that is there: what lies beside it can be read.
-    Its modules are those of the snapshot. Those that are found at run time alone are read from where they were.
+    The program of a command runs under the path of the user's own file if that exists, so that it can read files next
+    to it. Its modules come from the snapshot; modules that the snapshot lacks are imported from the user's folders.
     """
     code = Path(job.code)
     folders = shipped_folders(code, project)

@@ -1,4 +1,4 @@
-"""Train an unmodified program: run it once from its beginning, and count and save between its iterations."""
+"""Train an unmodified program: run it from its beginning; count steps and save checkpoints between iterations."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ class ScriptTraining:
             )
 
     def passed(self, saved: Mapping[str, Any]) -> None:
-        """Show the files again that the program had created when it reached this loop."""
+        """Make the files visible again that the program had created when it reached this loop."""
         self.files.passed(saved["files"])
 
     def more(self) -> dict[str, Any]:
@@ -275,7 +275,7 @@ class ScriptTraining:
 
 
 def _refuse_other_values(before: Mapping[str, Value], now: Mapping[str, Value]) -> None:
-    """Raise InvalidDefinition if a checkpoint is of other hyperparameters, as its program goes on with its own."""
+    """Raise InvalidDefinition if the checkpoint has other hyperparameters, as the program would go on with those."""
     changed = [f"{name} {before[name]} -> {now[name]}" for name in now if before.get(name, now[name]) != now[name]]
     if changed:
         raise InvalidDefinition(

@@ -13,7 +13,7 @@ from kernel_backend.runner.forms.trainer.loop import TrainerLoop
 
 
 class JobCallback(TrainerCallback):
-    """Callback that tells the job's loop when the training and each step begin."""
+    """Callback that notifies the job's loop when the training and each step begin."""
 
     def __init__(self, loop: TrainerLoop) -> None:
         self._loop = loop
@@ -142,7 +142,7 @@ class _Items(Tensor):
 
     @classmethod
     def of(cls, number: Any, job: TrainerLoop) -> _Items:
-        """Return the number as a tensor that notifies `job` of its use."""
+        """Return the number as a tensor that notifies `job` when a loss is divided by it."""
         found = torch.as_tensor(number).as_subclass(cls)
         found.job = job
         return found

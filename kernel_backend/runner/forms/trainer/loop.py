@@ -129,7 +129,7 @@ class TrainerLoop:
         training.begin()
 
     def resumes_within(self) -> bool:
-        """Return True once if earlier attempts trained batches of this attempt's first epoch."""
+        """Return True, at the first call only, if earlier attempts trained batches of this attempt's first epoch."""
         resumes, self._resumes_within = self._resumes_within, False
         return resumes
 
@@ -154,7 +154,7 @@ class TrainerLoop:
         self._taken += 1
 
     def counted(self) -> None:
-        """Record that the Trainer divides losses by the items of all ranks, so that the ranks' losses must be added."""
+        """Record that the Trainer divides losses by the items of all ranks: the ranks' losses are then summed."""
         self.scale = float(self.world) if self.scale else 0.0
 
     def add_loss(self, loss: Tensor) -> None:
@@ -208,7 +208,7 @@ class TrainerLoop:
         control.should_training_stop = stops or position.over
 
     def end(self) -> None:
-        """Stop reporting, and keep the state of callbacks and logs: what follows only sums up the training."""
+        """Stop reporting, and freeze the saved state of callbacks and logs; the Trainer then only logs a summary."""
         assert self._callbacks is not None
         assert self._progress is not None
         self._running = False

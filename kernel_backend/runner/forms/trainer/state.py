@@ -17,21 +17,21 @@ _SUMS = ("_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "current_f
 
 
 class _HeldState:
-    """Checkpoint part whose state stays as it is before `train()` ends.
+    """Checkpoint part whose state is frozen just before `train()` ends.
 
-    Its end adds to the sums, logs a summary and calls `on_train_end`. A resume at the end does that again, and one with
-    more epochs must begin without it.
+    The end of `train()` adds to the sums, logs a summary and calls `on_train_end`. A training resumed at its end
+    repeats that, and one resumed with more epochs must not contain it.
     """
 
     def __init__(self) -> None:
         self._ended: dict[str, Any] | None = None
 
     def end(self) -> None:
-        """Keep the present state for all checkpoints to come."""
+        """Freeze the current state for all later checkpoints."""
         self._ended = mapped(lambda each: each.detach().clone(), self._state())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the present state; after `end`, the one of then."""
+        """Return the current state, or after `end` the frozen one."""
         return self._state() if self._ended is None else self._ended
 
     def _state(self) -> dict[str, Any]:

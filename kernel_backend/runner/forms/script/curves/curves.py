@@ -50,7 +50,7 @@ class Curves:
         active: Callable[[], Sequence[TrainingLoop]],
         length: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """Register for the program's events; `trees` are the syntax trees of its modules by name, "" for the program.
+        """Subscribe to the program's events; `trees` has the syntax trees of its modules by name ("": main module).
 
         `active` returns the training loops that are running, outermost first, and `length` the number of
         iterations that the innermost one has in an epoch, where that is known.
@@ -139,7 +139,7 @@ class Curves:
         return bool(self._active()) or self._training.position.step > 0
 
     def _take_bound(self, loop: TrainingLoop, frame: FrameType) -> None:
-        """Collect numbers that an iteration has assigned or appended, unless they were printed or logged as well."""
+        """Collect numbers that an iteration has assigned or appended, except those that it also printed or logged."""
         if loop not in self._bound:
             tree = self._trees.get(loop.module)
             self._bound[loop] = () if tree is None else bound_in(tree, loop.line)
@@ -197,7 +197,7 @@ def _words(name: str) -> str:
 
 
 def _is_training(name: str) -> bool:
-    """Return whether a value's name says that it is of training, as `train_loss` does."""
+    """Return True if a value's name marks it as a training value, such as `train_loss`."""
     return _TRAINING.search(_words(name)) is not None
 
 

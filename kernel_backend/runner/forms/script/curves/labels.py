@@ -1,6 +1,6 @@
 """Parse named numbers in printed text: `Epoch 3: loss=0.12 acc: 97.3%` has a loss of 0.12 and an acc of 97.3.
 
-A number counts if words precede it. Counters (epoch, step, batch), times, speeds and sizes are left out.
+Only numbers after a name are used. Counters (epoch, step, batch), times, speeds and sizes are left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Observe values that a program logs to tqdm, TensorBoard, Weights & Biases and MLflow, which still receive them."""
+"""Copy the values that a program logs to tqdm, TensorBoard, Weights & Biases and MLflow; its logging is unaffected."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def named_digests(names: Mapping[str, Any], ignored: frozenset[str] = frozenset(
 def value_digest(value: Any, ignored: frozenset[str] = frozenset()) -> str:
     """Return a digest of a value; it is equal in two processes if the values are equal.
 
-    Attributes named in `ignored` do not count.
+    Attributes named in `ignored` are left out.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def value_digest(value: Any, ignored: frozenset[str] = frozenset()) -> str:
 
 
 class _Digester:
-    """Digest of an object with all objects to which it refers; an object that occurs again counts by its number."""
+    """Digest of an object and all objects to which it refers; repeated objects are represented by a number."""
 
     def __init__(self, update: Callable[[bytes], None], ignored: frozenset[str]) -> None:
         self._update, self._ignored = update, ignored

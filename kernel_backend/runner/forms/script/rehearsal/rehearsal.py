@@ -1,4 +1,4 @@
-"""Rehearse restarts from checkpoints while the training runs, to determine the guarantee for real restarts.
+"""Rehearse restarts from checkpoints while the training runs, to determine how exactly a real restart will continue.
 
 The first checkpoint is rehearsed, and one after the first epoch.
 
@@ -48,9 +48,9 @@ class Rehearsal:
         nested: bool,
         unobserved: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """Begin with the checkpoint's level of the guarantee, else the strongest; `nested` means nested loops.
+        """Begin with the checkpoint's guarantee, else the strongest; `nested`: the program has nested training loops.
 
-        File operations within `unobserved()` are not taken for those of the program.
+        File operations within `unobserved()` are not attributed to the program.
         """
         self._unobserved = unobserved
         self._rank, self._training, self._recorder = rank, training, recorder
@@ -87,7 +87,7 @@ class Rehearsal:
             self._compare(step)
 
     def step(self, step: int) -> None:
-        """Start, check or evaluate the rehearsal as far as possible; called after each step."""
+        """Start the rehearsal, check on it or evaluate its result, whichever is due; called after each step."""
         if self._process is not None:
             if self._process.poll() is not None or self._age > LIMIT_S:
                 self._settle(self._result())
@@ -128,7 +128,7 @@ class Rehearsal:
         return wanted and alone and job.trial == 1 and "://" not in job.checkpoints
 
     def _start_from(self, step: int) -> None:
-        """Start from the checkpoint at this step, which is committed unless it could not be written."""
+        """Start the rehearsal from the checkpoint at this step, if that could be written."""
         with self._unobserved():
             checkpoint = self._training.saved_at(step)
             if checkpoint is None:

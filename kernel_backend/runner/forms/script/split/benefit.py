@@ -1,4 +1,4 @@
-"""Measure the speedup by several slots in the first steps, and note once if it is small."""
+"""Measure the speedup by several slots in the first steps, and warn the user once if it is small."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Benefit:
 
     @property
     def compares(self) -> bool:
-        """Return True if this step's calls must also be run whole, to compare the times."""
+        """Return True if this step's calls must also be run unsplit, to compare the times."""
         return self._taken in (_SKIPPED, _SKIPPED + 1)
 
     def install(self) -> None:

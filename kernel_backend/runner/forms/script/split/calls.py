@@ -38,7 +38,10 @@ class SplitCalls:
     """
 
     def __init__(self, ranks: Ranks, device: torch.device, note: Callable[[str], None]) -> None:
-        """Set up the splitting; the backend transfers tensors on `device`, and `note` is called on every rank."""
+        """Set up the splitting; the backend transfers tensors on `device`.
+
+        `note` sends the user a message, and is called on every rank.
+        """
         self._timed = timed = TimedRanks(ranks)
         self._exchange = Exchange(ranks, device)
         self._ranks, self._note = ranks, note
@@ -88,7 +91,7 @@ class SplitCalls:
         self._benefit.close()
 
     def end_step(self, *_: int) -> None:
-        """End a step of the program; after the first steps, note once if the speedup is small."""
+        """End a step of the program; after the first steps, warn the user once if the speedup is small."""
         measured = self._benefit.measures
         text = self._benefit.end_step()
         if measured and not self._benefit.measures and not self._count:

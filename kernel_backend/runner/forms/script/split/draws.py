@@ -30,7 +30,7 @@ _FILLED: Mapping[
 
 
 class Unsplittable(Exception):
-    """Raised if a call gives other results in parts; the text completes "cannot be split: "."""
+    """Raised if a call's results change when its batch is split; the message completes "cannot be split: "."""
 
 
 class FixedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -61,7 +61,7 @@ class FixedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @contextmanager
 def own_draws(*place: int) -> Iterator[None]:
-    """Seed torch's generators by the program's seed and `place` in the block; restore them afterwards."""
+    """In the block, seed torch's generators from the program's seed and `place`; restore them afterwards."""
     seed = seeds.mix(torch.initial_seed(), "split", *place)
     on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     before, of_gpu = torch.get_rng_state(), torch.cuda.get_rng_state() if on_gpu else None

@@ -21,7 +21,7 @@ def trained(module: nn.Module) -> list[Tensor]:
 def replaced(
     module: nn.Module, replace: Callable[[Sequence[Tensor]], tuple[list[Tensor], list[Tensor]]]
 ) -> Iterator[list[Tensor]]:
-    """Replace a module's parameters in the block by the tensors of `replace(parameters)`; yield its second result."""
+    """Replace a module's parameters in the block by `replace(parameters)[0]`; yield `replace(parameters)[1]`."""
     before = trained(module)
     after, other = replace(before)
     new = {id(old): each for old, each in zip(before, after, strict=True)}

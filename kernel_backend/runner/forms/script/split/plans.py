@@ -24,7 +24,7 @@ _MOST_UNDECIDED = 8
 
 
 class Whole(NamedTuple):
-    """Decision to run a call whole on every rank; `inner` allows splitting the modules that it calls."""
+    """Decision to run a call unsplit on every rank; `inner` allows splitting the calls within it."""
 
     reason: str
     inner: bool = True

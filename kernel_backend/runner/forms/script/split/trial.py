@@ -1,4 +1,4 @@
-"""Find out how a call can be split by running it whole and in two parts, which must give the same rows."""
+"""Find out how a call can be split: run it on the whole batch and on two parts of it, and compare the results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COARSE = 2e-2  # for 16-bit types, under autocast, and for TF32 products on a G
 
 
 class Undecided(Unsplittable):
-    """Raised if a call's values do not yet show how it can be split; a later call may."""
+    """Raised if this call's values do not show how it can be split; those of a later call may."""
 
 
 class Call(NamedTuple):
@@ -115,7 +115,7 @@ def _copied(tensor: Tensor) -> Tensor:
 
 
 def _outputs(whole: _Result, parts: Sequence[_Result], counts: Sequence[int]) -> tuple[Part, ...]:
-    """Return how each output tensor is combined from those of the parts; raise Unsplittable if none fits."""
+    """Return how each output tensor is combined from the outputs of the parts; raise Unsplittable if no rule fits."""
     if any(len(part.leaves) != len(whole.leaves) or len(part.kept) != len(whole.kept) for part in parts):
         raise Unsplittable("a part of a batch returns another structure")
     if any(part.python != whole.python for part in parts):

@@ -26,14 +26,14 @@ _digests: dict[tuple[Any, ...], str | None] = {}  # of mapped files
 
 
 def memory(array: Any) -> tuple[Tensor, str]:
-    """Return an array's bytes, without a copy if it is contiguous, and the order: `T` if they are the transposed's."""
+    """Return an array's bytes and their order (`T`: of the transposed array), without a copy if it is contiguous."""
     if array.flags.c_contiguous or not array.flags.f_contiguous:
         return _bytes(np.ascontiguousarray(array)), "C"
     return _bytes(array.T), "T"
 
 
 def arranged(data: bytearray, dtype: Any, shape: tuple[int, ...], order: str) -> Any:
-    """Return an array with these bytes; order `F`, of earlier versions, has the bytes of order `C`."""
+    """Return an array with these bytes; order `F`, written by earlier versions, means bytes in order `C`."""
     if order == "T":
         return np.ndarray(shape[::-1], dtype, data).T
     found = np.ndarray(shape, dtype, data)
@@ -70,7 +70,7 @@ def mapping(array: Any) -> tuple[Any, ...] | None:
 def mapped(name: str, version: tuple[int, int], content: str | None, laid: Mapping[str, Any]) -> Any:
     """Map a file again; raise NotSaved if it has changed.
 
-    A file that was written anew has not changed if its content has the same digest.
+    A file that was rewritten counts as unchanged if its content has the same digest.
     """
     try:
         found = np.memmap(name, mode="r", **laid)

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def held_by(obj: Any) -> list[tuple[str, Any, Any]]:
-    """Return what an object holds in attributes, slots and items: the kind of reference, name or key, and value."""
+    """Return an object's attributes, slots and items as tuples of the kind of reference, name or key, and value."""
     attributes = getattr(obj, "__dict__", None)
     held = [("attribute", name, value) for name, value in (attributes or {}).items()]
     held += [("slot", name, getattr(obj, name)) for name in slots_of(type(obj)) if hasattr(obj, name)]

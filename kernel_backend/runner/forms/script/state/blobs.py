@@ -32,7 +32,7 @@ def from_bytes(data: bytes) -> Tensor:
 
 
 def kept(own: Mapping[str, Tensor], known: Mapping[str, Tensor]) -> Blobs:
-    """Return copies of these contents by digest, to be kept for long; those in `known` are reused."""
+    """Return copies of these contents by digest, which later writes do not affect; those in `known` are reused."""
     return {name: known[name] if name in known else data.clone() for name, data in own.items()}
 
 

@@ -171,14 +171,14 @@ class GraphWriter(pickle.Pickler):
             self._held.append(obj)
 
     def _within(self, obj: Any, path: Path | None) -> None:
-        """Register what an object holds that is made anew, so that unchanged data in it can be referred to."""
+        """Register the contents of an object that a restart recreates, to store its unchanged data by reference."""
         for how, key, value in held_by(obj) if path is not None else ():
             if type(value) not in ATOMS and id(value) not in self._inner:
                 self._inner[id(value)] = (path, how, key)
                 self._held.append(value)
 
     def _is_large_tree(self, obj: Any, path: Path) -> bool:
-        """Record a large container of plain values; return False for any other."""
+        """Record the object if it is a large container of plain values; return False otherwise."""
         tree = large_tree(obj, path)
         if tree is not None:
             self.data.trees[path] = content_digest(obj)

@@ -85,7 +85,8 @@ class GraphReader(pickle.Unpickler):
     def persistent_load(self, pid: tuple[int, Path | None, str, int | None]) -> Any:
         """Return the container with this number: the one at its path, or an empty one that is filled later.
 
-        The number -1 stands for a container that the setup creates, with its digest unless it is within another.
+        The number -1 marks a container that the program's setup creates; its digest follows, unless it is part of
+        another.
         """
         number, path, name, most = pid
         if number < 0:
@@ -176,7 +177,7 @@ class GraphReader(pickle.Unpickler):
         return self._storages[number], False
 
     def copied(self, number: int, storage: torch.UntypedStorage) -> torch.UntypedStorage:
-        """Return a copy of a storage's saved content, as the storage itself may be filled later."""
+        """Return a copy of a storage's saved content; needed since the storage itself may be filled only later."""
         saved = self.blobs.get(self._contents[number])
         if saved is None:  # the program's setup creates it
             saved = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)

@@ -1,4 +1,4 @@
-"""Record the data that a program's setup has made, so that checkpoints refer to what has not changed since."""
+"""Record the data that a program's setup creates, so that checkpoints store unchanged data by reference."""
 
 from __future__ import annotations
 
@@ -27,15 +27,18 @@ class SetupData:
 
 
 class Versions:
-    """Digests of tensors that are known while torch counts no write to them."""
+    """Cache of tensors' digests, valid until torch's version counter (`Tensor._version`) records a write."""
 
     def __init__(self, counted: bool) -> None:
-        """Set up; `counted` means that the program has no code that writes to tensors past the counter."""
+        """Set up the cache.
+
+        `counted` means that no code of the program writes to tensors without raising the version counter.
+        """
         self._counted = counted
         self._known: dict[int, tuple[weakref.ref[Tensor], int, int, str]] = {}
 
     def digest(self, tensor: Tensor) -> str | None:
-        """Return the digest of the tensor's storage; None if it is not known, or the tensor may have been written."""
+        """Return the digest of the tensor's storage; None if it is unknown, or if the tensor may have been modified."""
         known = self._known.get(id(tensor))
         if known is None or not self._is_counted(tensor):
             return None
@@ -50,9 +53,9 @@ class Versions:
             self._known[id(tensor)] = weakref.ref(tensor), tensor.data_ptr(), tensor._version, digest
 
     def _is_counted(self, tensor: Tensor) -> bool:
-        """Return True if every write to the tensor gives it a new version.
+        """Return True if every write to the tensor raises its version counter.
 
-        Torch makes a storage fixed in size once numpy shares its memory.
+        That excludes memory shared with numpy, which torch marks by a storage that cannot be resized.
         """
         if not self._counted or tensor.device.type != "cpu" or tensor.requires_grad or tensor.is_inference():
             return False
@@ -61,7 +64,7 @@ class Versions:
 
 
 def writes_past_versions(codes: Iterable[CodeType]) -> bool:
-    """Return True if code uses an attribute through which tensors can be written without a new version.
+    """Return True if code uses an attribute that allows writes to tensors without raising their version counter.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Make restored tensors: of their class, and without the autograd graph that was not saved."""
+"""Create restored tensors, of the saved class; a backward pass into a graph that was not saved raises NotSaved."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Digest data that has no version and is no array: large trees of plain values, data frames and images.
+"""Digest data that is neither tensor nor array: large nested containers of plain values, data frames and images.
 
-Nothing is digested by reference, so that equal data has equal digests in two processes.
+Digests depend on values only, not on object identity, so that equal data has equal digests in two processes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def tree_of(value: Any, path: Path) -> Tree | None:
 
 
 def _enter(found: dict[int, Path], keys: Sequence[Any], items: Sequence[Any], path: Path) -> bool:
-    """Add the lists among the items at this path; return False if one was there. Corpora have millions of them."""
+    """Add the lists among the items at this path; return False if one was added before.
+
+    Text corpora have millions of lists.
+    """
     lists = [(key, each) for key, each in zip(keys, items, strict=True) if type(each) is list]
     before = len(found)
     found.update((id(each), (path, "item", key)) for key, each in lists)
