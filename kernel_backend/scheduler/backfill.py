@@ -13,7 +13,7 @@ from kernel_backend.scheduler.reservations import Plan
 class Fit(NamedTuple):
     """Free slots of one kind of device that a request can use.
 
-    If `passed`, a reservation covers some of them, and the request that holds it may reclaim them.
+    If `passed` is True, a reservation of another request covers some of them, and that request may reclaim them.
     """
 
     kind: str

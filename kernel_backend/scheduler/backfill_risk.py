@@ -21,9 +21,9 @@ Due = list[tuple[float, float]]  # (seconds, probability that the reservation is
 def due(missing: int, held: Sequence[tuple[int, Allocation]], since: float, lengths: PastLengths, at: float) -> Due:
     """Return when a reservation that waits for `missing` slots can start, as a probability for each time.
 
-    `held` has the running gangs on the reserved nodes, with their slots there. Three kinds of gangs are assumed to
-    end at any time: those of unknown length, those that are leaving, and those that started after the reservation was
-    made (`since`). In doubt the result is early, so that backfilled gangs never postpone the reservation.
+    `held` has the running gangs on the reserved nodes, with their slots there. Three kinds of gangs are assumed to end
+    at any time: those of unknown length, those that were asked to exit, and those that started after the reservation
+    was made (`since`). If in doubt, an early time is returned, so that backfilled gangs never postpone the reservation.
     """
     waiting = [(slots, run) for slots, run in held if not _may_end_now(run, since)]
     missing -= sum(slots for slots, run in held if _may_end_now(run, since))

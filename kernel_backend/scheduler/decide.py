@@ -96,7 +96,7 @@ class _Pass:
             self._walk(list(filter(self._ledger.has_guarantee, lines)), guaranteed=True)
 
     def serve_kept(self) -> None:
-        """Serve requests with a reservation, then the first requests of user queues that have waited too long."""
+        """Serve requests with a reservation, then the heads of user queues that have waited too long (starvation)."""
         since = self._at - self._cluster.rules.patience
         for request in reserved_for(self._cluster, self._pool):
             reservation = self._reserved.get(request.key)
@@ -133,7 +133,7 @@ class _Pass:
         return self._headed and not any(capacity.total for capacity in self._capacities.values())
 
     def _serve(self, line: UserQueue, guaranteed: bool) -> bool:
-        """Start the first request of a user queue that can start; return False if none can.
+        """Start the first request in this user queue that can start now; return False if none can.
 
         A request within a guarantee may preempt gangs that hold borrowed slots. Otherwise the first request that does
         not fit gets a reservation.

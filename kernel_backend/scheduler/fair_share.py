@@ -1,7 +1,7 @@
 """Order requests by fair share: the group with the least usage relative to its weight first, then its users likewise.
 
-Usage decays (see `usage.Meter`). An account is charged for the next hour of its slots in advance, so that no account
-gets all free slots in one decision. Several jobs of one user share that user's part.
+Usage decays (see `usage.Meter`). An account is charged in advance for an hour of each slot that it gets, so that no
+account gets all free slots in one decision. All trainings of a user are charged to the same account.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FairOrder:
         return self._groups[self._heap[0][2]][0][2] if self._heap else None
 
     def over(self, again: bool) -> None:
-        """Finish with the current user queue: with `again`, reinsert it by its new share, else remove it."""
+        """Finish serving the current user queue: reinsert it by its new share if `again` is set, else remove it."""
         group = self._heap[0][2]
         members = self._groups[group]
         if again:

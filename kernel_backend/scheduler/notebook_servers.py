@@ -56,7 +56,7 @@ def take_back_at(cluster: ClusterState, server: Server) -> float | None:
 
 
 def _stands(cluster: ClusterState, server: Server) -> bool:
-    """Return whether the allocations recorded for a server are still correct, on nodes that exist."""
+    """Return whether the allocations recorded for a server are still correct and on nodes that exist."""
     held = [cluster.runs[each] for each in (key(server), key(server, 1)) if each in cluster.runs]
     theirs = (server.owner, server.group, server.pool, server.since)
     if any((run.owner, run.group, run.pool, run.since) != theirs for run in held):

@@ -85,7 +85,7 @@ def _fair_order(cluster: ClusterState, pool: str) -> Iterator[SlotRequest]:
 def reserved_for(cluster: ClusterState, pool: str) -> list[SlotRequest]:
     """Return the requests with a reservation, then the heads of starving user queues, longest starving first.
 
-    Requests that are ahead of a reserved one in its user queue (they were requeued there) come before it.
+    Requests that were requeued ahead of a reserved one in its user queue come before it.
     """
     queue = cluster.queue
     found: dict[RequestKey, SlotRequest] = {}

@@ -86,7 +86,7 @@ class Capacity:
                 del self.free[name]
 
     def _tightest(self, slots: int, odd: Mapping[str, int], beside: Collection[str] = ()) -> str | None:
-        """Return the node with the fewest free slots that suffice, ties by name; `odd` overrides free counts."""
+        """Return the node with the fewest free slots that suffice, ties by name; `odd` overrides free slots."""
         even = ((count, name) for count in range(slots, len(self._nodes)) for name in self._nodes[count])
         best = next((each for each in even if each[1] not in odd and each[1] not in beside), None)
         others = [(count, name) for name, count in odd.items() if count >= slots and name not in beside]

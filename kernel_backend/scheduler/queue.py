@@ -92,7 +92,7 @@ class Queue:
         return self.lines.get(request.pool, {}).get(_line_key(request))
 
     def stands(self, request: SlotRequest) -> bool:
-        """Return whether a request is eligible to start now, and so is in its user queue."""
+        """Return whether a request is eligible to start now, and therefore in its user queue."""
         line = self.line(request)
         requests = line.shapes.get(request.shape, []) if line else []
         nth = bisect_left(requests, request.order, key=_order)

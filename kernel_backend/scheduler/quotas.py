@@ -13,7 +13,7 @@ from kernel_backend.scheduler.state import ClusterState, Name, UsageByName
 
 
 class Ledger:
-    """Track the slots that accounts hold, and get or reserve in a decision, without changing the cluster state."""
+    """Track the slots that accounts hold, get or reserve during a decision; the cluster state is not changed."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
@@ -68,7 +68,7 @@ class Ledger:
     # Limits
 
     def stopped_by(self, request: SlotRequest) -> str | None:
-        """Return whose limit or slot-hours a request would exceed, `user` or `group`; None if neither's."""
+        """Return `user` or `group` if a request would exceed that account's limit or slot-hours, else None."""
         for kind, name, quota in self._both(request):
             if quota.limit is not None and self._held(kind, name) + request.slots > quota.limit:
                 return kind
@@ -79,7 +79,7 @@ class Ledger:
         return None
 
     def never(self, request: SlotRequest) -> bool:
-        """Return whether a request has more slots than its owner or group may use for one trial."""
+        """Return whether a request is for more slots than its owner or group may use for one trial."""
         whose = request.owner, request.group
         most = self._most.get(whose)
         if most is None:
@@ -121,7 +121,7 @@ class Ledger:
     def hold_back(self, request: SlotRequest) -> None:
         """Reserve a part of the limits for a starving request, so that later requests cannot use it up.
 
-        Of the group's limit a part is reserved only if the owner's limit leaves enough for the request. Nothing is
+        A part of the group's limit is reserved only if the owner's own limit leaves enough for the request. Nothing is
         reserved if slot-hours are used up: until they recover, the account starts nothing anyway.
         """
         accounts = self._both(request)

@@ -74,7 +74,7 @@ class SlotRequest:
 
     @property
     def size(self) -> tuple[str, int]:
-        """Return the key of the past runs from which a run's length is predicted: owner and number of slots."""
+        """Return the key by which past runs are chosen to predict this run's length: owner and number of slots."""
         return self.owner, self.slots
 
     def backs_off(self, at: float) -> bool:

@@ -17,8 +17,8 @@ from kernel_backend.scheduler.rules import Rules
 class SlotRelease(NamedTuple):
     """Release of a gang's slots, at time `at` or earlier.
 
-    It is not `sure` if the gang is to be preempted some time after its first checkpoint, which may come late. Such a
-    release counts for when a reservation is due, but leaves no spare slots for others.
+    It is not `sure` if the gang is to be preempted some time after its first checkpoint, whose time is unknown. Such a
+    release is used to predict when a reservation is due, but its slots are not offered to other requests.
     """
 
     at: float
@@ -55,7 +55,7 @@ class Plan:
         return sum(count for name, count in allocation if name not in self.request.excluded)
 
     def lets_by(self, request: SlotRequest, at: float) -> bool:
-        """Return whether a request on the reserved slots cannot delay this plan: it ends in time or is preemptible."""
+        """Return whether a request may use the reserved slots, as it ends in time or can be preempted."""
         if self.when is not None and request.max_time is not None and at + request.max_time <= self.when:
             return True
         return request.preemptible and not self.firm
@@ -178,7 +178,7 @@ def _on_a_node(
 
 
 def _reached(free: int, needed: int, coming: Sequence[tuple[float, int, bool]]) -> tuple[float | None, int]:
-    """Return when `needed` slots are free, and how many more are free then; (None, negative) if that is unknown.
+    """Return when `needed` slots will be free, and how many more will be free; (None, negative) if unknown.
 
     `coming` has slot releases as (time, slots, sure).
     """

@@ -23,7 +23,10 @@ class Meter:
         self._totals: list[float] = [0.0]
 
     def hold(self, slots: int, at: float) -> None:
-        """Add slots from time `at` on, or remove them if negative. An `at` before the last call's counts as that."""
+        """Add slots from time `at` on, or remove them if negative.
+
+        An `at` before that of the last call is replaced by it.
+        """
         at = max(at, self._at)
         total = self._totals[-1] + self.held * (at - self._times[-1])
         self._decayed = self.decayed(at)

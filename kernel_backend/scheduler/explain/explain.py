@@ -123,7 +123,7 @@ def _limit(cluster: ClusterState, request: SlotRequest, reader: Person | None) -
 
 
 def _kept(cluster: ClusterState, ahead: Sequence[SlotRequest], reader: Person | None) -> str:
-    """Return a sentence about who has the free slots reserved: another request, or a guarantee."""
+    """Return a sentence that says for whom the free slots are reserved: another request, or a guarantee."""
     ledger = Ledger(cluster)
     first = next((other for other in ahead if ledger.stopped_by(other) is None), ahead[0])
     if not ledger.guaranteed(first):
@@ -136,7 +136,7 @@ def _kept(cluster: ClusterState, ahead: Sequence[SlotRequest], reader: Person | 
 
 
 def _rival(cluster: ClusterState, request: SlotRequest) -> SlotRequest | None:
-    """Return the other request for which the rest of this request's limit is reserved; None if there is none."""
+    """Return the starving request that reserves the rest of the same user's or group's limit; None if there is none."""
     ledger = Ledger(cluster)
     firsts = [line.first for lines in cluster.queue.lines.values() for line in lines.values()]
     for other in filter(ledger.guaranteed, firsts):

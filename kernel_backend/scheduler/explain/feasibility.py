@@ -13,7 +13,7 @@ from kernel_backend.scheduler.state import ClusterState
 
 
 class Impossible(NamedTuple):
-    """Reason why a request can never start, and the largest number of slots that could."""
+    """Reason why a request can never start, and the largest number of slots with which it could."""
 
     reason: str
     largest: int

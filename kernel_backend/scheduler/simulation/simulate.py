@@ -32,7 +32,7 @@ class Outage(NamedTuple):
 
 
 class SimulatedInterval(NamedTuple):
-    """Interval in which a job held its slots; `useful` is the work in seconds that was not lost."""
+    """Interval in which a job held its slots; `useful` is the number of seconds of its work that was not lost."""
 
     job: int
     begun: float
