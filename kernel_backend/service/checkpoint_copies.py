@@ -32,8 +32,9 @@ class CheckpointCopies:
     def wait(self, owner: str, trial: ScheduledTrial, source: str | None, *, or_newer: bool = False) -> str:
         """Return why a trial must still wait for the copy of its warm-start checkpoint `source`; "" if it need not.
 
-        Does not block: the copy is made in a thread. If `source` was deleted and `or_newer` is set, a newer
-        checkpoint of the same trial is copied. A copy that can never be made returns "", too: see `missing`.
+        Does not block: the copy is made in a thread. If `source` was deleted and `or_newer` is set, a newer checkpoint
+        of the same trial is copied. "" is also returned if the copy can never be made; `missing` then returns the
+        reason.
         """
         key = trial.experiment, trial.index
         if source is None or trial.attempt or self.missing(*key) is not None:

@@ -31,12 +31,12 @@ _log = logging.getLogger(__name__)
 class Context:
     """Objects and settings shared by the parts of one service, created once by the caller of `build`.
 
-    `engine` is that of the local pool; `pools` are the settings of others by name, as configured in `configured_in`
-    and not validated yet, and `make` creates their engines. `engines` has all of them, and those of stored pools.
-    `url` is the service's address for launchers that cannot read its home directory; `servers` gives access to the
-    hub's notebook servers, None without a hub; `each_user` is the quota of users for whom admins have set none;
-    `keep_logs` is the number of seconds that logs are retained after an experiment ends, None for ever;
-    `launcher_urls` returns the addresses at which launchers on other nodes reach the service.
+    `engine` is the engine of the local pool. `pools` are the settings of other pools by name, as configured in the file
+    `configured_in` and not validated yet; `make` creates the engine of a pool. `engines` has the engines of all pools,
+    including those stored in the database. `url` is the service's address for launchers that cannot read its home
+    directory; `servers` gives access to the hub's notebook servers, None without a hub; `each_user` is the quota of
+    users for whom admins have set none; `keep_logs` is the number of seconds that logs are retained after an experiment
+    ends, None for ever; `launcher_urls` returns the addresses at which launchers on other nodes reach the service.
     """
 
     store: Store

@@ -31,7 +31,7 @@ class DuplicateFinder:
     async def learn(self, draft: NewExperiment) -> None:
         """Read and cache the normalised snapshots that `find` will compare: the draft's and those of candidates.
 
-        A snapshot that cannot be read equals no other.
+        A snapshot that cannot be read is treated as different from all others.
         """
         repeated = await asyncio.to_thread(self._store.repeated_by, draft)
         others = {each.snapshot for each in repeated} - {draft.snapshot}

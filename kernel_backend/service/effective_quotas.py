@@ -72,7 +72,7 @@ class StoredQuotas:
             self._settle()
 
     def given(self, kind: AccountKind, name: str) -> Quota | None:
-        """Return an account's quota before admins' changes; None if it has none.
+        """Return an account's quota without the changes that admins made in this service; None if it has none.
 
         A group's quota comes from the hub, a user's from the service's settings.
         """

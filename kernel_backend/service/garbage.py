@@ -20,7 +20,7 @@ Damaged = Callable[[Checkpoints, Manifest], bool]
 
 
 class TrialCheckpoints(NamedTuple):
-    """Checkpoints of a trial, oldest first; `line` has the ids of those that no later attempt has abandoned."""
+    """Checkpoints of a trial, oldest first; `line` has the ids of those that no later attempt abandoned."""
 
     trial: Trial
     place: Checkpoints

@@ -63,7 +63,7 @@ class IsolatedTasks:
 
     @property
     def troubled(self) -> bool:
-        """Return whether any work has failed at its last try."""
+        """Return whether the last try of any work has failed."""
         return bool(self._failures)
 
     def due(self, what: str) -> bool:

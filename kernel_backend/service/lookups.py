@@ -1,4 +1,4 @@
-"""Cache facts read from users' files: a thread reads them, since a user's disk or agent may be slow."""
+"""Cache facts read from users' files; threads read them, since a user's disk or agent may be slow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Number new experiments above every number in the database and in folders: a lost database lacks some."""
+"""Number new experiments above every number in the database and in folders, as a restored database may lack some."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def bound(root: Path, submission: Submission) -> Bound:
 def meaning(root: Path, id: str) -> str:
     """Return a text of all parts of a snapshot that can affect a result: normalised code, environment and data.
 
-    Snapshots with equal texts count as duplicates.
+    Snapshots with equal texts are duplicates.
     """
     archive = Archive(root)
     snapshot = archive.snapshot(id)
@@ -49,7 +49,7 @@ def meaning(root: Path, id: str) -> str:
 
 
 def causes_of(pairs: Sequence[Sequence[Side]]) -> list[tuple[Difference, ...]]:
-    """Return the differences between the two snapshots of each pair; an empty tuple for a pair that lacks one."""
+    """Return the differences between the two snapshots of each pair; an empty tuple if a snapshot is missing."""
     return [_causes(*sides) if len(sides) == 2 else () for sides in pairs]
 
 

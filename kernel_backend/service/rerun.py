@@ -18,7 +18,7 @@ from kernel_backend.model.views.overview import CheckpointInfo
 
 
 def as_requested_by(who: Person, before: Experiment, asked: Rerun) -> Experiment:
-    """Return the experiment to rerun, without its group if the user is not in it: their default group is used then.
+    """Return the experiment to rerun; its group is removed if the user is not in it: the default then applies.
 
     Raises Forbidden for another user's experiment unless `asked.trust` names its owner, because its code would run
     with the caller's permissions.

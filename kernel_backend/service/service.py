@@ -148,7 +148,7 @@ class Service:
         await asyncio.to_thread(self._archive.put, id, data)
 
     async def submit_once(self, who: Person, submission: Submission) -> tuple[Overview, bool]:
-        """Queue a new experiment, or find an active one that it duplicates; return its overview, and True if it is new.
+        """Queue a new experiment, unless it duplicates an active one; return its overview, and True if it is new.
 
         Raises NotFound for an unknown snapshot, InvalidDefinition for an error in the cell or a hyperparameter, and
         ImpossibleAsk for a submission that can never run. Nothing is stored then.
@@ -176,9 +176,9 @@ class Service:
     async def rerun(self, who: Person, number: int, asked: Rerun) -> Overview:
         """Queue a new experiment with the snapshot and seeds of an earlier one.
 
-        Of a search, only trial `asked.trial` is run if that is set; with `asked.checkpoint`, training continues from
-        that checkpoint. Raises NotFound, InvalidRequest for an unknown option or a length that was reached already,
-        and the errors of `submit_once`.
+        If `asked.trial` is set, only that trial of a search is run. If `asked.checkpoint` is set, training continues
+        from that checkpoint. Raises NotFound, InvalidRequest for an unknown option or a length that was reached
+        already, and the errors of `submit_once`.
         """
         before = await self._before(who, number, asked)
         if asked.checkpoint is not None:
@@ -256,7 +256,7 @@ class Service:
         return await asyncio.to_thread(self._store.reports, number, trial, kind, after, limit)
 
     async def export(self, who: Person, number: int, trial: int | None) -> SearchStatus | Sequence[StoredReport]:
-        """Return the reports of a trial, by default the first; of a search without `trial`, its status.
+        """Return the reports of a trial, by default the first; for a search without `trial`, its status.
 
         The status of a search lists all of its trials.
         """
@@ -397,7 +397,7 @@ class Service:
     # Called by launchers
 
     async def check_attempt(self, key: AttemptId, token: str) -> None:
-        """Raise Unauthenticated unless the token is this attempt's."""
+        """Raise Unauthenticated unless the token belongs to this attempt."""
         try:
             known = await asyncio.to_thread(self._store.token_digest, key)
         except NotFound:
@@ -408,8 +408,8 @@ class Service:
     async def deliver(self, key: AttemptId, token: str, delivery: Delivery) -> Instruction:
         """Store an attempt's records; return how many were accepted, and an instruction for its ranks.
 
-        Raises Unauthenticated for another token, and Fenced if there is a newer attempt. Even then, records up to the
-        step from which the newer attempt resumed are stored.
+        Raises Unauthenticated for a wrong token, and Fenced if there is a newer attempt. In that case, records up to
+        the step from which the newer attempt resumed are stored before.
         """
         await self.check_attempt(key, token)
         accepted = 0

@@ -49,7 +49,7 @@ class StorageLimits:
         self._measuring = asyncio.Lock()
 
     async def check(self, owner: str, group: str) -> None:
-        """Raise Forbidden if the user or the group has reached its storage limit, by a new measurement."""
+        """Measure the storage used by the user and the group; raise Forbidden if either has reached its limit."""
         if not any(each.used >= each.limit for each in await self._look(owner, group, FRESH_S)):
             return
         for each in await self._look(owner, group, 0.0):

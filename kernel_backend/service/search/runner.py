@@ -98,7 +98,7 @@ class Searches:
             return self._on_slot(experiment, known) if known else None
 
     def take_news(self, experiment: Experiment) -> bool:
-        """Let a search process what its trials have reported since; return whether it has made any decision."""
+        """Pass new reports of its trials to a search; return whether it has made any decision."""
         if is_slow(experiment):
             if self._news(experiment):
                 self._isolated(experiment, self._take_all)
@@ -134,10 +134,10 @@ class Searches:
                 self._happen(experiment, known, Closed(limit=limit), lambda _: paused)
 
     def unprepared(self, experiment: Experiment, trial: int, failure: Failure) -> None:
-        """End a search, as `prepare` has failed for good in one trial and would fail in all.
+        """End a search, as `prepare` has failed in one trial after all retries, and would fail in every trial.
 
-        The other trials are paused; those of a custom search class at their next target. If a slow searcher is busy,
-        the search ends with the next trial that fails in this way.
+        The other trials are paused; trials of a custom search class are paused at their next target. If a slow searcher
+        is busy, the search ends with the next trial that fails in this way.
         """
         with self._locked(experiment) as known:
             if known and known.failed is None:
@@ -159,7 +159,7 @@ class Searches:
     # Called by users
 
     def promote(self, experiment: Experiment, trial: int) -> None:
-        """Promote a trial next, whatever its rank; raises Conflict if it has ended."""
+        """Promote a trial with the next free gang, whatever its rank; raises Conflict if it has ended."""
         with self._locked(experiment, patient=True) as known:
             assert known is not None
             self._happen(experiment, known, Promoted(trial=trial))
@@ -194,7 +194,7 @@ class Searches:
         return self._locks.setdefault(number, threading.Lock())
 
     def _answer(self, experiment: Experiment, question: Callable[[SearchState], T], otherwise: T) -> T:
-        """Return `question(state)` for a search, or `otherwise` if it has ended, is busy, or is slow and raises."""
+        """Return `question(state)` for a search; `otherwise` if it has ended, is busy, or a slow searcher raises."""
         with self._locked(experiment) as known:
             if known is None:
                 return otherwise
@@ -372,7 +372,7 @@ class Searches:
 
     @contextlib.contextmanager
     def _believing(self, experiment: Experiment) -> Iterator[None]:
-        """Drop the cached searcher if the block fails, so that the next use rebuilds it from the stored log."""
+        """Drop the cached searcher if the block raises, so that the next use rebuilds it from the stored log."""
         try:
             yield
         except Exception:

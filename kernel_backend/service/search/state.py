@@ -40,7 +40,7 @@ class SearchState:
 
     @property
     def failure(self) -> str | None:
-        """Return the failure of the search class if it is not in the log yet, else None."""
+        """Return the search class's failure if the log does not contain it yet, else None."""
         found = self.searcher.failure if isinstance(self.searcher, Custom) and self.failed is None else None
         return found.message if found is not None else None
 

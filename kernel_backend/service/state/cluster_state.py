@@ -101,7 +101,7 @@ class ClusterStateManager:
     async def settled(self) -> AsyncIterator[ClusterState]:
         """Yield the cluster state for a decision, after waiting briefly for look-ups in users' files.
 
-        So users whose files answer in time keep their queue positions after a restart, and a slow disk or agent
+        Thus users whose files can be read in time keep their queue positions after a restart, and a slow disk or agent
         delays no other user.
         """
         async with self.looking() as picture:
@@ -122,7 +122,7 @@ class ClusterStateManager:
         return sorted((requests[key] for key in keys if key in requests), key=lambda request: request.order)
 
     def pending_wait(self, attempt: AttemptId) -> Wait:
-        """Return why a gang waits in its engine's own queue, and its place among ours there."""
+        """Return why a gang waits in its engine's own queue, and its position among Daylight's gangs there."""
         runs = self._cluster.runs if self._cluster is not None else {}
         own = runs.get(RequestKey(attempt.experiment, attempt.trial))
         if own is None:
@@ -195,7 +195,7 @@ class ClusterStateManager:
         self.unaligned |= self.cache.experiments.keys()
 
     def look_again(self, key: RequestKey) -> None:
-        """Mark a request to be rebuilt in the next round, because of a change outside of the store."""
+        """Request that a slot request is rebuilt in the next round, because of a change outside of the store."""
         self._touched.add(key)
 
     # Rebuilding
@@ -247,7 +247,8 @@ class ClusterStateManager:
     def _lasting(self, cluster: ClusterState, intervals: Iterable[UsageInterval]) -> Iterator[UsageInterval]:
         """Yield the usage intervals, open-ended for each gang that holds slots in the cluster state.
 
-        The store may be newer: it may have ended an interval whose gang still holds slots here.
+        The store may be newer than the cluster state: an interval may have ended there whose gang still holds slots
+        here.
         """
         for interval in intervals:
             key = RequestKey(interval.attempt.experiment, interval.attempt.trial)
@@ -336,7 +337,7 @@ class ClusterStateManager:
                 self._request_builder.got(attempt.experiment, attempt.created_at)
 
     def _grant(self, cluster: ClusterState, key: RequestKey, attempt: Attempt) -> None:
-        """Charge a gang, and count its time limit, from the moment at which its engine granted its slots."""
+        """Start a gang's charge and its time limit at the time at which the engine granted its slots."""
         run = cluster.runs[key]
         if not run.waiting or attempt.granted_at is None:
             return

@@ -22,7 +22,7 @@ from kernel_backend.store.base import Store
 
 
 class StartError(NamedTuple):
-    """Error of starting a trial, with the time of the next try; until then its request does not block others."""
+    """Error in starting a trial, with the time of the next try; until then its slot request blocks no others."""
 
     text: str
     failures: int  # number of failures in a row
@@ -113,7 +113,7 @@ class RequestBuilder:
 
 
 def plain_request(experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest:
-    """Return a trial's request, regardless of why it may not be eligible yet (preparation, backoff)."""
+    """Return a trial's request, as if it were eligible: preparation and backoff are ignored."""
     return _request(experiment, trial.index, trial.queued_at, pool, trial.excluded)
 
 

@@ -32,7 +32,7 @@ class StoredReservations:
         return self._kept.get(key)
 
     def restore(self, cluster: ClusterState) -> None:
-        """Restore the reservations of queued requests, and since when requests are at the head of their user queues."""
+        """Restore the reservations of queued requests, and the times when requests became heads of their queues."""
         requests = cluster.queue.requests
         kept = [reservation(record) for key, record in self._kept.items() if key in requests]
         cluster.reservations = tuple(sorted((each for each in kept if each is not None), key=lambda each: each.since))

@@ -1,4 +1,4 @@
-"""Bound how many gangs wait at once in the own queues of pools whose site chooses the nodes."""
+"""Limit how many gangs wait at once in a pool's external queue, such as Slurm's, which chooses the nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_backend.service.state.store_cache import StoreCache
 
 
 def closed_pools(engines: PoolEngines, cluster: ClusterState, cache: StoreCache) -> dict[str, str]:
-    """Return why nothing is started in a pool now, by pool: its problem, or that enough wait in its site's queue."""
+    """Return, by pool, why nothing is started there now: a problem, or enough gangs in its external queue."""
     most, found = engines.most_waiting(), {}
     waiting = _waiting(most, cluster, cache)
     for pool, limit in most.items():
@@ -24,9 +24,9 @@ def closed_pools(engines: PoolEngines, cluster: ClusterState, cache: StoreCache)
 
 
 def admitted(starts: Sequence[Start], most: Mapping[str, int], cluster: ClusterState, cache: StoreCache) -> list[Start]:
-    """Return the starts, in order, without those that would exceed how many gangs may wait in a site's queue.
+    """Return the starts, in order, without those beyond the number of gangs that may wait in an external queue.
 
-    `most` is that number by pool; pools whose nodes Daylight chooses have none.
+    `most` is that number by pool; pools whose nodes Daylight chooses itself are not in it.
     """
     waiting, found = _waiting(most, cluster, cache), []
     for start in starts:
@@ -40,7 +40,7 @@ def admitted(starts: Sequence[Start], most: Mapping[str, int], cluster: ClusterS
 
 
 def _waiting(most: Mapping[str, int], cluster: ClusterState, cache: StoreCache) -> Counter[str]:
-    """Count the gangs that wait in sites' queues, by pool."""
+    """Count the gangs that wait in external queues, by pool."""
     if not most:  # as in every service with the local pool alone, whose rounds have no time for this
         return Counter()
     pending = (each.experiment for each in cache.open_attempts if each.state is AttemptState.PENDING)

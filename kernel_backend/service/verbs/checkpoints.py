@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class CheckpointVerbs:
-    """Operations on checkpoints. Each reads the checkpoint storage, which alone knows which checkpoints exist."""
+    """Operations on checkpoints. Each reads the checkpoint storage, the only record of which checkpoints exist."""
 
     def __init__(self, store: Store, storage: CheckpointStorage, logs: LogRetention) -> None:
         self._store, self._storage, self._logs = store, storage, logs
@@ -198,7 +198,7 @@ async def _pieces(stream: Iterator[bytes | memoryview]) -> AsyncIterator[bytes]:
 
 
 async def _asked(ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call `ask`, which reads storage, in a thread; turn an OSError into PlaceUnavailable."""
+    """Call `ask`, which reads storage, in a thread; raise PlaceUnavailable for an OSError."""
     try:
         return await asyncio.to_thread(ask, *args, **kwargs)
     except OSError as error:

@@ -83,7 +83,7 @@ class ClusterVerbs:
         return await self._first(who, number)
 
     async def _first(self, who: Person, number: int, had: int | None = None) -> Overview:
-        """Set a priority above all others; with `had`, restore that one, which had been set in this way earlier."""
+        """Set a priority above all others; with `had`, set that priority, which this method set earlier."""
         async with self._ordering:
             await self._cluster_state.now()  # applies the latest changes
             unfinished = self._cluster_state.cache.experiments.values()

@@ -54,7 +54,7 @@ class PoolVerbs:
         """Add a pool, or replace its settings; gangs there go on.
 
         Raises Forbidden unless the user is an admin, Conflict for a pool of the service's configuration, and
-        InvalidRequest for a name or settings of which no engine can be made.
+        InvalidRequest if no engine can be created with this name or these settings.
         """
         check_admin(who, "pools are set by admins")
         pool = read_pool(name, settings.model_dump())
@@ -89,7 +89,7 @@ class PoolVerbs:
         return status
 
     async def check(self, who: Person, name: str, request: PoolCheckRequest) -> PoolCheck:
-        """Check a pool: its engine, and by a probe on its nodes all that trainings need; takes up to two minutes.
+        """Check a pool: its engine, and on its nodes (by a probe) all that trainings need; up to two minutes.
 
         Raises Forbidden unless the user is an admin, NotFound with the most similar name, and Conflict for a pool
         whose settings cannot be used, or that is being checked.
@@ -126,7 +126,7 @@ class PoolVerbs:
 
 
 def _is_used(cluster: ClusterState) -> bool:
-    """Return whether the local pool has nodes or requests; a service may have other pools alone."""
+    """Return whether the local pool has nodes or requests; a service may have only other pools."""
     return LOCAL in cluster.pools
 
 

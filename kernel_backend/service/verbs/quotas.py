@@ -41,7 +41,7 @@ class QuotaVerbs:
         self._changed()
 
     async def me(self, who: Person) -> Self:
-        """Return the calling user, with their account and those of their groups."""
+        """Return the calling user, with the accounts of the user and of their groups."""
         async with self._looking() as cluster:
             accounts = tuple(map(AccountsSnapshot(self._stored_quotas, cluster, who).account, _own(who)))
         servers = tuple(server for server in self._stored_quotas.servers if server.owner == who.name)

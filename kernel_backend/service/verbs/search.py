@@ -105,7 +105,7 @@ class SearchVerbs:
     # Steering
 
     async def promote(self, who: Person, number: int, trial: int) -> None:
-        """Promote a trial next, whatever its rank; raises NotFound, and Conflict if it has ended."""
+        """Promote a trial with the next free gang, whatever its rank; raises NotFound, and Conflict if it has ended."""
         experiment = await self._open(who, number)
         found = await asyncio.to_thread(self._store.trial, number, trial)
         if found.state in TRIAL_ENDED:

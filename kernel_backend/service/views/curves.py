@@ -1,4 +1,4 @@
-"""Read the curves of trials; cached values leave only new reports to read from the store."""
+"""Read the curves of trials; values are cached, so that only new reports are read from the store."""
 
 from __future__ import annotations
 

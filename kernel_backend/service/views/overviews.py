@@ -90,7 +90,7 @@ class Overviews:
 
 
 def _impossible(who: Person, experiment: Experiment, trials: Sequence[Trial], cluster: ClusterState) -> Wait | None:
-    """Return why the engine holds trials: no node is large enough now, or policies exclude too many nodes."""
+    """Return why trials are held by the engine: no node is large enough now, or policies exclude too many."""
     held = [trial for trial in trials if Hold.ENGINE in trial.holds]
     if not held:
         return None
