@@ -10,7 +10,10 @@ from kernel_backend.model.trial import Best
 
 
 def better(best: Best | None, report: Report | StoredReport, metric: Metric) -> Best | None:
-    """Return the better of a trial's best so far and one more validation report. Ties go to the earlier step."""
+    """Return the better of the trial's best value so far and that of one more validation report.
+
+    Ties go to the earlier step.
+    """
     value = report.metrics.get(metric.name)
     if value is None or not metric.better(value, None):
         return best

@@ -103,7 +103,7 @@ class Metric(Record):
         return -value if self.mode == "max" else value
 
     def better(self, value: float, than: float | None) -> bool:
-        """Return whether `value` is finite and better than the best value so far (None: there is none)."""
+        """Return whether `value` is finite and better than `than`, the best value so far (None: there is none)."""
         return math.isfinite(value) and (than is None or self.lower(value) < self.lower(than))
 
 

@@ -14,7 +14,7 @@ FactName = Literal["runtime", "delivered", "observed", "weights", "test"]
 class Delivered(Record):
     """Samples that the data loader delivered in the first epoch.
 
-    Augmented samples depend on seed and code, so digests are compared only where these and the coverage are equal.
+    Augmented samples depend on seed and code, so digests are compared only if seed, code and coverage are equal.
     """
 
     samples: int
@@ -35,7 +35,10 @@ class ObservedFile(Record):
 
 
 class Observed(Record):
-    """Files that Python opened for reading in the rank and its loader workers. C code may read more, unnoticed."""
+    """Files that Python opened for reading in the rank and its loader workers.
+
+    Files opened by C code are not recorded.
+    """
 
     files: tuple[ObservedFile, ...]
     more: int = 0  # number of files that are not listed

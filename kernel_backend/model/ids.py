@@ -1,4 +1,4 @@
-"""Define identifiers: experiment `12`, its trial `12.3`, that trial's second attempt `12.3-2`."""
+"""Define identifiers: experiment `12`, its trial `12.3`, and that trial's second attempt `12.3-2`."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def to_wire(value: Any) -> Any:
-    """Convert a value to JSON; infinity becomes `{"float": "inf"}`, so that no text is mistaken for it."""
+    """Convert a value to JSON; infinity becomes `{"float": "inf"}`, which no text can be confused with."""
     if isinstance(value, float) and not math.isfinite(value):
         return {FLOAT: str(value)}
     if isinstance(value, dict):

@@ -151,7 +151,7 @@ EXPERIMENT: Table[ExperimentState] = {
 
 
 def step(table: Table[State], state: State, event: e.Event) -> State:
-    """Return the state after `event` by a transition table; raises IllegalTransition (HTTP 409) if none is listed."""
+    """Return the state after `event` by a transition table; raises IllegalTransition (HTTP 409) if it has none."""
     target = table.get((state, type(event)))
     if target is None:
         raise IllegalTransition(state, event)

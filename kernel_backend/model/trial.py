@@ -39,7 +39,7 @@ class Frame(Record):
 
 
 class Failure(Record):
-    """Failure of a rank. A consequence (a lost peer) is never shown if its cause is known."""
+    """Failure of a rank. One that is only a consequence (a lost peer) is not shown if its cause is known."""
 
     rank: int
     type: str  # name of the exception's class, or of the signal
@@ -150,7 +150,7 @@ class Attempt(Record):
 
     @property
     def actual(self) -> Placement:
-        """Return where the gang really runs; before its engine has chosen nodes, what was requested."""
+        """Return the nodes where the gang runs; before its engine has chosen nodes, the requested placement."""
         return placement_of(self.nodes) if self.nodes else self.placement
 
 

@@ -1,7 +1,7 @@
 """Read records that another version of Daylight has written, without fields that this version does not know.
 
-In an answer any unknown field may be dropped; in a request only one that has no effect: it is empty, or has the
-writer's default value, which the request names (`at_defaults`).
+In an answer any unknown field may be dropped; in a request, only an unknown field without effect may be dropped: an
+empty one, or one with the default value of the sender's version (the request lists those in `at_defaults`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Define how the launchers of a gang's nodes meet through the service, before and while their ranks run."""
+"""Define the messages by which the launchers of a gang's nodes coordinate through the service (rendezvous)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Reached(NamedTuple):
 
 
 class NodeOffer(Record):
-    """Offer of a node's launcher to take part in a gang, sent again until the answer is `go` or `leave`.
+    """Offer of a node's launcher to take part in a gang, repeated until the answer is `go` or `leave`.
 
     The launcher keeps its ports reserved. Only node 0 has ports for torch, Horovod and probes.
     """
@@ -58,7 +58,7 @@ class NodeOffer(Record):
 
 
 class GangNode(Record):
-    """Node of a gang whose launchers have met."""
+    """Node of a gang after the rendezvous of its launchers."""
 
     name: str
     address: str  # by which the other nodes reach it
@@ -78,7 +78,7 @@ def usable_addresses(devices: Iterable[Device], interface: str | None) -> tuple[
 
 
 def placement_of(nodes: tuple[GangNode, ...]) -> Placement:
-    """Return the placement of a gang that has met, from which every launcher computes the same ranks."""
+    """Return the placement of a gang after the rendezvous, from which every launcher computes the same ranks."""
     return tuple(
         Share(node=each.name, kind=each.kind, address=each.address, slots=tuple(range(each.slots))) for each in nodes
     )
@@ -97,7 +97,7 @@ class JoinAnswer(Record):
 
 
 class NodeState(Record):
-    """State of a node's ranks; the answer comes at once if there is news, else after `wait` seconds."""
+    """State of a node's ranks; the service answers as soon as the order changes, at the latest after `wait` seconds."""
 
     node: int = Field(ge=0, lt=MOST_NODES)
     process: str = Field(max_length=64)
@@ -107,7 +107,7 @@ class NodeState(Record):
 
 
 class NodeOrder(Record):
-    """Answer to a state: go on, end the ranks since the gang is broken, or leave an attempt that was fenced."""
+    """Answer to a node's state: continue, end the ranks as the gang has failed, or leave an attempt that was fenced."""
 
     action: Literal["continue", "end", "leave"] = "continue"
     reason: str = ""

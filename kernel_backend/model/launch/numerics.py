@@ -18,7 +18,7 @@ _HOST = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
 
 def numerics_env(scope: Scope, threads: int) -> Mapping[str, str]:
-    """Return the environment variables of a rank: hash seed and threads always, others with `--reproducible`.
+    """Return the environment variables of a rank: always hash seed and threads; the others only with `--reproducible`.
 
     The parent process must set them, because torch reads them when it is imported.
     """

@@ -1,4 +1,4 @@
-"""Define what the probe of a pool is asked on each node, and what it answers."""
+"""Define the requests to the probe that runs on each node of a pool, and its answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Versions(Record):
 
 
 class ProbeRequest(Record):
-    """Request to the probes of all nodes. It holds no secret: `nonce` only tells their lines and ports from others."""
+    """Request to the probes of all nodes. It holds no secret: `nonce` only identifies their output lines and ports."""
 
     nonce: str = Field(min_length=8, max_length=64)
     home: str
@@ -69,7 +69,7 @@ class AllReduceResult(Record):
 
 
 class NodeProbe(Record):
-    """Answers of one node's probe. It sends them in parts, so that one that hangs loses only later ones."""
+    """Answers of one node's probe, which sends them in parts: if it hangs, only later answers are lost."""
 
     node: int
     name: str = ""

@@ -1,4 +1,4 @@
-"""Define how a rank reports progress to its launcher: a tick in a file of a few bytes, and a file of stacks."""
+"""Define how a rank reports progress to its launcher: a heartbeat file of a few bytes, and a file of stack traces."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Register search methods: built-in ones, and those that other packages add by entry points.
 
 An entry point in the group `daylight.search_methods` has the method's name and refers to a `SearchMethod`. Names are
-read from package metadata; a package is imported only when its method is used, so that a broken one harms no other
-search. A built-in method cannot be replaced, and if two packages use the same name, neither is used.
+read from package metadata; a package is imported only when its method is used, so that a broken package affects no
+other search. A built-in method cannot be replaced, and if two packages use the same name, neither is used.
 """
 
 from __future__ import annotations

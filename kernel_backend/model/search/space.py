@@ -70,7 +70,7 @@ class Parameter(Record):
 class Space(Record):
     """Describe a search space: the searched hyperparameters in their written order.
 
-    A parameter with a single choice is given. It is part of the space because others depend on it.
+    A parameter with a single choice has a given value. It is part of the space because other parameters depend on it.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def _fitting(parameter: Parameter, domains: Mapping[tuple[str | None, str], Doma
 
 
 def in_order(parameters: Iterable[Parameter]) -> list[Parameter]:
-    """Return parameters in written order, but with each after the one that its condition names."""
+    """Return parameters in written order, except that each follows the parameter that its condition names."""
     named = {each.name: each for each in parameters}
     found: dict[str, Parameter] = {}
     for parameter in named.values():

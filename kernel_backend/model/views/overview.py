@@ -64,7 +64,7 @@ class Overview(Record):
 
     @property
     def state(self) -> str:
-        """Return the state to display: of an active experiment, the first state in `LIVELIEST` that a trial has."""
+        """Return the state to display; for an active experiment, the first state in `LIVELIEST` that any trial has."""
         if self.experiment.deleted_at is not None:
             return DELETED
         if self.experiment.state is not ExperimentState.ACTIVE:

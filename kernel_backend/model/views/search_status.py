@@ -120,7 +120,7 @@ class SearchCurves(Record):
 
 
 class Importance(Record):
-    """Importance of hyperparameters: the share of each in the difference between good and poor trials.
+    """Importance of hyperparameters: the contribution of each to the difference between good and poor trials.
 
     The shares add up to 1, and are computed from the values of `trials` trials at the end of `unit`. If they cannot
     be computed, `missing` says why.
