@@ -77,7 +77,7 @@ class Asha(BaseSearcher[_Climber]):
         return chain(self._waiting(), (trial for trial in promotable if trial is not None))
 
     def _choose(self) -> Create | Resume | None:
-        """Choose a trial to resume (see `_going`), else a new trial, else one that keeps the slot busy (`_pastime`)."""
+        """Choose a trial to resume (`_going`), else a new one, else one for an otherwise idle slot (`_pastime`)."""
         trial = next(self._going(), None)
         if trial is None and self._new():
             number = self._asked + 1
@@ -89,8 +89,8 @@ class Asha(BaseSearcher[_Climber]):
     def _pastime(self) -> int | None:
         """Return the best paused trial of the highest rung, to train on a slot that would otherwise be idle.
 
-        It is trained on if no trial has been trained to the end yet, if a promoted trial is still training, or if the
-        search ends by its budget, which should be used. Otherwise, and always with `stopping`, None is returned.
+        It continues if no trial has been trained to the end yet, if a promoted trial is still training, or if the
+        search ends only when its budget is used up. Otherwise, and always with `stopping`, None is returned.
         """
         whole = any(bracket.rungs[-1].best < WORST for bracket in self.brackets)
         earned = len(self._seen.training) > len(self._filling)

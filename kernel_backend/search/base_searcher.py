@@ -48,12 +48,12 @@ P = TypeVar("P", bound=Progress)
 
 
 class BaseSearcher(ABC, Generic[P]):
-    """Base of searchers that judge trials on the way: it keeps their progress, and leaves the decisions to a subclass.
+    """Base of searchers that compare trials before their end: it records their progress; subclasses make the decisions.
 
     A subclass defines `_wanted` (how many gangs it could use), `_choose` (the next decision, without changing
-    anything), `_begun` (the progress of a new trial), `_record` (the first value at a unit), `_judge` (what becomes
-    of a trial at its target), `_target` (the next target), `_forget` and `_fail` (an invalid or failed trial).
-    Helpers are `_left` (how many new trials there may be) and `_waiting` (paused trials to resume first).
+    anything), `_begun` (the progress of a new trial), `_record` (the first value at a unit), `_judge` (the decision
+    about a trial at its target), `_target` (the next target), `_forget` and `_fail` (an invalid or failed trial).
+    Helpers are `_left` (how many new trials may be created) and `_waiting` (paused trials to resume first).
 
     Parameters
     ----------
@@ -233,7 +233,8 @@ class BaseSearcher(ABC, Generic[P]):
     def _arrive(self, trial: int, known: P) -> None:
         """Apply the decision about a trial at its target: it continues, pauses or is pruned.
 
-        If a late report takes a paused trial to its target and it is to continue, it is resumed first.
+        If the decision is to continue, but the trial was paused before its report arrived, it is among the first to
+        resume.
         """
         chosen, trains = trial in self._chosen, trial in self._seen.training
         self._chosen.pop(trial, None)

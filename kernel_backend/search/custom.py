@@ -8,9 +8,9 @@
         def tell(self, trial, params, unit, value):
             ...                           # -> None: it goes on; "pause"; "stop"
 
-The class runs in its own process (a `SearchProcess`), and this state machine is all that the service sees of it.
-After a restart the new process gets all reports again, in order, but no earlier `ask` is repeated. So the answer of
-`ask` should depend only on the number of the trial and on earlier `tell` calls.
+The class runs in its own process (a `SearchProcess`), and this state machine is all that the service sees of it. After
+a restart `tell` is called again with all reports, in order, but no earlier `ask` is repeated. Therefore the answer of
+`ask` should depend only on the number of the trial and on earlier calls of `tell`.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Custom(BaseSearcher[_Trial]):
     # Assigning free gangs
 
     def _wanted(self) -> int:
-        """Return the number of gangs for trials to resume first, and for others that the class might choose.
+        """Return the number of gangs for trials to resume first, and for trials that the class might choose.
 
-        It might choose others while new trials are allowed or trials are paused, unless its last answer was None.
+        The class might choose one while new trials are allowed or trials are paused, unless its last answer was None.
         """
         if self.failure:
             return 0
@@ -194,7 +194,7 @@ class Custom(BaseSearcher[_Trial]):
         return Pause() if known.requested_action or self.failure else Continue(until=self._target(known))
 
     def judged(self, trial: int, verdict: Verdict) -> None:
-        """Apply the decision about a report that the log holds, since the class might now decide differently."""
+        """Apply the logged decision about a report; the class is not called, since it might now decide differently."""
         known = self._trials.get(trial)
         if known is None:
             return
@@ -217,7 +217,7 @@ class Custom(BaseSearcher[_Trial]):
         self._nothing_now = False
 
     def _forget(self, trial: int, known: _Trial) -> None:
-        """Do nothing: the class is not told about invalid trials."""
+        """Do nothing: the class is not notified of invalid trials."""
 
     def _fail(self, trial: int, known: _Trial) -> None:
         self._tell(trial, known.until, math.nan)

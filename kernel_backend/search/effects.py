@@ -13,7 +13,7 @@ from kernel_backend.model.trial import Trial
 def created(experiment: Experiment, decision: Create, parent: Trial | None) -> Added:
     """Return the effect that creates a trial, with the submission's fixed parameters and those of the decision.
 
-    It starts from its parent's newest checkpoint, else from that of the experiment, if any.
+    The trial starts from its parent's newest checkpoint, or else from the experiment's warm-start checkpoint, if any.
     """
     begins_from = experiment.begins_from
     if parent is not None and parent.checkpoint is not None:

@@ -1,8 +1,8 @@
 """Encode hyperparameters as points of the unit cube, in which samplers work.
 
 A coordinate that is uniform in [0, 1] gives a value that is uniform on its scale: choices and integers have equal
-shares of the interval, and both ends of a range are reached. Integers on a log scale have the share of their
-neighbourhood (n - 1/2 to n + 1/2), as in ConfigSpace.
+shares of the interval, and both ends of a range are reached. On a log scale, the share of an integer n is that of the
+interval from n - 1/2 to n + 1/2, as in ConfigSpace.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Encoder:
 
 
 def _places(parameters: Sequence[Parameter], prefix: str, dimensions: list[Dimension]) -> list[_Place]:
-    """Append a coordinate to `dimensions` for each parameter; return their positions, conditions before dependants."""
+    """Append a coordinate to `dimensions` for each parameter; return their places, each after the one it depends on."""
     found = {}
     for each in parameters:
         choices = len(each.domain.values) if isinstance(each.domain, Choices) else 0

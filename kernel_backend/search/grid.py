@@ -42,8 +42,8 @@ def grid_plan(settings: Settings, space: Space) -> Plan:
 def points(space: Space) -> list[dict[str, Value]]:
     """Return the hyperparameters of each combination; the last parameter changes fastest.
 
-    A parameter whose condition does not hold is left out of a combination. Raises InvalidRequest for a range of
-    fractions without a count, and for more than MOST combinations.
+    A parameter whose condition does not hold is left out of a combination. Raises InvalidRequest for a range of real
+    numbers without a count, and for more than MOST combinations.
     """
     count(space)
     return list(_points(space))

@@ -46,7 +46,7 @@ def pbt_plan(settings: Settings, space: Space) -> Plan:
 
 
 class Pbt(BaseSearcher[Progress]):
-    """Searcher of a population; each of its positions is free, or held by a trial that trains or is paused."""
+    """Searcher that trains a population; each of its positions is free, or held by a trial that trains or is paused."""
 
     hopeless = {"failed": 20, "invalid": 20}  # a failed trial frees its position for another
 
@@ -129,7 +129,7 @@ class Pbt(BaseSearcher[Progress]):
         return bad and bool(self._parents(unit, trial))
 
     def _share(self, ranking: Ranking) -> int:
-        """Return a fifth of the number of results; 1 for a small population of which all members have a result."""
+        """Return a fifth of the number of results, but at least 1 once all members of the population have a result."""
         return len(ranking) // FIFTH or (1 if len(ranking) >= self._population else 0)
 
     def _begun(self, decision: Create) -> Progress:
@@ -159,7 +159,7 @@ class Pbt(BaseSearcher[Progress]):
     # Reports of trials
 
     def _record(self, trial: int, known: Progress, unit: int, value: float) -> None:
-        """Record a value in the ranking of every round that the trial has completed with this report."""
+        """Record a value in the ranking of every round that this report completes."""
         for ended in self._rounds[bisect_right(self._rounds, known.reached) : bisect_right(self._rounds, unit)]:
             self._rankings[ended].record(trial, self._seen.lower(value))
 

@@ -1,4 +1,4 @@
-"""Convert trials of earlier experiments to prior results: events of trials 0, -1, -2, ... that start a search's log."""
+"""Convert trials of earlier experiments to events of trials 0, -1, -2, ..., with which a search's log starts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def comparable(trials: Sequence[PriorTrial], space: Space) -> list[PriorTrial]:
 
 
 def prior_events(trials: Sequence[PriorTrial]) -> Iterator[Happening]:
-    """Yield the hyperparameters and reports of these trials as events, trial by trial."""
+    """Yield the hyperparameters and reports of these trials as events, one trial after the other."""
     for number, trial in enumerate(trials):
         yield ParamsAssigned(trial=-number, params=dict(trial.params))
         for unit, value in trial.values:

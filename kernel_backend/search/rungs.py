@@ -12,7 +12,7 @@ WORST = math.inf
 
 
 class RankKey(NamedTuple):
-    """Sort key of a result: lower values are better, and of equal values the older trial is."""
+    """Sort key of a result: lower values are better; of equal values, that of the older trial is better."""
 
     value: float
     trial: int

@@ -163,7 +163,7 @@ class SearchHistory:
 
 
 def _judge(settings: Settings, space: Space) -> Searcher | None:
-    """Return a searcher, for its brackets; None if the method has no rungs, or its package fails."""
+    """Return a searcher, used for its brackets; None if the method has no rungs, or its package fails."""
     method = registry.find(settings.method)
     if method is None or method.judged != "rungs":
         return None
@@ -349,7 +349,7 @@ def curves(
 ) -> SearchCurves:
     """Return the learning curves of at most `limit` trials, best first, with at most `points` points each.
 
-    If there are more trials, half of the limit are the best, and the rest an even choice of the others.
+    If there are more trials, half of the limit are the best, and the rest are chosen evenly from the others.
     """
     metric = experiment.config.metric
     told = {

@@ -57,7 +57,7 @@ def split(seen: Observations) -> tuple[Array, Array] | None:
 
 
 def _thinned(places: Sequence[RankKey]) -> list[int]:
-    """Return at most `MOST` of these trials, evenly from the best to the worst."""
+    """Return at most `MOST` of these trials, evenly spaced by rank."""
     step = max(1, -(-len(places) // MOST))
     return [place.trial for place in places[::step]]
 

@@ -1,9 +1,9 @@
 """Wrap samplers of other libraries: Optuna's TPE and Gaussian process, and CMA-ES from the package `cmaes`.
 
 They are an optional extra, `daylight[search]`. Each proposal builds a new study from the observations, so that a
-sampler is a pure function of seed, number and observations. A log is therefore replayed without proposals, and the
-next proposal does not depend on restarts. The samplers use the highest rung that has enough results (as BOHB does:
-Falkner et al., ICML 2018), in the unit cube, and include trials that are training.
+sampler is a pure function of seed, number and observations. A log can therefore be replayed without calling the
+sampler, and the next proposal does not depend on restarts. The samplers use the highest rung that has enough results
+(as BOHB does: Falkner et al., ICML 2018), in the unit cube, and include trials that are training.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Problem(Protocol):
 
 
 class TableProblem:
-    """Look the learning curves of trials up in a table of recorded trainings.
+    """Look up the learning curves of trials in a table of recorded trainings.
 
     A proposal takes the nearest row that no trial has taken. A unit takes one second.
 

@@ -90,7 +90,7 @@ def simulate(
 
 
 class _Due(NamedTuple):
-    """Event at the end of a trial's next unit, or at its target; in unit `fails` the trial fails."""
+    """Event at the end of a trial's next unit, or at its target; the trial fails in unit `fails`."""
 
     time: float
     order: int
