@@ -15,9 +15,9 @@ AT_ONCE_S = 60.0  # an attempt that is lost sooner after its start may have had 
 def rest(trial: ScheduledTrial, attempts: Sequence[Attempt]) -> float:
     """Return the seconds to wait between the end of the newest attempt and the start of the next.
 
-    A single crash causes no delay. A failure that repeats at once (a full disk, unreachable storage) gets time to
-    recover, so that retries are not used up within a minute. Causes that also kill the launcher (a memory limit, a
-    full disk in the attempt's folder) use up no retries, and must not be retried without a pause.
+    A single crash causes no delay. After a failure that repeats immediately (a full disk, unreachable storage), the
+    delay leaves time to recover, so that retries are not used up within a minute. Causes that also kill the launcher (a
+    memory limit, a full disk in the attempt's folder) use up no retries, and must not be retried without a pause.
     """
     return pause(max(trial.failures, lost_at_once(trial, attempts)))
 

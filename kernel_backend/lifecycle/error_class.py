@@ -22,7 +22,8 @@ def would_repeat(failure: Failure | None, before: Failure | None, progress: bool
     """Return whether a retry would fail in the same way: the error is the previous attempt's, of code or data.
 
     Before the first step only an error in the user's own program counts: others come from data, checkpoint storage or
-    the network, which may recover. A program that names no steps is before its first step, unless it made `progress`.
+    the network, which may recover. A program that reports no steps counts as before its first step, unless it made
+    `progress`.
     """
     if failure is None or of_storage(failure):
         return False

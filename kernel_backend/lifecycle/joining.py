@@ -1,4 +1,4 @@
-"""Decide when the launchers of a gang's nodes may start their ranks: pure functions of what they offer."""
+"""Decide when the launchers of a gang's nodes may start their ranks: pure functions of the launchers' offers."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class Wanted(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """The gang cannot begin yet: nodes are missing, or have not tried these addresses of node 0."""
+    """The gang cannot start yet: nodes are missing, or have not tried these addresses of node 0."""
 
     reason: str
     probe: tuple[str, ...] = ()
 
 
 class Joined(NamedTuple):
-    """The gang begins on these nodes, in order of their numbers."""
+    """The gang starts on these nodes, in order of their numbers."""
 
     nodes: tuple[GangNode, ...]
 
 
 class Impossible(NamedTuple):
-    """The gang cannot begin; `node` is the name of the one to blame, "" if there is none."""
+    """The gang cannot start; `node` is the name of the node that is the cause, "" if there is none."""
 
     reason: str
     outcome: Literal["failed", "lost"]
@@ -45,7 +45,7 @@ class Impossible(NamedTuple):
 def joined(
     offers: Mapping[int, NodeOffer], wanted: Wanted, waited: float, all_there: float
 ) -> Pending | Joined | Impossible:
-    """Return whether a gang can begin with the offers so far, by number of node.
+    """Return whether a gang can start with the offers so far, given by number of node.
 
     `waited` and `all_there` are the seconds since the first launcher has joined, and since all have (0 before that).
     """
@@ -71,7 +71,7 @@ def joined(
 
 
 def _unfit(offers: Mapping[int, NodeOffer], wanted: Wanted) -> Impossible | None:
-    """Return why one of the nodes cannot take part, whatever the others offer."""
+    """Return why one of the nodes cannot take part, regardless of the others' offers."""
     for _, offer in sorted(offers.items()):
         if offer.version != wanted.version:
             theirs = f"{offer.name} has Daylight {offer.version}"

@@ -45,9 +45,9 @@ def attempt_end(
     """Return the event and changes for a trial that still holds this attempt's slots.
 
     A retry is used up by an attempt without `progress` (the trial has not got further than before); a lost gang uses up
-    none. The trial fails at once if its program refuses its command line, if the same error occurs twice in a row at
-    the same step (before the first step, only an error in the user's own program), or if a log policy among `matched`
-    cancels retries. Errors of storage never fail a trial: it is paused when its retries are used up.
+    no retry. The trial fails at once if its program rejects its command line, if the same error occurs twice in a row
+    at the same step (before the first step, only an error in the user's own program), or if a log policy among
+    `matched` cancels retries. Errors of storage never fail a trial: it is paused when its retries are used up.
     """
     if trial.state is TrialState.STOPPING:
         # The hold tells a trial that its search pruned from one that a user stopped.

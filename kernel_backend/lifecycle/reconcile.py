@@ -18,7 +18,7 @@ class Action(NamedTuple):
 
 
 def reconcile(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool) -> Action | None:
-    """Return the next action on `trial` if its experiment shall be in state `wanted`; None if nothing is to be done.
+    """Return the next action that takes `trial` towards its experiment's desired state `wanted`; None if none.
 
     `feasible` says whether a gang of its size could ever be placed.
     """
@@ -54,7 +54,7 @@ def _holds(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool) -> fr
 def terminal_event(
     wanted: ExperimentState, counts: Mapping[TrialState, int], over: bool | None = None, failed: bool = False
 ) -> e.Event | None:
-    """Return the event that ends an experiment once all of its trials have ended; None before and after that.
+    """Return the event that ends an experiment whose trials have all ended; None if some have not, or it has.
 
     `counts` has the number of trials by state. For a search, `over` says whether it starts no more trials; paused
     trials may then stay paused, so that the search can be extended. A search that has `failed` ends as failed,

@@ -1,4 +1,4 @@
-"""Choose the checkpoint from which a trial resumes: the newest after which its attempts do not keep failing."""
+"""Choose the checkpoint from which a trial resumes: the newest one that is not followed by repeated failures."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def resume_point(attempts: Sequence[Attempt], committed: Sequence[str]) -> Resum
 
 
 def remembered(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
-    """Return the checkpoints whose attempts are in the store, since a restored database may lack some.
+    """Return the checkpoints whose attempts are in the store; a restored database may lack some.
 
-    A trial of a search must not resume from others, since the search would miss the reports up to there.
+    A trial of a search must not resume from any other checkpoint, since the search would miss the reports up to there.
     """
     known = {BEFORE, *(attempt.number for attempt in attempts)}
     return [each for each in committed if checkpoint_order(each)[1] in known]

@@ -29,14 +29,14 @@ _OR_QUOTED = "; text that looks so goes into quotes"
 
 
 class ParsedAssignments(NamedTuple):
-    """Values and search space of `name=value` words."""
+    """Given values and search space of `name=value` arguments."""
 
     given: dict[str, Value]
     space: Space
 
 
 class _Word(NamedTuple):
-    """Parts of one `name=value` word: `block.kernel=3,5@each@kind=conv`."""
+    """Parts of one `name=value` argument: `block.kernel=3,5@each@kind=conv`."""
 
     token: str
     prefix: str | None  # block
@@ -51,7 +51,7 @@ class _Word(NamedTuple):
 
 
 def parse_line(tokens: Iterable[str]) -> ParsedAssignments:
-    """Parse `name=value` words into given values and a search space.
+    """Parse `name=value` arguments into given values and a search space.
 
     A given value on which a condition or a list of blocks depends is added to the space as a single choice. Raises
     InvalidRequest with the invalid token and a correction.
@@ -79,7 +79,7 @@ def parse_line(tokens: Iterable[str]) -> ParsedAssignments:
 
 
 def parse_assignments(tokens: Iterable[str]) -> dict[str, Value]:
-    """Parse `name=value` words into hyperparameters: numbers, booleans, none, lists, dictionaries, else text.
+    """Parse `name=value` arguments into hyperparameters: numbers, booleans, none, lists, dictionaries, else text.
 
     Raises InvalidRequest with the invalid token: no `=`, no name, no value, a duplicate name, or a range.
     """
@@ -120,7 +120,7 @@ def _taken_apart(token: str) -> _Word:
 
 
 def _hanging(text: str) -> tuple[str, list[str]]:
-    """Split a word into its value and its conditions, as in `0..0.9@opt=sgd`; any other @ belongs to the value."""
+    """Split an argument into value and conditions, as in `0..0.9@opt=sgd`; any other @ belongs to the value."""
     body, *behind = _split(text, "@")
     conditions: list[str] = []
     while behind and _CONDITION.fullmatch(behind[-1]):

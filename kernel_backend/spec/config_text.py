@@ -223,7 +223,7 @@ def _value(config: Config, path: str) -> Any:
 
 
 def specified_options(namespace: argparse.Namespace) -> list[str]:
-    """Return the specified options for name, display and waiting: `["--name", "digits", "--wait"]`."""
+    """Return the specified options that set the name, the display and waiting: `["--name", "digits", "--wait"]`."""
     found: list[str] = []
     for option in OPTIONS:
         value = getattr(namespace, option.dest, None)

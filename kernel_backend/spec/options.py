@@ -1,6 +1,6 @@
 """List the options of a submission in one table, which the magics and the command line share.
 
-Options and `name=value` words may be mixed in any order. An option that is not given is None (or False), since
+Options and `name=value` arguments may be mixed in any order. An option that is not given is None (or False), since
 `Config` has the defaults.
 """
 
@@ -87,7 +87,7 @@ def _of(field: str) -> str:
 
 
 def _by_method(field: str) -> str:
-    """List a field's defaults by search method, for help texts: `asha 64, others 16`, the most frequent as `others`."""
+    """List a field's defaults by search method, for help texts: `asha 64, others 16`; `others` is the most frequent."""
     uses = [method for method in BUILT_IN if method.may_use(field) and getattr(method, field) is not None]
     values = [getattr(method, field) for method in uses]
     usual = max(values, key=values.count)
@@ -96,7 +96,7 @@ def _by_method(field: str) -> str:
 
 
 def _methods() -> str:
-    """List all search methods, packages' included: `random, grid, asha, or custom:NAME of a class in the cell`."""
+    """List all search methods, also of packages: `random, grid, asha, or custom:NAME of a class in the cell`."""
     own = {method.name for method in BUILT_IN if method.own_class}
     others = [name for name in names() if name not in own and name != Search().method]
     return f"{', '.join(others)}, or {' or '.join(sorted(own))}:NAME of a class in the cell"
@@ -318,7 +318,7 @@ class OptionParser(argparse.ArgumentParser):
         raise InvalidRequest(f"{message.removeprefix('argument ')}; see {self.prog} --help")
 
     def parse_mixed(self, tokens: Sequence[str]) -> argparse.Namespace:
-        """Parse options, and every other word in written order as `words`; raises InvalidRequest."""
+        """Parse options, and collect all other arguments in written order in `words`; raises InvalidRequest."""
         namespace, unknown = self.parse_telling(tokens)
         if unknown:
             raise InvalidRequest("\n".join(unknown))
@@ -353,7 +353,7 @@ def _is_option(token: str) -> bool:
 
 
 def _unknown(token: str, after: str, known: Mapping[str, Any]) -> str:
-    """Return a message about an unknown option, which may be meant as a hyperparameter if it has a value."""
+    """Return a message about an unknown option; with a value, it may be meant as a hyperparameter."""
     name, _, value = token.partition("=")
     value = value or ("" if _is_option(after) or "=" in after else after)
     word = name.lstrip("-").replace("-", "_")
@@ -393,7 +393,7 @@ TRUST = Option(
 
 
 def rerun_options() -> tuple[Option, ...]:
-    """Return the options of `rerun`, without defaults: an option that is not given keeps the original's value."""
+    """Return the options of `rerun`, without defaults: options that are not given keep their original values."""
     where = "declared data is there now, a folder, file or s3://...; may be repeated"
     of_rerun = {"--name", "--wait", "--no-wait", "--quiet", "--json"}
     again = (option for option in OPTIONS if option.config or of_rerun & set(option.flags))

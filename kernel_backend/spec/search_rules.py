@@ -25,7 +25,7 @@ def check_search(config: Config, space: Space) -> None:
 def check_line(config: Config, space: Space) -> None:
     """Raise InvalidRequest with all problems of the search options on a command line.
 
-    The length of the trials counts only if the line gives it: otherwise the definition may have one.
+    The length of the trials is checked only if the line sets it, as otherwise the definition may set one.
     """
     length = _units(config) if config.model_fields_set & {"epochs", "steps"} else ()
     _raise([*_problems(config, space), *length])
