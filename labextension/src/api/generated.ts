@@ -3838,7 +3838,7 @@ export interface components {
         };
         /**
          * Failure
-         * @description Failure of a rank. A consequence (a lost peer) is never shown if its cause is known.
+         * @description Failure of a rank. One that is only a consequence (a lost peer) is not shown if its cause is known.
          */
         Failure: {
             rank: number;
@@ -3873,7 +3873,7 @@ export interface components {
         };
         /**
          * GangNode
-         * @description Node of a gang whose launchers have met.
+         * @description Node of a gang after the rendezvous of its launchers.
          */
         GangNode: {
             name: string;
@@ -3932,7 +3932,7 @@ export interface components {
         Hold: "user" | "search" | "engine";
         /**
          * Importance
-         * @description Importance of hyperparameters: the share of each in the difference between good and poor trials.
+         * @description Importance of hyperparameters: the contribution of each to the difference between good and poor trials.
          *
          *     The shares add up to 1, and are computed from the values of `trials` trials at the end of `unit`. If they cannot
          *     be computed, `missing` says why.
@@ -4090,7 +4090,7 @@ export interface components {
         };
         /**
          * NodeOrder
-         * @description Answer to a state: go on, end the ranks since the gang is broken, or leave an attempt that was fenced.
+         * @description Answer to a node's state: continue, end the ranks as the gang has failed, or leave an attempt that was fenced.
          */
         NodeOrder: {
             /**
@@ -4683,7 +4683,7 @@ export interface components {
          * Space
          * @description Describe a search space: the searched hyperparameters in their written order.
          *
-         *     A parameter with a single choice is given. It is part of the space because others depend on it.
+         *     A parameter with a single choice has a given value. It is part of the space because other parameters depend on it.
          */
         Space: {
             /** @default [] */
@@ -4704,7 +4704,7 @@ export interface components {
         };
         /**
          * StoredNote
-         * @description Warning or remark about an attempt, as a message carries it.
+         * @description Warning or remark about an attempt, sent in a message.
          */
         StoredNote: {
             text: string;
@@ -5266,7 +5266,7 @@ export interface components {
         };
         /**
          * NodeOffer
-         * @description Offer of a node's launcher to take part in a gang, sent again until the answer is `go` or `leave`.
+         * @description Offer of a node's launcher to take part in a gang, repeated until the answer is `go` or `leave`.
          *
          *     The launcher keeps its ports reserved. Only node 0 has ports for torch, Horovod and probes.
          */
@@ -5295,7 +5295,7 @@ export interface components {
         };
         /**
          * NodeState
-         * @description State of a node's ranks; the answer comes at once if there is news, else after `wait` seconds.
+         * @description State of a node's ranks; the service answers as soon as the order changes, at the latest after `wait` seconds.
          */
         NodeStateInput: {
             node: number;
@@ -5593,7 +5593,7 @@ export interface components {
          * Space
          * @description Describe a search space: the searched hyperparameters in their written order.
          *
-         *     A parameter with a single choice is given. It is part of the space because others depend on it.
+         *     A parameter with a single choice has a given value. It is part of the space because other parameters depend on it.
          */
         SpaceInput: {
             /** @default [] */
