@@ -52,9 +52,9 @@ def looks_like(name: str) -> str | None:
 
 
 def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
-    """Map a role's arguments to the training loop's values by position, if they have other names than the usual ones.
+    """Map a role's arguments to the training loop's values by position, if they do not have the usual names.
 
-    Only arguments that have no default, and no name of another meaning, are mapped, in source order.
+    Only arguments without a default, and without a name that means something else, are mapped, in source order.
     """
     free = [
         each.name

@@ -79,7 +79,7 @@ def with_epochs(definition: Definition, config: Config, given: Mapping[str, Valu
 
 
 def configured(definition: Definition, config: Config) -> Config:
-    """Return the configuration with settings that the definition's code makes; options of the user take precedence."""
+    """Return the configuration with the settings implied by the definition's code; the user's options win."""
     given = config.model_fields_set
     length = {"epochs", "steps"} if given & {"epochs", "steps"} else set()
     made = {name: value for name, value in definition.settings.items() if name not in given | length}

@@ -20,7 +20,7 @@ def is_code(name: str) -> bool:
 def meaning(name: str, content: bytes) -> bytes:
     """Return the content of a file that can affect a result: the syntax tree of Python code, else all bytes.
 
-    Python files larger than `PARSED` are probably generated, and count by their bytes: a syntax tree needs three
+    Python files larger than `PARSED` are probably generated, and are compared by their bytes: a syntax tree needs three
     hundred times the memory of its text.
     """
     if not name.endswith(".py") or len(content) > PARSED:

@@ -1,4 +1,4 @@
-"""Represent a command such as `python train.py --lr {lr}`, and store it in the last line of its definition."""
+"""Represent a shell command such as `python train.py --lr {lr}`; it is stored in the last line of a definition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLACEHOLDER = re.compile(r"\{\{(?P<text>[A-Za-z_]\w*)\}\}|(?<!\$)\{(?P<name>[A-
 
 
 class Command(Record):
-    """Words of a command, with the index of the word that names the program's file."""
+    """Argument vector of a shell command, with the index of the argument that names the program's file."""
 
     words: tuple[str, ...]
     at: int | None = None  # index of the word that names a file of the snapshot
@@ -36,11 +36,11 @@ class Command(Record):
 
     @property
     def arguments(self) -> int:
-        """Return the index of the first word after the program, which the command names by file or module."""
+        """Return the index of the first argument after the program, which the command names by file or module."""
         return self.words.index("-m") + 2 if self.module else (self.at or 0) + 1
 
     def filled(self, values: Mapping[str, Value], checkpoints: str) -> list[str]:
-        """Return the words with values substituted for `{name}`, and `{name}` for the escaped `{{name}}`."""
+        """Return the arguments with values substituted for `{name}`, and `{name}` for the escaped `{{name}}`."""
         texts = {**{name: _text(value) for name, value in values.items()}, CHECKPOINTS: checkpoints}
 
         def text(found: re.Match[str]) -> str:
@@ -49,12 +49,12 @@ class Command(Record):
         return [_PLACEHOLDER.sub(text, word) for word in self.words]
 
     def __str__(self) -> str:
-        """Return the words as one line, with quotes around words that contain spaces."""
+        """Return the arguments as one line, with quotes around those that contain spaces."""
         return joined(self.words)
 
 
 def joined(words: Iterable[str]) -> str:
-    """Join words to one line, with single quotes around words that a shell or a magic would split."""
+    """Join arguments to one line, with single quotes around those that a shell or a magic would split."""
     return " ".join(word if re.fullmatch(r"[\w@%+=:,./{}-]+", word) else _quoted(word) for word in words)
 
 
@@ -73,7 +73,7 @@ def unmarked(source: str) -> str:
 
 
 def command_of(tree: ast.Module) -> Command | None:
-    """Return the command in the last statement of a definition; None if there is none."""
+    """Return the shell command stored in the last statement of a definition; None if there is none."""
     last = tree.body[-1] if tree.body else None
     if not isinstance(last, ast.Assign) or not _is_mark(last.targets[0]):
         return None

@@ -2,7 +2,7 @@
 
 A *role* is a function that Daylight calls (`model`, `train_data`, `loss`, ...). Its arguments are passed by name: *loop
 values* such as `output` and `epoch`, results of other functions, and hyperparameters for all other names. Errors give
-locations as `line N` of the source, which a caller that knows the cells can replace by `cell [4] line 2`.
+locations as `line N` of the source, which callers that know the cells replace by `cell [4] line 2`.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class Definition(Record):
         return self.fitted(name, given[name])
 
     def _can_ask(self, name: str) -> str:
-        """Return the end of an error about the unbound argument `name`: the arguments its function can have."""
+        """Return the end of an error about the unbound argument `name`: the arguments that its function may take."""
         roles = (role for role in self.roles if _key(role) in CAN_ASK)
         owner = next((role for role in roles if name in (each.name for each in self.functions[role].parameters)), None)
         return f". By name {owner} can have {CAN_ASK[_key(owner)]}" if owner else ""

@@ -26,9 +26,10 @@ def form_of(tree: ast.Module, roles_from: int, modules: Mapping[str, ast.Module]
     """Return the form of the definition whose submitted cell begins at line `roles_from`.
 
     Forms are tried in this order: command, plain, loop, trainer, lightning, keras, functions, script. The program of a
-    command is a script if its training loop is taken. If a cell with a LightningModule defines functions `model` and
-    `loss`, its form is functions. A cell with all functions that the form functions requires has that form; if it lacks
-    one, or calls them itself, a training loop makes it a script. The loop may be in one of the project's `modules`.
+    command has the form script if Daylight runs its training loop. If a cell with a LightningModule defines functions
+    `model` and `loss`, its form is functions. A cell with all functions that the form functions requires has that form;
+    if it lacks one, or calls them itself, a training loop makes it a script. The loop may be in one of the project's
+    `modules`.
     """
     own = [node for node in tree.body if node.lineno >= roles_from]
     command = command_of(tree)

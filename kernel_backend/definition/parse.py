@@ -81,8 +81,8 @@ def parse(
 
     `contract` is the version of the contract under which the snapshot was made; `modules` are those of its project.
     Raises InvalidDefinition (with `details["line"]` and `details["text"]`, and `details["roles"]` if it is about roles)
-    for a syntax error, a missing role, a role that is not a function, an argument that cannot be injected, a name with
-    two defaults, or code that is nested too deeply.
+    for a syntax error, a missing role, a role that is not a function, an argument that Daylight cannot provide, a name
+    with two defaults, or code that is nested too deeply.
     """
     try:
         return _parsed(_tree(source), roles_from, contract, modules)
@@ -152,7 +152,7 @@ def _keras(tree: ast.Module, roles_from: int) -> Definition:
 
 
 def _called(tree: ast.Module, roles_from: int, names: Sequence[str]) -> dict[str, Function]:
-    """Return the cell's functions that a framework calls by these names, with the functions that they use."""
+    """Return the cell's functions with these names, which a framework calls, and the functions that they use."""
     nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
     found = _Found(nodes, {}, (), guesses=False)
     functions: dict[str, Function] = {}

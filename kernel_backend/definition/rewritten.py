@@ -9,7 +9,7 @@ _CALLED = {"loss": ("output", "target"), "collate": ("batch",)}
 
 
 def as_function(role: str, value: str, hyperparameter: str = "") -> str:
-    """Return, for `Adam(model.parameters(), lr=1e-3)`, `def optimizer(params, lr=1e-3): return Adam(params, lr=lr)`."""
+    """Convert `Adam(model.parameters(), lr=1e-3)` to `def optimizer(params, lr=1e-3): return Adam(params, lr=lr)`."""
     expression = ast.parse(value, mode="eval").body
     arguments: list[str] = []
     if role == "optimizer":

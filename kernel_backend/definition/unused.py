@@ -73,7 +73,7 @@ def _idle(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str
 
 
 def hints(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str]) -> Iterator[str]:
-    """Yield hints about unused functions whose names slightly resemble a role's; `unused` reports closer ones."""
+    """Yield hints about unused functions whose names slightly resemble a role's; `unused` reports closer matches."""
     for node in _idle(tree, own, taken):
         near = nearest(node.name, ROLES)
         if near and not looks_like(node.name):

@@ -41,8 +41,8 @@ class Assigned(NamedTuple):
 def value_roles(tree: ast.Module, roles_from: int, present: Collection[str]) -> dict[str, Assigned]:
     """Return the values that the cell, from line `roles_from` on, assigns to roles that are not `present`, by role.
 
-    If several names mean one role, those from which another is computed are left out: `train_set` in `train_loader =
-    DataLoader(train_set)`. Raises InvalidDefinition if several remain.
+    If several names mean the same role, names from which another of them is computed are left out: `train_set` in
+    `train_loader = DataLoader(train_set)`. Raises InvalidDefinition if several remain.
     """
     assigned = {each.name: each for each in _assigned(tree) if each.line >= roles_from}
     found: dict[str, Assigned] = {}
@@ -92,7 +92,7 @@ def check_values(functions: Mapping[str, Function]) -> None:
 
 
 def settings_of(found: Mapping[str, Assigned]) -> dict[str, Any]:
-    """Return the settings implied by the values: a schedule steps per epoch if its class is documented to."""
+    """Return the settings that the values imply: a schedule steps per epoch if its class is documented to do so."""
     schedule = found.get("schedule")
     return {"schedule_per": "epoch"} if schedule is not None and _is_per_epoch(schedule.value) else {}
 
@@ -170,7 +170,7 @@ def _item(value: ast.expr, index: int, count: int) -> ast.expr:
 
 
 def _is_plain(value: ast.expr) -> bool:
-    """Return True if a value consists of literals, as `{"loss": []}` or `None`, and so is not a role."""
+    """Return True if a value consists of literals, such as `{"loss": []}` or `None`, and is therefore no role."""
     if isinstance(value, ast.Dict):
         return all(map(_is_plain, value.values))
     if isinstance(value, ast.List | ast.Tuple | ast.Set):

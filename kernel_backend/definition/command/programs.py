@@ -1,4 +1,4 @@
-"""Find the program in the words of a command: a Python file, a module, a shell script or an executable."""
+"""Find the program in a command's arguments: a Python file, a module, a shell script or an executable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Kind = Literal["python", "module", "shell", "executable"]
 
 
 class Program(NamedTuple):
-    """Words of a command without its launcher, and the index of the word that names the program."""
+    """Argument vector of a command without its launcher, and the index of the argument that names the program."""
 
     words: tuple[str, ...]
     kind: Kind
@@ -34,9 +34,9 @@ class Program(NamedTuple):
 
     @property
     def own_process(self) -> str | None:
-        """Return why this program needs a process of its own: a reason if it is Python, else an empty text.
+        """Return why this program needs a process of its own: a reason for a Python program, "" for any other.
 
-        None: a process of the job can run it.
+        None means that a process of the job can run it.
         """
         if self.dropped:
             launcher = self.dropped[2] if self.dropped[1:2] == ("-m",) else self.dropped[0]
@@ -54,7 +54,7 @@ class Program(NamedTuple):
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
-    """Split the words of a submission at the first `--`; the second part is None if there is none."""
+    """Split the arguments of a submission at the first `--`; the second part is None if there is no `--`."""
     if SEPARATOR not in words:
         return list(words), None
     at = list(words).index(SEPARATOR)
@@ -62,11 +62,11 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
 
 
 def program_of(words: Sequence[str]) -> Program:
-    """Return the program that the words start.
+    """Return the program that a command starts.
 
-    Words of a launcher, such as `torchrun --nproc_per_node 2`, are dropped. An interpreter named by a path, or of
-    another version, stays the first word; any other `python` is the job's own. Raises InvalidRequest for an empty
-    command, and for a launcher or an interpreter without a program.
+    Arguments of a launcher, such as `torchrun --nproc_per_node 2`, are dropped. An interpreter named by a path, or of
+    another version, stays the first argument; any other `python` is replaced by the job's interpreter. Raises
+    InvalidRequest for an empty command, and for a launcher or an interpreter without a program.
     """
     if not words:
         raise InvalidRequest("nothing follows --: write the command there, such as -- python train.py --lr {lr}")
@@ -82,7 +82,7 @@ def program_of(words: Sequence[str]) -> Program:
 
 
 def _launched(words: Sequence[str]) -> int:
-    """Return the index of the first word after a launcher and its options; 0 if there is no launcher."""
+    """Return the index of the first argument after a launcher and its options; 0 if there is no launcher."""
     name = words[0].rpartition("/")[2]
     of_python = _is_python(name) and words[1:2] == ["-m"] and words[2:3] and words[2] in _LAUNCHING_MODULES
     if not of_python and name not in _LAUNCHERS:
@@ -114,7 +114,7 @@ def _of_python(words: tuple[str, ...], dropped: tuple[str, ...]) -> Program:
 
 
 def _first_word(words: Sequence[str]) -> int | None:
-    """Return the index of the first word after an interpreter's options; None if code or a module follows instead."""
+    """Return the index of the first argument after an interpreter's options; None for `-c` code or a `-m` module."""
     index = 1
     while index < len(words):
         word = words[index]

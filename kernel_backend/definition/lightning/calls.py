@@ -58,9 +58,7 @@ def made(kind: type, values: Mapping[str, Any], *arguments: Any, **named: Any) -
 def made_again(instance: Any, values: Mapping[str, Any]) -> Any:
     """Create a new instance like `instance`, but with these hyperparameters.
 
-    Returns an instance that `made` did not create unchanged.
-
-    Returns an object that `made` has not created unchanged.
+    An object that `made` has not created is returned unchanged.
     """
     maker = _makers.get(instance)
     return instance if maker is None else maker(values)

@@ -121,7 +121,7 @@ def _only_known_bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -
 
 
 def _logged(cell: LightningCell, classes: Mapping[str, ast.ClassDef]) -> set[str]:
-    """Return the names that a module's validation logs, as far as they are literal in its code."""
+    """Return the names under which a module's validation logs values, if they are literals in its code."""
     own = methods(cell.module, classes) if cell.module is not None else {}
     found: set[str] = set()
     for name, method in own.items():

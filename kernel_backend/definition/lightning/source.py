@@ -16,7 +16,7 @@ _IMPORT = f"import kernel_backend.definition.lightning.calls as {_CALLS}"
 
 
 def importable(tree: ast.Module, roles_from: int, values: Mapping[str, Mapping[str, Any]]) -> ast.Module:
-    """Return the module up to `fit`, with the Trainer and `fit` recorded; `values` are hyperparameters by class.
+    """Return the module up to `fit`, whose calls are recorded; `values` are hyperparameters by class.
 
     Line numbers do not change.
     """

@@ -1,4 +1,4 @@
-"""Parse the words after a program on its command line like argparse: as values of options, or placeholders."""
+"""Parse a program's command-line arguments like argparse: as values of options, or placeholders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO = "--no-"  # of argparse.BooleanOptionalAction
 
 @dataclass(frozen=True)
 class Arguments:
-    """Words after a program on its command line, and the hyperparameters whose values they can hold."""
+    """Command-line arguments of a program, and the hyperparameters whose values they can hold."""
 
     found: Constants
     words: list[str | None]  # None: left out
@@ -28,7 +28,7 @@ class Arguments:
 
 
 class _Use(NamedTuple):
-    """Option that a command line sets, and the words that hold its value."""
+    """Option that a command line sets, and the arguments that hold its value."""
 
     option: OptionPlace
     text: str | None  # None: of a switch
@@ -40,8 +40,9 @@ class _Use(NamedTuple):
 def arguments(tree: ast.Module, found: Constants, command: Command) -> Arguments:
     """Return the hyperparameters of a program that a command starts.
 
-    A value in the words takes the place of an option's default. A placeholder is a hyperparameter of its own name, with
-    the type of its option. An option whose value is not plain there is none: its text is what the program gets.
+    A value on the command line replaces an option's default. A placeholder is a hyperparameter of its own name, with
+    the type of its option. An option whose value on the line is not a plain value is not a hyperparameter: the program
+    gets the text unchanged.
     """
     words: list[str | None] = list(command.words[command.arguments :])
     places, refused, by_option = dict(found.places), dict(found.refused), dict[str, Place]()
@@ -121,7 +122,7 @@ def _unknown(text: str) -> Any:
 
 
 def _writer(words: list[str | None], use: _Use, default: Put) -> Put:
-    """Return a function that replaces an option's value: in its word or, for None and switches, in its default."""
+    """Return a function that replaces an option's value: in its argument or, for None and switches, in its default."""
 
     def put(value: ast.expr) -> None:
         none = isinstance(value, ast.Constant) and value.value is None
@@ -135,7 +136,7 @@ def _writer(words: list[str | None], use: _Use, default: Put) -> Put:
 
 
 def _text(value: ast.expr) -> str:
-    """Format a value as a word of a command line.
+    """Format a value as a command-line argument.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Find the lines where top-level names of a program are bound and mutated, from its syntax tree."""
+"""Find in a program's syntax tree the lines where top-level names are bound or mutated."""
 
 from __future__ import annotations
 

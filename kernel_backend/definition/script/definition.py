@@ -21,7 +21,8 @@ from kernel_backend.model.record import Value
 def is_script(tree: ast.Module, roles_from: int, modules: Mapping[str, ast.Module]) -> bool:
     """Return True if running the code from line `roles_from` on reaches a training loop.
 
-    Of the code above, only definitions and imports count: a loop in an earlier cell does not make this cell a training.
+    Only definitions and imports of the code above are considered: a loop in an earlier cell does not make this cell a
+    training.
     """
     defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
     own = [each for each in tree.body if each.lineno >= roles_from or isinstance(each, defined)]
@@ -31,7 +32,7 @@ def is_script(tree: ast.Module, roles_from: int, modules: Mapping[str, ast.Modul
 def script_definition(tree: ast.Module, modules: Mapping[str, ast.Module]) -> Definition:
     """Return the definition of a program; its training loops may be in `modules`.
 
-    The program of a command also has the placeholders of its line as hyperparameters.
+    For the program of a command, the placeholders on its command line are hyperparameters, too.
     """
     command = command_of(tree)
     loops, found = _loops(tree, modules), _found(tree)
@@ -53,7 +54,7 @@ def script_definition(tree: ast.Module, modules: Mapping[str, ast.Module]) -> De
 
 
 class Written(NamedTuple):
-    """Program with a trial's values written into it, and the words after it on its command line."""
+    """Program with a trial's values written into it, and its command-line arguments."""
 
     tree: ast.Module
     arguments: list[str]

@@ -1,4 +1,4 @@
-"""Find the hyperparameters of a program that has no function signatures for them, from its syntax tree.
+"""Find in a program's syntax tree the hyperparameters that no function signature declares.
 
 Hyperparameters are constants assigned once at top level or in `main()`, literals in a config (a dict, a class, a
 namespace), and defaults of argparse options.
@@ -27,7 +27,7 @@ _NAMESPACES = frozenset({"Namespace", "SimpleNamespace", "dict", "EasyDict", "At
 
 @dataclass(frozen=True)
 class Constants:
-    """Hyperparameters of a program by name; names that cannot be hyperparameters, with advice for each."""
+    """Hyperparameters of a program by name, and names that cannot be hyperparameters, with advice for each."""
 
     places: Mapping[str, Place]
     refused: Mapping[str, str]

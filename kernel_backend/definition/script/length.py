@@ -91,7 +91,7 @@ def _put_end(loop: ast.For, end: ast.expr, value: ast.expr) -> None:
 
 
 class _Tracer:
-    """Tracer from an expression to the literal that gives its value, through names, arguments and `self`."""
+    """Tracer that follows an expression to the literal with its value, through names, arguments and `self`."""
 
     def __init__(self, tree: ast.Module, places: Mapping[str, Place]) -> None:
         self._tree, self._places = tree, places

@@ -1,4 +1,4 @@
-"""Find code by which a program connects its ranks itself: then its calls are not split, and each rank writes files."""
+"""Find code with which a program connects its ranks itself: Daylight then splits no calls and redirects no files."""
 
 from __future__ import annotations
 

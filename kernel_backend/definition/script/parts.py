@@ -13,10 +13,11 @@ SHARED = "shared"  # contents of the program that are tensors of its modules: mo
 
 
 def compared(state: Mapping[str, Any], digests: Mapping[str, str]) -> Mapping[str, str]:
-    """Return those digests of a checkpoint's parts that are equal if two trainings are bit-identical.
+    """Return those digests of a checkpoint's parts that must be equal if two trainings are bit-identical.
 
-    `state` is the checkpoint's, besides its tensors. A program's objects hold times of the clock, such as a progress
-    bar's, and change between two heads of the same step: its modules are compared, or all tensors if it has none.
+    `state` is the checkpoint's state without its tensors. A program's other objects may contain clock times, such as a
+    progress bar's, and change between two loop heads of the same step. Therefore its modules are compared, or all
+    tensors if it has none.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Rewrite the training loops in a program's syntax tree, so that the runner is called at each head and end.
+"""Rewrite a program's training loops, so that each iteration's start and each loop's end call the runner.
 
     if _daylight_begin(SITE):                     # the loop was finished before the checkpoint
         if _daylight_returns(SITE):               # only where a `return` lies within

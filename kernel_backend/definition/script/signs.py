@@ -49,7 +49,7 @@ _CHANGING = {"time", "uuid", "secrets", "os.urandom", "os.getpid", "datetime"}  
 
 @dataclass(frozen=True)
 class Sign:
-    """Code that prevents a stronger guarantee about restarts than `rung`."""
+    """Code in a program that prevents a stronger guarantee about restarts than `rung`."""
 
     rung: Rung
     line: int
@@ -58,7 +58,7 @@ class Sign:
 
     @property
     def text(self) -> str:
-        """Return the description of the sign, with its line.
+        """Return the description of this code, with its line.
 
         Examples
         --------
@@ -124,7 +124,7 @@ def by_the_clock(tree: ast.Module, modules: Mapping[str, ast.Module] = MappingPr
 
 
 class _Reading:
-    """Search of one module for code that prevents an exact resume."""
+    """Search of one module for code that prevents an exact resume after a restart."""
 
     def __init__(self, name: str, tree: ast.Module, loops: Sequence[TrainingLoop]) -> None:
         self._module, self._tree = name, tree
