@@ -74,8 +74,8 @@ def value_text(value: Value) -> str:
 def search_text(overview: Overview) -> str:
     """Format the progress of a search; "" for an experiment without a search.
 
-    `12 of 64 trials: 3 running, 9 paused; best error 0.034 (12.7: lr=0.003 width=64)`. Only searched hyperparameters
-    are shown, in short form.
+    Example: `12 of 64 trials: 3 running, 9 paused; best error 0.034 (12.7: lr=0.003 width=64)`. Only searched
+    hyperparameters are shown, in short form.
     """
     search = overview.experiment.config.search
     if search is None:
@@ -190,7 +190,7 @@ def gang_text(overview: Overview) -> str:
 
 
 def _nodes_text(overview: Overview) -> str:
-    """Return ` on n1 and n2`, where an engine has chosen the nodes of the only trial; of many only their number."""
+    """Return ` on n1 and n2` once an engine has chosen the nodes of the only trial, or the number of many nodes."""
     nodes = overview.attempts[-1].nodes if overview.attempts and overview.experiment.config.search is None else ()
     if not nodes:
         return ""
@@ -296,7 +296,7 @@ def _report_line(message: Message, overview: Overview) -> str | None:
 
 
 def attempt_lines(overview: Overview) -> list[str]:
-    """Return lines on how attempts ended that did not complete, and where the next ones resumed.
+    """Return lines that say how incomplete attempts ended, and where the next attempts resumed.
 
     The failure that ended the trial is left out, since it is shown in full elsewhere.
     """
@@ -359,6 +359,6 @@ def _first_line(text: str) -> str:
 
 
 def same_text(what: str, overview: Overview) -> str:
-    """Return the message for a submission (`what`: `this cell`, `train.py`) that duplicates an active experiment."""
+    """Return the message for a submission that duplicates an active experiment; `what` is `this cell` or `train.py`."""
     number = overview.experiment.number
     return f"{what} is experiment #{number}, which is {overview.state}: shown here; --again makes another"

@@ -32,7 +32,7 @@ def bar(part: float, whole: float) -> str:
 
 
 def quota_row(account: Account) -> tuple[str, ...]:
-    """Return the row of an account, under QUOTA_HEAD; fields set in this service, not by the hub, have a star."""
+    """Return the row of an account, under QUOTA_HEAD; a star marks fields that were set in this service."""
     quota, use, here = account.quota, account.use, account.changed
 
     def starred(name: str, text: str) -> str:
@@ -107,7 +107,7 @@ def sparkline(values: Sequence[float], top: float | None = None) -> str:
 
 
 def changed_lines(before: Account, after: Account, command: str) -> list[str]:
-    """Describe the change of a quota, with the command that reverts it; `command` is the beginning of that."""
+    """Describe the change of a quota, with the command that reverts it, which begins with `command`."""
     names = [name for name in Quota.model_fields if getattr(before.quota, name) != getattr(after.quota, name)]
     who = f"{after.kind} {after.name}"
     words = (f"{label(name)} {spelled(name, before.quota)} -> {spelled(name, after.quota)}" for name in names)
@@ -249,7 +249,7 @@ def audit_row(entry: AuditEntry) -> tuple[str, ...]:
 
 
 def set_numbers(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert options of a command line to fields of Quota: numbers are parsed, other words stay text."""
+    """Convert options of a command line to fields of Quota: numbers are parsed, other texts are not changed."""
     return {name: _number(str(options[name])) for name in Quota.model_fields if options.get(name) is not None}
 
 

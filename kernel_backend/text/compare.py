@@ -14,7 +14,7 @@ HISTORY_HEAD = ("number", "name", "state", "age", "changed since", "what", "resu
 
 
 def results_lines(results: Results) -> list[str]:
-    """Return lines that say whether the results are equal, with each metric of both: `error 0.303 and 0.528`."""
+    """Return lines that say whether the results are equal, with both metrics: `error 0.303 and 0.528`."""
     rows = [f"{name}  {_or_none(a)} and {_or_none(b)}" for name, (a, b) in results.metrics.items()]
     return [results.text, *rows]
 

@@ -11,7 +11,7 @@ _FIRST = ("torch", "numpy", "horovod", "daylight")
 
 
 def environment_lines(found: EnvironmentInfo) -> list[str]:
-    """Return Python, packages, machine, git commit, and the state of the lock."""
+    """Return lines with Python, packages, machine, git commit, and the state of the lock."""
     known = found.recorded
     packages = known.distributions
     first = [f"{name} {packages[name]}" for name in _FIRST if name in packages]

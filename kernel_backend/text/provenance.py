@@ -14,7 +14,7 @@ MOST_FILES = 20  # of a list that is shown
 
 
 def provenance_line(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) -> str:
-    """Format data and files: `data: 1,797 samples delivered (digest 5f3a...), 2 files read`; "" if nothing is known.
+    """Format provenance of data: `data: 1,797 samples delivered (digest 5f3a...), 2 files read`; "" if none is known.
 
     `known` has the provenance records of a trial by name.
     """

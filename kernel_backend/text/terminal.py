@@ -1,4 +1,4 @@
-"""Print text to a terminal with control sequences escaped, as names and output may be other users'.
+"""Print text to a terminal with control sequences escaped, as names and output may come from other users.
 
 Names, notes, messages and metrics are always passed through `harmless`. A log is written unchanged to a pipe; a
 terminal gets its colours and progress bars, but no other control sequences.
