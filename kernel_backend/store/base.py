@@ -39,7 +39,7 @@ from kernel_backend.model.views.search_status import TrialSummary
 class StoreUnavailable(DaylightError):
     """Error: the database cannot be read or written at present.
 
-    Nothing of the call was stored, so that it can be repeated.
+    The call stored nothing, so that it can be repeated.
     """
 
     http_status = 503
@@ -124,7 +124,7 @@ class Store(QuotaStore, Protocol):
     def add_experiment(self, draft: NewExperiment, at: float, beyond: int = 0) -> tuple[Experiment, Trial | None]:
         """Store a new active experiment, and its first trial, queued; for a search the trial is None.
 
-        Its number is the next one above all in the store and above `beyond`. Trials of a search are created later, by
+        Its number is above all numbers in the store and above `beyond`. Trials of a search are created later, by
         its decisions.
         """
 
@@ -161,7 +161,7 @@ class Store(QuotaStore, Protocol):
         """
 
     def experiment_before(self, experiment: Experiment) -> Experiment | None:
-        """Return the newest earlier experiment of the same owner and notebook, else of the same name; no reruns."""
+        """Return the newest earlier experiment, no rerun, of the same owner and notebook, else of the same name."""
 
     def unfinished_experiments(self) -> list[Experiment]:
         """Return all experiments that have not ended, oldest first."""
@@ -170,10 +170,7 @@ class Store(QuotaStore, Protocol):
         """Return the deleted experiments that are not purged yet."""
 
     def warm_start_sources(self, number: int) -> list[tuple[str, int]]:
-        """Return the checkpoints of an experiment from which others start, as `12.1/500-2`, with the others' numbers.
-
-        Deleted experiments do not count.
-        """
+        """Return (checkpoint, number) of each undeleted experiment that starts from a checkpoint of this one."""
 
     def warm_started(self) -> list[Experiment]:
         """Return the undeleted searches that warm-start from the results or weights of other experiments."""
@@ -193,7 +190,7 @@ class Store(QuotaStore, Protocol):
     def repeated_by(self, draft: NewExperiment) -> list[Experiment]:
         """Return the unfinished experiments with the same owner, folder, interpreter, parameters and space as a draft.
 
-        They are sorted newest first; unreadable ones are left out. Quick even with 100,000 others.
+        They are sorted newest first; unreadable ones are left out. Fast even if there are 100,000 other experiments.
         """
 
     def advance_experiment(
@@ -209,25 +206,25 @@ class Store(QuotaStore, Protocol):
         """Return an experiment's trials by index, in any of `states` (None: all); empty for an unknown experiment."""
 
     def restless_trials(self, number: int) -> list[Trial]:
-        """Return an experiment's trials that have neither ended nor been paused by their search alone, by index."""
+        """Return an experiment's trials by index, except those that have ended or that only their search has paused."""
 
     def scheduled(self) -> Scheduled:
-        """Return the unfinished work that the scheduler reads, quickly, however much there is.
+        """Return the unfinished work that the scheduler reads; fast even for 100,000 trials.
 
         If a record cannot be read, its experiment is left out with all of its trials, and reported as unreadable.
         """
 
     def trial_counts(self, number: int) -> dict[TrialState, int]:
-        """Return the number of an experiment's trials by state, quickly, however many there are."""
+        """Return the number of an experiment's trials by state; fast even for many thousands of trials."""
 
     def outlines(self, number: int) -> list[TrialSummary]:
-        """Return summaries of an experiment's trials by index, quickly, however many there are."""
+        """Return summaries of an experiment's trials by index; fast even for many thousands of trials."""
 
     def trial(self, number: int, index: int) -> Trial:
         """Return one trial; raises NotFound."""
 
     def trial_uid(self, number: int, index: int) -> str:
-        """Return the unique id of a trial; "" if the trial is older than such ids. Raises NotFound."""
+        """Return the unique id of a trial; "" for a trial created before trials had such ids. Raises NotFound."""
 
     def newest_attempts(self) -> dict[tuple[int, int], int]:
         """Return the number of each trial's newest attempt, 0 before the first, by (experiment, index)."""
@@ -254,9 +251,9 @@ class Store(QuotaStore, Protocol):
     ) -> Attempt:
         """Store a trial's next attempt, set the trial to starting, and fence all older attempts.
 
-        It is placed, or pending if its slots are not `granted` yet: then `placement` only says how many slots on how
-        many nodes are requested. Its number is above those of the trial's attempts in the store, and above `beyond`.
-        Raises NotFound, and IllegalTransition unless the trial is queued.
+        Its state is placed, or pending if its slots are not `granted` yet. For a pending attempt, `placement` only says
+        how many slots on how many nodes are requested. Its number is above those of the trial's attempts in the store,
+        and above `beyond`. Raises NotFound, and IllegalTransition unless the trial is queued.
         """
 
     def attempt(self, key: AttemptId) -> Attempt:
@@ -281,11 +278,11 @@ class Store(QuotaStore, Protocol):
         """Publish a warning about an attempt to all watchers of its experiment; raises NotFound."""
 
     def accept(self, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
-        """Store records of an attempt's spool; return the number of the newest record of it ever stored.
+        """Store records of an attempt's spool; return the number of the newest stored record of this attempt.
 
         Records that are stored already are skipped. Of two reports for the same trial, kind and step, the first is
-        stored. The trial's progress never decreases, and its `best` is the best of all stored reports, in whatever
-        order they arrive. Of a fenced attempt, only reports and artifacts up to the step from which its successor
+        stored. The trial's progress never decreases, and its `best` is the best of all stored reports, regardless of
+        the order of arrival. Of a fenced attempt, only reports and artifacts up to the step from which its successor
         resumed are stored. Raises NotFound, and InvalidRequest for records out of order; nothing is stored then.
         """
 
@@ -304,7 +301,7 @@ class Store(QuotaStore, Protocol):
         """Return a trial's reports with sequence numbers above `after`, in order."""
 
     def reported_values(self, number: int, trial: int, after: int = 0) -> ReportedValues:
-        """Return the values of a trial's reports with sequence numbers above `after`, as columns, quickly.
+        """Return the values of a trial's reports with sequence numbers above `after`, as columns.
 
         `join` appends them to values read earlier. Late reports of an older attempt get new sequence numbers, so that
         continuing from the newest number misses none.
@@ -315,8 +312,8 @@ class Store(QuotaStore, Protocol):
     ) -> list[Trial]:
         """Append entries to a search's log and apply the effects to its trials, in one transaction; return the trials.
 
-        Without entries only trials are changed, of any experiment. Raises Conflict unless the entries' numbers
-        continue the log, as another writer may have decided meanwhile. Raises NotFound, and IllegalTransition if a
+        Without entries only trials are changed, of any experiment. Raises Conflict unless the entries' numbers continue
+        the log, as another writer may have appended entries meanwhile. Raises NotFound, and IllegalTransition if a
         trial has changed its state meanwhile.
         """
 

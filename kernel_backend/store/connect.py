@@ -50,8 +50,8 @@ def _no_database(at: str) -> InvalidRequest:
 def connect(url: URL) -> Engine:
     """Return an engine; with the execution option `writes`, a transaction begins with `BEGIN IMMEDIATE`.
 
-    With the option `lazily` a power failure may lose a commit; otherwise the commit is on the disk before it returns.
-    A killed process loses neither.
+    With the option `lazily` a power failure may lose a commit; otherwise a commit is on the disk before it returns. In
+    both cases no commit is lost if the process is killed.
     """
     if url.get_backend_name() == "postgresql":
         return create_engine(url, pool_pre_ping=True, max_overflow=30)

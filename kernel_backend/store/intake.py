@@ -1,4 +1,4 @@
-"""Store the records of an attempt's spool: each once, and of several reports for a step the first."""
+"""Store the records of an attempt's spool, each once; of several reports for one step, only the first is stored."""
 
 from __future__ import annotations
 

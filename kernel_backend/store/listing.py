@@ -75,7 +75,7 @@ def _matches(search: str) -> ColumnElement[bool]:
 
 
 def _shows(state: str) -> ColumnElement[bool]:
-    """Return the condition for the state that `Overview.state` displays; `active` matches every active experiment."""
+    """Return the SQL condition for a displayed state (`Overview.state`); `active` matches all active experiments."""
     liveliest = [str(word) for word in LIVELIEST]
     known = dict.fromkeys([*liveliest, *map(str, ExperimentState), DELETED])
     if state not in known:

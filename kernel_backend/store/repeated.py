@@ -1,4 +1,4 @@
-"""Find the unfinished experiments that a submission may duplicate, among perhaps 100,000 of one user."""
+"""Find the unfinished experiments that a submission may duplicate, among up to 100,000 of one user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the unfinished work for the scheduler: a few columns of perhaps 100,000 rows, each validated."""
+"""Read the unfinished work for the scheduler: a few columns of up to 100,000 rows, each row validated."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _Scheduled = TypeVar("_Scheduled", ScheduledExperiment, ScheduledTrial)
 
 
 def restless() -> ColumnElement[bool]:
-    """Return the condition for trials that have not ended, without those that only their search has paused."""
+    """Return the SQL condition for trials that have not ended, without those that only their search has paused."""
     here = trials.c
     return or_(here.state.in_(LIVE), and_(here.state == TrialState.PAUSED, here.holds != [Hold.SEARCH]))
 
@@ -79,7 +79,7 @@ def read_open_attempts(db: Connection) -> list[Attempt]:
 def _attempts(db: Connection, trials: Sequence[ScheduledTrial], unreadable: dict[int, str]) -> list[Attempt]:
     """Return the open attempts, and ended ones whose trials have not advanced yet.
 
-    Of an unreadable attempt only the placement is read, if possible, since it holds its slots all the same.
+    Of an unreadable attempt only the placement is read, if possible, since the attempt still holds its slots.
     """
     here, key = attempts_table.c, attempts_table.primary_key
     keys = [AttemptId(*row) for row in db.execute(select(*key).where(here.state.in_(OPEN_ATTEMPT)))]

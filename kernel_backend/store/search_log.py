@@ -1,4 +1,4 @@
-"""Store the logs of searches: entries are numbered without gaps, and are read fast, as a restart replays all."""
+"""Store the logs of searches: numbered without gaps, and fast to read, as a restart replays all entries."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class SqlStore(SqlQuotaStore, SqlReportedStore, Store):
     @override
     @contextmanager
     def _writing(self, *, lazily: bool = False) -> Iterator[Transaction]:
-        """Open a write transaction; `lazily` if lost data would be sent or computed again after a power failure."""
+        """Open a write transaction; set `lazily` if data lost in a power failure would be sent or computed again."""
         writer = self._lazy_writer if lazily else self._writer
         with self._lock, translated_errors(self._engine), writer.begin() as db:
             transaction = Transaction(db)

@@ -323,7 +323,7 @@ def to_row(record: Record) -> dict[str, Any]:
 
 
 def rows_of(kind: type[Record], table: Table) -> Select[Any]:
-    """Return a query for the columns of a record's fields, without others such as the digest of a token."""
+    """Return a query for the columns of a record's fields, without other columns such as a token's digest."""
     return select(*(table.c[name] for name in kind.model_fields))
 
 

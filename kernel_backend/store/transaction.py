@@ -1,4 +1,4 @@
-"""Write in one transaction: lock the database for writing, assign sequence numbers, and publish messages."""
+"""Write in one transaction: lock the database for other writers, assign sequence numbers, and publish messages."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def read_trial_seconds(db: Connection, number: int, at: float) -> dict[int, floa
 
 
 def _granted(at: float) -> ColumnElement[float]:
-    """Return when an attempt got its slots: while it waits in its engine's own queue, it uses none."""
+    """Return the time at which an attempt got its slots; while it waits in its engine's own queue, it uses none."""
     return func.coalesce(attempts.c.granted_at, attempts.c.ended_at, at)
 
 
