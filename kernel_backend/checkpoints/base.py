@@ -38,7 +38,7 @@ SHARD = ".shard-"  # precedes the number of a part that holds some rows of anoth
 
 
 def whose(part: str) -> str:
-    """Return the name of the state whose tensors a part holds.
+    """Return the name of the training state (such as `model`) whose tensors a part holds.
 
     Examples
     --------
@@ -277,7 +277,8 @@ def checkpoint_id(step: int, attempt: int) -> str:
 def bytes_stored(manifests: Collection[Manifest], linked: bool) -> int:
     """Return the total size of an experiment's checkpoints in bytes.
 
-    A frozen part that several of them have is counted once if they are `linked`: if the storage holds one file for all.
+    A frozen part that several checkpoints share is counted once if `linked` is True: the storage then has one file for
+    all.
     """
     if not linked:
         return sum(each.bytes for each in manifests)
@@ -292,7 +293,7 @@ def digest(data: bytes | memoryview) -> str:
 
 
 def dump(manifest: Manifest) -> bytes:
-    """Serialise a manifest to JSON, with a digest of all other fields in it."""
+    """Serialise a manifest to JSON, with an additional field that is a digest of all others."""
     unknown = set() if manifest.uid else {"uid"}  # an old manifest, which must stay as it was written
     body = manifest.model_dump(mode="json", exclude={"folder", "pinned", "files"} | unknown)
     return _written({"digest": digest(_canonical(body)), **body})

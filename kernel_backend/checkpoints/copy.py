@@ -22,8 +22,8 @@ def copy_checkpoint(
     """Copy checkpoint `41.1/500-2` to the storage of another trial, verify every byte, and commit it last.
 
     For `41.1/500-2:weights` only the model's weights are copied (the averaged ones if there are any), as a checkpoint
-    of step 0. If the checkpoint was deleted and `or_newer` is set, the newest one after it is copied: a running trial
-    deletes old checkpoints. Raises NotFound if there is none to copy, CheckpointDamaged, and OSError.
+    of step 0. If the checkpoint was deleted and `or_newer` is set, the trial's newest later one is copied, since a
+    running trial deletes old checkpoints. Raises NotFound if there is none to copy, CheckpointDamaged, and OSError.
     """
     owner, _, what = source.partition("/")
     id, weights = what.removesuffix(WEIGHTS), what.endswith(WEIGHTS)

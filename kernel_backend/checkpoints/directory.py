@@ -4,8 +4,8 @@
 
     <root>/claim-<attempt>
 
-A file is written under a temporary name, made durable (fsync), renamed, and its folder made durable: under its own
-name there is only ever a complete one. A damaged checkpoint becomes `<step>-<attempt>.bad`.
+A file is written under a temporary name, made durable (fsync) and renamed, and its folder is made durable, so that a
+file with its final name is always complete. A damaged checkpoint becomes `<step>-<attempt>.bad`.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Directory(VerifyingCheckpoints):
             return file.read()
 
     def _same(self, part: Part) -> Iterator[Path]:
-        """Yield files with the same bytes as a part: one of this process, then others whose digest was verified."""
+        """Yield files with the same bytes as a part: one of this process's own, then others, verified by digest."""
         own = self._written.get((part.size, part.digest))
         if own is not None and _size(own) == part.size:
             yield own

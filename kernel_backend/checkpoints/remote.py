@@ -196,7 +196,7 @@ class Remote(VerifyingCheckpoints):
                 self._tried(partial(self._fs.rm_file, self._path(checkpoint, name)))
 
     def _objects(self, under: str = "") -> Mapping[str, set[str]]:
-        """Return the object names of each checkpoint, read from the store and not from fsspec's cache."""
+        """Return the object names of each checkpoint, read from the store, not from fsspec's cache."""
         found: dict[str, set[str]] = {}
         for path in self._tried(partial(self._listed_paths, f"{self._root}/{under}".rstrip("/"))):
             checkpoint, _, name = path.removeprefix(f"{self._root}/").partition("/")

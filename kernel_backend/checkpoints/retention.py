@@ -20,7 +20,7 @@ class RetentionDecision(NamedTuple):
 
 
 class _Candidate(NamedTuple):
-    """Candidate for the best checkpoint; the best sorts first, ties go to the lower trial, then the older one."""
+    """Candidate for the best checkpoint, sorted best first; ties go to the lower trial, then the older one."""
 
     lower: float
     trial: int
@@ -57,7 +57,7 @@ def decide_retention(
 def expendable(committed: Sequence[Manifest], keep: Keep, metric: Metric) -> list[Manifest]:
     """Return the checkpoints of a running trial that may be deleted, from its list (oldest first).
 
-    Checkpoints of other trials are not known here, so that `best_overall` retains that many of this trial.
+    Checkpoints of other trials are not known here, so that `best_overall` is applied to this trial alone.
     """
     verdicts = decide_retention({0: committed}, keep, metric, may_run={0})
     return [verdict.manifest for verdict in verdicts if not verdict.reasons]

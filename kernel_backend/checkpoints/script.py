@@ -1,7 +1,7 @@
 """Save and load checkpoints of a plain script, without experiments, trials or ranks.
 
-Each save has the next attempt number in its manifest. The newest checkpoint is the one saved last, whatever its step,
-so that a script can start over, or continue from an older step, in the same directory or URL.
+Each save writes the next attempt number to its manifest. The newest checkpoint is the one saved last, whatever its
+step, so that a script can start over, or continue from an older step, in the same directory or URL.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class CheckpointStorage:
     """Checkpoints of all trials under one root, a folder or a URL: `<root>/<experiment>/<trial>`."""
 
     def __init__(self, root: str, identity: Identity | None = None) -> None:
-        """Open the root; `identity` returns the uid of a trial, by which its checkpoints are listed; None lists all."""
+        """Open the root; `identity` returns the uid of a trial, whose checkpoints alone are listed; None lists all."""
         self._root, self._identity = root.rstrip("/"), identity
         open_storage(self._root)  # fails now if the root cannot be reached
 
@@ -42,7 +42,7 @@ class CheckpointStorage:
 
     @property
     def linked(self) -> bool:
-        """Return True if equal frozen parts of an experiment are one file; an object store has a copy for each."""
+        """Return True if equal frozen parts share one file; an object store has a copy for each checkpoint."""
         return isinstance(open_storage(self._root), Directory)
 
     def largest_number(self) -> int:

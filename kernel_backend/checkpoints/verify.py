@@ -58,7 +58,7 @@ class VerifyingCheckpoints(ABC):
 
     @abstractmethod
     def _stream(self, checkpoint: str, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
-        """Yield the bytes of a part from an offset on, without verifying them.
+        """Yield the bytes of a part from an offset on, unverified.
 
         A piece is valid until the next one is requested. Raises FileNotFoundError, and CheckpointDamaged if the bytes
         are unreadable.
