@@ -64,7 +64,7 @@ class Methods(Protocol):
         """Add a note for the user."""
 
     def checkpoint(self, folder: Path | None = None) -> None:
-        """Request a checkpoint; in a command, one of the files in `folder`."""
+        """Request a checkpoint; in a shell command, `folder` has the files to save."""
 
     def checkpoint_dir(self, below: Path) -> Path:
         """Return the folder whose files are part of checkpoints."""

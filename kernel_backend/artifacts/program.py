@@ -1,4 +1,4 @@
-"""Connect `run` in a process of a command with the rank that supervises it, by files in a folder.
+"""Connect `run` in a shell command's process with the rank that supervises it, by files in a folder.
 
 The process appends JSON lines to `messages-<rank>.jsonl`; if a message needs an answer, it waits for the file
 `answer-<id>`. If the file `leaving` exists, the program must end. Any program may append metrics to the same file,

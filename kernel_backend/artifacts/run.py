@@ -166,8 +166,8 @@ class Run:
     ) -> Any:
         """Return an iterable of this slot's batches, on its device; after an interruption it goes on where it was.
 
-        Each batch is a step. Within `run.epochs` it makes one pass over the data, alone as many as `--epochs` says.
-        The order follows from `--seed` and the epoch, whatever the number of slots.
+        Each batch is a step. Within `run.epochs` it makes one pass over the data; outside, as many passes as `--epochs`
+        says. The order follows from `--seed` and the epoch, whatever the number of slots.
 
         Parameters
         ----------
@@ -261,7 +261,7 @@ class Run:
     def checkpoint(self, folder: str | os.PathLike[str] | None = None) -> None:
         """Save a checkpoint at the end of this step, in addition to those of `--checkpoint-every`.
 
-        A command saves its checkpoint folder at once, and continues when that is committed.
+        In a shell command, the checkpoint folder is saved at once, and the call returns when it is committed.
 
         Parameters
         ----------
@@ -279,7 +279,7 @@ class Run:
         return self._does.checkpoint_dir(self.folder)
 
     def finish(self, **parts: Any) -> None:
-        """Register additional state of the last checkpoint; call it at the end of `train`.
+        """Register state to be added to the final checkpoint; call it at the end of `train`.
 
         Parameters
         ----------
