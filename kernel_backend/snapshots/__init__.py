@@ -1,1 +1,1 @@
-"""Store snapshots: archives named by their sha256, and the Python environment in which code ran."""
+"""Store snapshots (archives of code, named by their sha256), and describe the Python environment of the code."""

@@ -68,11 +68,11 @@ class Archive:
         self.root = root
 
     def has(self, id: str) -> bool:
-        """Return True if this archive is stored."""
+        """Return True if the archive with this id is stored."""
         return _ID.fullmatch(id) is not None and self._path(id).is_file()
 
     def spare(self, id: str) -> bool:
-        """Return whether an archive is stored, and touch its file, so that `remove` does not delete it meanwhile."""
+        """Return whether an archive is stored, and touch its file, so that a concurrent `remove` does not delete it."""
         with contextlib.suppress(OSError):
             if self.has(id):
                 os.utime(self._path(id))
@@ -101,7 +101,7 @@ class Archive:
         return self._path(id).read_bytes()
 
     def read(self, id: str, name: str) -> bytes:
-        """Return one file of an archive; raise NotFound, and TooLarge for a file from before there were limits."""
+        """Return one file of an archive; raise NotFound, and TooLarge for a file stored before there were limits."""
         with self._opened(id) as archive:
             try:
                 _check_largest(archive.getinfo(name))
@@ -119,9 +119,9 @@ class Archive:
             return Files(self._path(id), frozenset(filter(wanted, archive.namelist())))
 
     def size(self, id: str, wanted: Callable[[str], bool]) -> int:
-        """Return the unpacked bytes of all files for whose names `wanted` returns True; raise NotFound.
+        """Return the total unpacked size of the files for whose names `wanted` returns True; raise NotFound.
 
-        The sizes that an archive states were checked when it was stored.
+        The sizes recorded in an archive were checked when it was stored.
         """
         with self._opened(id) as archive:
             return sum(member.file_size for member in archive.infolist() if wanted(member.filename))
@@ -210,7 +210,7 @@ def contents(data: bytes) -> dict[str, bytes]:
 def check(data: bytes) -> None:
     """Check that an archive may be unpacked; raise InvalidRequest or TooLarge (see `Archive.put`).
 
-    The sizes that it states are not trusted: members are read in pieces, and counted.
+    The sizes recorded in the archive are not trusted: members are read in pieces, and their bytes counted.
     """
     _check_directory(data)
     try:
@@ -240,7 +240,7 @@ def _check_directory(data: bytes) -> None:
 
 
 def _read_through(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-    """Read a member up to its stated size; raise BadZipFile if its content does not match."""
+    """Read a member up to its recorded size; raise BadZipFile if its content does not match."""
     keep = member.filename == DEFINITION
     kept, read = bytearray(), 0
     with archive.open(member) as file:

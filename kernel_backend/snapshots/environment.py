@@ -32,7 +32,7 @@ def record(folder: Path | None = None, variables: Mapping[str, str] = os.environ
 
 
 def beside(folder: Path, ignored: Callable[[Path], bool]) -> dict[str, bytes]:
-    """Return further files for a snapshot: sources of editable distributions, and the git diff.
+    """Return additional files for a snapshot: sources of editable distributions, and the git diff.
 
     They are the user's text, so the caller must scan them for secrets; `ignored` returns True for files to leave out.
     """

@@ -31,7 +31,7 @@ MAX_FILES, MAX_BYTES = 20_000, 16 * 2**20  # of an editable distribution that is
 def installed() -> dict[str, Any]:
     """Return the fields of `kernel_backend.model.snapshot.Environment` that this interpreter's files determine.
 
-    Installed distributions are cached until a folder on the module path changes; sources are digested by each call.
+    Installed distributions are cached until a folder on the module path changes; sources are digested at each call.
     """
     found = _distributions(tuple(_folders()))
     ours = own_root()
@@ -97,7 +97,7 @@ def own_files(root: Path) -> dict[str, Path]:
 
 
 def digest_of(files: dict[str, Path]) -> str:
-    """Return the sha256 of names and contents; for more than MAX_BYTES, of sizes and times instead of contents."""
+    """Return the sha256 of names and contents; beyond MAX_BYTES, sizes and modification times replace the contents."""
     stats = {name: stat for name, path in files.items() if (stat := _stat(path))}
     small = sum(stat.st_size for stat in stats.values()) <= MAX_BYTES
     whole = hashlib.sha256()
@@ -222,7 +222,7 @@ def _import_root(distribution: Distribution, project: Path) -> str:
 
 
 def _horovod(distribution: Distribution) -> dict[str, str]:
-    """Return Horovod's build options as its installed files state them: frameworks, and the wheel's tag."""
+    """Return Horovod's build options, read from its installed files: frameworks, and the wheel's tag."""
     flags = {}
     with contextlib.suppress(OSError, ValueError):
         built = json.loads(Path(str(distribution.locate_file("horovod/metadata.json"))).read_text())

@@ -31,7 +31,10 @@ _PLACES = (
 
 
 class Setting(NamedTuple):
-    """Setting of a library. `read` gets the imported library and returns the value as an expression; it may fail."""
+    """Setting of a library.
+
+    `read` takes the imported library and returns the value as a Python expression; it may raise.
+    """
 
     name: str
     library: str
@@ -119,7 +122,7 @@ def _is_users(namespace: dict[str, Any]) -> bool:
 
 
 def _attribute(path: str, begins: str, said: str = "") -> Setting:
-    """Return the setting of an attribute of torch."""
+    """Return a setting of torch that is an attribute."""
     name = f"torch.{path}"
     return Setting(name, "torch", lambda torch: repr(attrgetter(path)(torch)), begins, f"{name} = {{}}", said)
 
@@ -145,7 +148,7 @@ def _older(name: str, read: Callable[[Any], object], begins: str, statement: str
 
 
 def _told(name: str, read: str, begins: str, statement: str) -> Setting:
-    """Return the setting of torch that a function call reads."""
+    """Return a setting of torch whose value a function call returns."""
     return Setting(name, "torch", lambda torch: str(attrgetter(read)(torch)()), begins, f"torch.{statement}")
 
 
@@ -185,7 +188,7 @@ def _raising(numpy: Any) -> str:
 
 
 def _option(name: str, begins: str) -> Setting:
-    """Return the setting of an option of pandas."""
+    """Return a setting that is an option of pandas."""
 
     def read(pandas: Any) -> str:
         with warnings.catch_warnings():  # the option may be deprecated
@@ -198,7 +201,7 @@ def _option(name: str, begins: str) -> Setting:
 
 
 def _config(name: str, begins: str) -> Setting:
-    """Return the setting of an option of scikit-learn."""
+    """Return a setting that is an option of scikit-learn."""
     statement = f"sklearn.set_config({name}={{}})"
     said = rf"\bset_config\s*\([^)]*\b{name}\b"
     return Setting(

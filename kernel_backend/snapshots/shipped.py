@@ -43,8 +43,8 @@ def working_folder(job: LaunchSpec, stand_in: Path) -> Working:
     """Choose the working folder of an attempt: that of the submission or, if it is gone, the snapshot's files.
 
     A rerun reads included files as they were submitted, and declared data from `Config.data_at`. If these differ from
-    the files in the submission's folder, it runs in an overlay of that folder, created below `stand_in` by the first
-    attempt and reused by later ones. Modules are not compared: they are imported from `job.code` anyway.
+    the files in the submission's folder, the rerun uses an overlay of that folder, created below `stand_in` by the
+    first attempt and reused by later ones. Modules are not compared: they are imported from `job.code` anyway.
     """
     cwd, code = Path(job.cwd), Path(job.code)
     if stand_in.is_dir():
@@ -99,7 +99,7 @@ def _same(a: Path, b: Path) -> bool:
 
 
 class Shipped(MetaPathFinder):
-    """Find top-level modules in these folders first, whatever comes first on `sys.path`.
+    """Find top-level modules in these folders first, regardless of `sys.path`.
 
     A definition may call `sys.path.insert(0, "../src")`, and that folder may have changed since the submission.
     """

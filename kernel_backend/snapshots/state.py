@@ -1,9 +1,9 @@
 """Digest a value so that equal values have equal digests in the notebook and in a job.
 
-Values are equal if kind and content are. NaN equals itself, and 0.0 equals -0.0. The order of a dict matters, as code
-may depend on it; that of a set does not. Nothing is imported: numpy values, for example, are recognised by the numpy
-that this process has imported. Attributes whose names begin with an underscore (a cache, an open file) are ignored in
-modules and in objects of the notebook's classes.
+Values are equal if their type and content are equal. NaN equals itself, and 0.0 equals -0.0. The order of a dict
+matters, as code may depend on it; that of a set does not. Nothing is imported: numpy values, for example, are
+recognised by the numpy that this process has imported. Attributes whose names begin with an underscore (a cache, an
+open file) are ignored in modules and in objects of the notebook's classes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def state_of(value: object) -> State | None:
 
 
 def digest_of(value: object) -> str | None:
-    """Return the xxh3-128 of kind and content in hex; None as in `state_of`."""
+    """Return the xxh3-128 of type and content in hex; None in the same cases as `state_of`."""
     try:
         return _Digest().of(value).hex()
     except Exception:  # an unknown kind, or one whose own code raises
@@ -51,7 +51,7 @@ def digest_of(value: object) -> str | None:
 
 
 def shown(value: object, digest: str) -> str:
-    """Format a value in one line; large ones by kind, shape and the first digits of the digest."""
+    """Format a value in one line; a large value is shown by type, shape and the first digits of its digest."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is not None and dtype is not None and math.prod(shape) > 8:
         return f"{type(value).__name__} of {str(dtype).removeprefix('torch.')} {tuple(shape)} ({digest[:8]})"

@@ -1,7 +1,7 @@
 """Import definitions of snapshots as modules `kernel_backend.snapshots.loaded.s_<snapshot>`.
 
 Objects returned by `job.load()` have classes of these modules, so that other processes can unpickle them. A snapshot
-with a captured value includes the definitions of its classes, since the job may run with another home.
+with a captured value includes the definitions of the value's classes, since the job may run with another home.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _imported: dict[Path, None] = {}  # folders of the definitions imported by this 
 def loaded(id: str, archive: Callable[[], bytes]) -> ModuleType:
     """Return the definition of snapshot `id` as a module, executed once per process; `archive` returns its archive.
 
-    It imports local modules from the snapshot, unless this process has imported others of the same names before.
+    Local modules are imported from the snapshot, unless this process has already imported modules of the same names.
     """
     name = f"s_{id[:_DIGITS]}"
     folder = _home() / name

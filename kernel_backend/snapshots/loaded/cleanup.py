@@ -1,4 +1,4 @@
-"""Remove definitions of loaded models that were unused for a month; the most recently used ones stay."""
+"""Remove definitions of loaded models that were unused for a month, except the most recently used ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNFINISHED_S = 86_400.0  # age at which an unfinished folder was left by a kille
 
 
 def in_use(folder: Path) -> bool:
-    """Return whether a definition exists, and mark it as used now, which protects it for a month."""
+    """Return whether a definition exists, and mark it as used, which protects it from removal for a month."""
     with _locked(folder.parent, fcntl.LOCK_SH):
         if not folder.is_dir():
             return False
@@ -48,7 +48,7 @@ def _set_aside(folder: Path) -> Path:
 
 @contextmanager
 def _locked(root: Path, how: int) -> Iterator[None]:
-    """Hold the lock of a folder of definitions; without a lock if the folder is not writable."""
+    """Hold the lock of a folder of definitions in the block; hold none if the folder is not writable."""
     opened = -1
     with suppress(OSError):
         opened = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
