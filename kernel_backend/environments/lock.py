@@ -1,4 +1,4 @@
-"""Lock a recorded environment: each distribution by version and hash, or with the reason why that is impossible."""
+"""Lock a recorded environment: each distribution by version and hash, or the reason why it cannot be locked."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def make(environment: Environment, python: Path, folder: Path) -> Lock:
 
 
 class Plan(Record):
-    """Plan of how each distribution of an environment is locked; each distribution is in one of these mappings."""
+    """Plan of how each distribution of an environment is locked; each is in exactly one of these mappings."""
 
     wanted: dict[str, str] = {}  # name -> name==version, to be found in an index
     files: dict[str, str] = {}
@@ -107,10 +107,7 @@ def local_hashes(folders: list[Path], wanted: Mapping[str, str]) -> dict[str, li
 
 
 def with_hashes(text: str, known: Mapping[str, list[str]]) -> tuple[str, list[str]]:
-    """Return the lock text with hashes of `known` added, and the names of distributions without any hash.
-
-    The text does not contain the latter.
-    """
+    """Return the lock text with the hashes in `known` added, and the distributions left out for lack of a hash."""
     kept, bare = [], []
     for block in re.split(r"\n(?=\S)", text.strip()):
         requirement = block.partition(" \\")[0].strip()

@@ -28,7 +28,7 @@ AGAIN_S = 86_400.0  # after which an incomplete lock is made again, unless the e
 class Environments:
     """Environments of a home; each can be rebuilt from its lock, so any of their folders may be deleted.
 
-        <home>/snapshots/wheels/<digest>/<name>.whl     our own, and those that came from files
+        <home>/snapshots/wheels/<digest>/<name>.whl     Daylight's own, and those installed from files
 
         <home>/environments/<id>/lock.txt               for users and pip
 
@@ -43,7 +43,7 @@ class Environments:
         self._locks, self._wheels = home / "environments", home / "snapshots" / "wheels"
 
     def lock(self, environment: Environment) -> Lock | None:
-        """Return the stored lock of an environment; None if it has not been made."""
+        """Return the stored lock of an environment; None if there is none."""
         with suppress(OSError, ValueError):
             return Lock.model_validate_json((self._folder(environment) / "lock.json").read_bytes())
         return None
@@ -51,7 +51,7 @@ class Environments:
     def make_lock(self, environment: Environment, python: Path, after: float = AGAIN_S) -> Lock:
         """Return the lock of an environment, and make and store it with the wheels it needs if there is none.
 
-        A lock that lacks distributions which an index should have is made again if it is older than `after` seconds,
+        A lock without some distributions that an index should have is made again if it is older than `after` seconds,
         as indexes change. `python` is the recorded interpreter. Takes seconds. Raises NoEnvironment, also if the
         recorded files of Daylight no longer exist; other wheels are stored all the same.
         """
@@ -118,7 +118,7 @@ class Environments:
         return next((self._wheels / digest).glob("*.whl"), None) if digest else None
 
     def _keep_ours(self, environment: Environment, python: Path) -> None:
-        """Store the wheel of the Daylight that an environment ran with, built from its files here or in `python`."""
+        """Store the wheel of an environment's version of Daylight, built from the files here or those of `python`."""
         if environment.daylight is None:
             raise NoEnvironment("this snapshot does not say which Daylight it ran with: it cannot be locked")
         if self._wheel(environment.daylight) is None:

@@ -75,7 +75,7 @@ def variables(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str
 
 
 def offline(said: str = "") -> bool:
-    """Return True if uv may not use the network, by the environment or by its own message."""
+    """Return True if uv may not use the network, according to the environment or its own message `said`."""
     return os.environ.get("UV_OFFLINE", "0").lower() not in ("", "0", "false") or "network was disabled" in said
 
 
