@@ -48,7 +48,7 @@ class Comparison(NamedTuple):
 
 
 class Card(NamedTuple):
-    """Experiment with its trials; `failures` is False if these have been shown already."""
+    """Experiment with its trials; `failures` is False if its failures have been shown already."""
 
     client: Client
     overview: Overview
@@ -94,7 +94,7 @@ class Console(Protocol):
         """Print a message next to the answer."""
 
     def note(self, text: str) -> None:
-        """Print a note about the experiment, unless the console shows a card, which contains the note."""
+        """Print a note about the experiment, unless the console shows a Card, whose overview includes all notes."""
 
     def agrees(self, question: str) -> bool:
         """Ask the user to confirm; return True without asking if there is no terminal."""
@@ -103,4 +103,4 @@ class Console(Protocol):
         """Return whether to wait for an experiment: `asked` if the user has set it, else this console's default."""
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
-        """Show an experiment until it has ended; an interrupt ends only the waiting."""
+        """Show an experiment until it has ended; an interrupt stops only the waiting, not the experiment."""

@@ -25,8 +25,8 @@ Back = frozenset[DifferenceKind]
 def attribute(client: Client, a: int, b: int, tell: Callable[[str], None]) -> Attribution:
     """Rerun `b` with its causes of difference from `a` restored group by group; wait, and call `tell` with progress.
 
-    An interrupt ends only the waiting. Raises NotFound, InvalidRequest if `a` or `b` has not ended, and errors of the
-    service.
+    An interrupt stops only the waiting, not the experiments. Raises NotFound, InvalidRequest if `a` or `b` has not
+    ended, and errors of the service.
     """
     diff, before, after = client.diff(a, b), client.experiment(a), client.experiment(b)
     for overview in (before, after):
@@ -103,7 +103,7 @@ def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict
 
 
 def mixed(a: Submitted, b: Submitted, back: Back) -> tuple[Snapshot, dict[str, bytes]]:
-    """Return a snapshot whose code, environment and data come from `a` if they are in `back`, else from `b`."""
+    """Return a snapshot that has those of code, environment and data that are in `back` from `a`, others from `b`."""
     code = a if "code" in back else b
     libraries = a if "environment" in back else b
     data = a if "data" in back else b

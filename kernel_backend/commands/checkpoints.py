@@ -73,7 +73,7 @@ def chosen(found: CheckpointList, action: str, options: argparse.Namespace) -> l
 def act_on(
     client: Client, found: CheckpointList, action: str, infos: list[CheckpointInfo], options: argparse.Namespace
 ) -> list[tuple[CheckpointInfo, str]]:
-    """Apply an action, such as pin or delete, to the given checkpoints; of several, skip those deleted meanwhile."""
+    """Apply an action, such as pin or delete, to checkpoints; if there are several, skip those deleted meanwhile."""
     done = []
     for info in infos:
         try:

@@ -18,7 +18,7 @@ Values = Callable[[Candidates], Sequence[str]]
 
 
 def complete(verbs: Mapping[str, Verb], words: Sequence[str], word: str, host: Host, values: Values) -> list[str]:
-    """Return the completions of `word` after `words`; `values` returns the possible values of a kind of argument."""
+    """Return the completions of `word` after other `words`; `values` returns the values of a kind of argument."""
     if words and words[0] in verbs:
         return complete_options(verbs[words[0]].arguments, words[1:], word, host, values)
     found = [*verbs, "help"] if not words else [*verbs] if words == ["help"] else []

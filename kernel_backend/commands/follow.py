@@ -20,7 +20,7 @@ LOOKS = RetryPolicy(exponential(0.2, 1.0, factor=1.5))  # intervals between poll
 
 @dataclass(frozen=True)
 class Look:
-    """Overview of an experiment as it was polled, and the changes since the previous poll."""
+    """Overview of an experiment at one poll, and its changes since the previous poll."""
 
     before: Overview
     overview: Overview

@@ -80,7 +80,7 @@ def _state(manifest: Manifest, weights: str) -> str:
 
 
 def _made(manifest: Manifest, definition: Definition) -> str:
-    """Return the Python expression that creates the model; `...` stands for arguments without a known value."""
+    """Return the Python expression that creates the model; `...` replaces arguments of unknown value."""
     model = definition.functions["model"]
     given = [f"{name}={value!r}" for name, value in model.hyperparameters(manifest.params).items()]
     others = [f"{each.name}=..." for each in model.parameters if each.kind != "hyperparameter"]

@@ -50,11 +50,11 @@ def plan(
 ) -> Planned:
     """Plan a rerun of experiment `number`, with some hyperparameters and settings (fields of Config) replaced.
 
-    Of a search, only `trial` is rerun if set. With `checkpoint`, training continues from there. The rerun uses this
-    interpreter if its packages match the recorded ones, else the packages of the lock; `settings` may override that.
-    Declared data is restored as far as possible; `data` (NAME=PLACE) gives its current location. Another user's code
-    is run only if `trust` names its owner. Raises NotFound, and InvalidRequest for a value that looks like a secret
-    or a location without data.
+    If `trial` is set, only that trial of a search is rerun. If `checkpoint` is set, training continues from it. The
+    rerun uses this interpreter if its packages match the recorded ones, else the packages of the lock; `settings` may
+    override that. Declared data is restored as far as possible; `data` (NAME=PLACE) gives its current location. Another
+    user's code is run only if `trust` names its owner. Raises NotFound, and InvalidRequest for a value that looks like
+    a secret or a location without data.
     """
     if told := [message for _, message in leaks_on_the_line({**params, "--name": name}, known_secrets())]:
         raise InvalidRequest("\n".join(told))

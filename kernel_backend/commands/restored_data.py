@@ -1,4 +1,4 @@
-"""Restore declared data as it was, as far as its bytes still exist, or explain why not."""
+"""Restore declared data to its state at submission, as far as its bytes still exist, or explain why not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Submitted(NamedTuple):
 
 
 class RestoredData(NamedTuple):
-    """Hyperparameters and `Config.data_at` with which a training reads its declared data as it was."""
+    """Hyperparameters and `Config.data_at` with which a training reads its declared data in the state at submission."""
 
     params: dict[str, Value]
     data_at: dict[str, str] = {}
@@ -37,7 +37,7 @@ class RestoredData(NamedTuple):
 
 
 class _RestoredPlace(NamedTuple):
-    """Location at which a training finds its declared data as it was or, if that is lost, as it is now."""
+    """Location with a training's declared data in the state at submission or, if that is lost, the current one."""
 
     at: str
     changed: str = ""  # changes that are undone by links to other files
@@ -99,7 +99,7 @@ def _moves(declared: Sequence[Data], words: Sequence[str]) -> dict[str, str]:
 
 
 def _found(then: Data, listed: bytes, places: Sequence[str]) -> _RestoredPlace:
-    """Return the first location that has the original data, else links that restore it, else the first that exists."""
+    """Return the first location with the original data, else links that restore it, else the first that exists."""
     present: dict[str, Fingerprint] = {}
     for place in places:
         try:

@@ -33,7 +33,7 @@ class Call:
 
     @property
     def command(self) -> str:
-        """Return the words before the arguments: `daylight quota`, `%dl quota`."""
+        """Return the beginning of the command line, before the arguments: `daylight quota`, `%dl quota`."""
         return str(self.arguments.command)
 
     @property
@@ -57,9 +57,9 @@ class Call:
 class Verb:
     """Verb (subcommand) with its arguments and examples.
 
-    `examples` are lines without the program's name, the most common first. `takes` describes the arguments in words.
-    An argument called `words` collects all words that match no other argument. `client` and `job` name the equivalent
-    methods of Client and of the job object.
+    `examples` are lines without the program's name, the most common first. `takes` is a description of the arguments.
+    An argument called `words` collects everything that matches no other argument. `client` and `job` name the
+    equivalent methods of Client and of the job object.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Verb:
         return parser
 
     def parse(self, tokens: Sequence[str], host: Host) -> argparse.Namespace:
-        """Parse the words after the verb; raises InvalidRequest."""
+        """Parse the tokens after the verb; raises InvalidRequest."""
         own, program = split_words(tokens) if self.runs else (tokens, None)
         try:
             found = self.parser(host).parse_mixed(own)
