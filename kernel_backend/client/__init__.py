@@ -136,7 +136,10 @@ class Client(ClusterCalls):
         return self._read(DiskReport, body)
 
     def delete_experiment(self, number: int) -> Overview:
-        """Delete an experiment; for a day, `undelete` can restore it. Raises Conflict unless it has ended."""
+        """Delete an experiment; for a day, `undelete` can restore it.
+
+        Raises Conflict unless the experiment has ended.
+        """
         return self.act(number, "delete")
 
     def undelete(self, number: int) -> Overview:
@@ -199,7 +202,7 @@ class Client(ClusterCalls):
         return found
 
     def export(self, number: int, trial: int | None = None) -> str:
-        """Return a trial's reports as CSV; of a search without `trial`, its trials, one per row. Raises NotFound."""
+        """Return a trial's reports as CSV; for a search without `trial`, its trials, one per row. Raises NotFound."""
         path = f"/api/experiments/{number}/export.csv"
         return self._service.call("GET", path, params=given(trial=trial), timeout=READING_S).text
 
@@ -259,7 +262,7 @@ class Client(ClusterCalls):
         return self._read(Importance, body)
 
     def promote(self, number: int, trial: int) -> Overview:
-        """Promote a trial of a search next, whatever its rank; raises NotFound, and Conflict if it has ended."""
+        """Promote a trial with the next free gang, whatever its rank; raises NotFound, and Conflict if it has ended."""
         return self.act(number, f"trials/{trial}/promote")
 
     def prune(self, number: int, trial: int) -> Overview:
@@ -319,7 +322,7 @@ class Client(ClusterCalls):
         self._service.call("DELETE", _kept(number, trial, checkpoint))
 
     def manifest(self, number: int, trial: int, checkpoint: str) -> bytes:
-        """Return a checkpoint's manifest: JSON with its parts and their digests, and a digest of its own."""
+        """Return a checkpoint's manifest: JSON with the parts, their digests, and a digest of the manifest itself."""
         return self._service.call("GET", _kept(number, trial, checkpoint)).content
 
     def part(self, number: int, trial: int, checkpoint: str, name: str) -> Iterator[bytes]:
@@ -366,12 +369,12 @@ class Client(ClusterCalls):
         return self._read(Instruction, self._service.json("POST", path, token=token, content=body))
 
     def join(self, key: AttemptId | str, token: str, offer: NodeOffer) -> JoinAnswer:
-        """Offer a node's part in a gang, authenticated by the attempt's token; return what its launcher does next."""
+        """Offer a node for a gang, authenticated by the attempt's token; return the launcher's next action."""
         body = self._service.json("POST", f"/api/attempts/{key}/join", token=token, record=offer)
         return self._read(JoinAnswer, body)
 
     def node_state(self, key: AttemptId | str, token: str, state: NodeState) -> NodeOrder:
-        """Report how a node's ranks are, and wait up to `state.wait` seconds for news of other nodes."""
+        """Report the state of a node's ranks; wait up to `state.wait` seconds for the answer, the launcher's order."""
         body = self._service.json(
             "POST", f"/api/attempts/{key}/nodes", token=token, record=state, timeout=state.wait + ANSWER_S
         )
@@ -380,8 +383,9 @@ class Client(ClusterCalls):
     def watch(self, after: int = 0, experiment: int | None = None) -> Iterator[Message]:
         """Yield every message after number `after`, each once and in order, until the caller stops.
 
-        A lost connection is reopened after the last received message. `patience` starts again after each connection
-        that lasted a while. `close`, called from another thread, ends the iteration, also before the first message.
+        A lost connection is reopened after the last received message. The retry time `patience` starts again after each
+        connection that lasted a while. `close`, called from another thread, ends the iteration, also before the first
+        message.
         """
         return self._service.watch(after, experiment)
 

@@ -87,13 +87,13 @@ class ClusterCalls(Calls):
         return self._read(PoolStatus, body)
 
     def remove_pool(self, name: str) -> PoolStatus:
-        """Remove a pool, and return it as it was; raises NotFound, Conflict while experiments use it, and Forbidden."""
+        """Remove a pool, and return its last status; raises NotFound, Forbidden, and Conflict while it is used."""
         return self._read(PoolStatus, self._service.json("DELETE", f"/api/pools/{_part(name)}"))
 
     def check_pool(self, name: str, python: str = "") -> PoolCheck:
         """Check a pool by a probe on its nodes with this interpreter; takes up to two minutes.
 
-        Raises NotFound, Conflict for one that cannot be checked now, and Forbidden unless the user is an admin.
+        Raises NotFound, Conflict for a pool that cannot be checked now, and Forbidden unless the user is an admin.
         """
         asked = checked(PoolCheckRequest, python=python)
         body = self._service.json("POST", f"/api/pools/{_part(name)}/check", record=asked, timeout=CHECK_S)

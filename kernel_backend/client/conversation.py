@@ -123,8 +123,8 @@ class Conversation:
     def watch(self, after: int, experiment: int | None) -> Iterator[Message]:
         """Yield the messages after number `after`, each once and in order, until the caller stops or calls `close`.
 
-        A lost connection is reopened after the last received message. `patience` starts again after each connection
-        that lasted a while, because a silent stream is no sign of a failure.
+        A lost connection is reopened after the last received message. The retry time `patience` starts again after each
+        connection that lasted a while, because a silent stream is no failure.
         """
         return self._watch(after, experiment, self._closed)
 
