@@ -30,7 +30,7 @@ class StatSignature(NamedTuple):
     device: int
 
     def settled(self, now: int) -> bool:
-        """Return True if any change of the file after `now` (nanoseconds) would change its metadata."""
+        """Return True if any change of the file after time `now` (nanoseconds) is certain to change its metadata."""
         return max(self.mtime, self.ctime) < now - RACY_NS
 
 

@@ -1,4 +1,4 @@
-"""Fingerprint the data that `--data` declares, for a part of a snapshot."""
+"""Fingerprint the data that `--data` declares, as a part of the snapshot."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def installed_in(folders: Iterable[str]) -> list[str]:
 def observed(
     paths: Iterable[str], home: Path, hurry: Callable[[], bool] = lambda: False, overlay: str = ""
 ) -> Observed:
-    """Describe files as they are now; deleted ones are left out.
+    """Describe the current content of files; deleted files are left out.
 
     While `hurry()` returns True, no more content is digested. `overlay` is the root folder of an overlay: files below
     it get their real names.

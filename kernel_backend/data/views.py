@@ -1,4 +1,4 @@
-"""Restore data as it was, from files that still exist, as a folder of links to files with the old bytes."""
+"""Restore an earlier state of data as a folder of links to existing files that have the old bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class View(NamedTuple):
 
 
 def view(then: Data, listed: bytes, present: Fingerprint, root: Path, folders: Path) -> View:
-    """Restore declared data `then` as a folder of links to files below `root` that have the same bytes now.
+    """Restore the earlier data `then` as a folder of links to files below `root` that have the same bytes now.
 
     `listed` is the list of the files at that time, which names the links; the folder is created in `folders`.
 
@@ -59,7 +59,7 @@ def _free(folders: Path, digest: str, names: Collection[str]) -> Path:
 
 
 def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: str) -> dict[str, Value] | None:
-    """Return hyperparameters with which a training in `cwd` reads its data from another location, `place`.
+    """Return hyperparameters that make a training in `cwd` read its data from another location, `place`.
 
     A value that is the data's path, or the path `before` that an earlier run used, is replaced. Relative paths are
     redirected by links (`overlay`). None if the code itself contains the path.
