@@ -23,7 +23,7 @@ _UNDECLARED = {"delivered", "observed", "external"}
 
 
 class Step(NamedTuple):
-    """Training of `b` with groups of causes restored from `a`; `back` has all kinds restored so far."""
+    """Training of `b` with groups of causes restored from `a`; `back` has all kinds of causes restored so far."""
 
     label: str
     back: frozenset[DifferenceKind]
@@ -54,7 +54,7 @@ def beyond(differences: Sequence[Difference]) -> list[str]:
 
 
 def _is_given(difference: Difference) -> bool:
-    """Return whether no lock can restore a difference, as of hardware, an environment variable, or a file."""
+    """Return whether no lock can restore a difference, for instance of hardware or an environment variable."""
     if difference.kind == "hardware":
         return difference.name != "threads"
     variable = difference.kind == "environment" and difference.name.isupper()
@@ -62,7 +62,7 @@ def _is_given(difference: Difference) -> bool:
 
 
 def params(a: Experiment, b: Experiment, back: frozenset[DifferenceKind]) -> dict[str, Value]:
-    """Return the hyperparameters of a step: names are those of its code, values those of `a` if restored."""
+    """Return the hyperparameters of a step: those that its code takes, with the values of `a` if these are restored."""
     names = (a if "code" in back else b).params
     values = {**b.params, **a.params} if "hyperparameters" in back else {**a.params, **b.params}
     return {name: values[name] for name in names}

@@ -94,7 +94,7 @@ def _without_marks(text: bytes) -> tuple[list[str], list[int]]:
 def _head(hunk: Sequence[str], old: Place, new: Place) -> str:
     """Rewrite `@@ -4,5 +4,5 @@` as `@@ cell [4] line 2 @@`, the location of the first line that differs.
 
-    For deleted lines it is their former location.
+    For deleted lines, their former location is given.
     """
     found = _HUNK.match(hunk[0])
     assert found is not None

@@ -113,7 +113,7 @@ def _between(a: Side, b: Side, *, weights: bool) -> Changes:
 
 
 def _contents(side: Side, observed: Observed, weights: bool) -> dict[str, tuple[int, str | None]]:
-    """Return the size and digest of each file read; files of redirected data under their declared paths."""
+    """Return the size and digest of each file read; files of redirected data are given by their declared paths."""
     places = {place: data.path for data in side.snapshot.data if (place := _led(side, data.path))}
     files = [each for each in observed.files if (PurePath(each.path).suffix in _PRETRAINED) == weights]
     return {_declared_path(each.path, places): (each.size, each.digest) for each in files}
@@ -127,7 +127,7 @@ def _declared_path(path: str, places: dict[str, str]) -> str:
 
 
 def _led(side: Side, path: str) -> str | None:
-    """Return the location from which declared data was read in place of its declared path; None if there is none."""
+    """Return the location from which declared data was read instead of its declared path; None if there is none."""
     data_at = side.experiment.config.data_at
     return next((data_at.get(data.name) for data in side.snapshot.data if data.path == path), None)
 

@@ -44,7 +44,7 @@ def _both(a: float, b: float) -> str:
 
 
 def _ends(a: Side, b: Side, shared: Sequence[tuple[int, str]]) -> Results:
-    """Compare the checkpoints that both trainings have of a step, once all reports of the same steps are equal."""
+    """Compare the checkpoints of a step that both trainings have; called if all reports of the same steps are equal."""
     equal_to = shared[-1][0] if shared else None
     count = f"all {len(shared)} reports of the same steps are equal" if len(shared) > 1 else "a report is equal"
     told = count if shared else "they have reported nothing in common"
