@@ -344,7 +344,7 @@ def _identity(store: Store) -> Identity:
 async def _listening(
     home: Path, app: Application, service: Service, use: Activity, where: tuple[str, int], prefix: str = ""
 ) -> AsyncIterator[None]:
-    """Start the service, listen, and announce the address in the home; undo all that at the end of the block."""
+    """Start the service, listen, and announce the address in the home; at the end of the block, undo these steps."""
     host, port = where
     token = discovery.ensure_token(home)
     server = LimitedServer(app, use.strangers, max_body_size=SNAPSHOT_LIMIT)

@@ -62,7 +62,7 @@ def back_up(home: Path, to: Path, *, force: bool = False) -> Contents:
 
 
 def restore(home: Path, file: Path) -> Restored:
-    """Replace the database of `home` by a copy that `back_up` made; the old one stays next to it.
+    """Replace the database of `home` by a copy that `back_up` made; the old database is kept next to it.
 
     Raises NotFound if the file does not exist, InvalidRequest if it is no database that this version can use, and
     Conflict if a service is running.
@@ -130,7 +130,7 @@ def _contents(database: sqlite3.Connection) -> Contents:
 
 
 def _put_away(database: Path) -> Path | None:
-    """Keep a database, damaged or not, under a dated name by a hard link before it is replaced; return that name.
+    """Hard-link a database, damaged or not, to a dated name before it is replaced; return that name.
 
     The database must not be in use.
     """

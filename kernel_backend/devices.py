@@ -81,7 +81,7 @@ def local_node() -> Node:
 
 
 def visible(kind: str, slots: Sequence[int]) -> dict[str, str]:
-    """Return environment variables that limit a process to the devices of these slots; empty for CPU slots."""
+    """Return environment variables that restrict a process to the devices of these slots; empty for CPU slots."""
     if kind not in _VISIBLE:
         return {}
     allowed = _allowed(kind)

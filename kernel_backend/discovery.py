@@ -82,7 +82,7 @@ def find(home: Path | None = None) -> Address | None:
 def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
     """Return the address of this home's service, which is started if needed and outlives this process.
 
-    If two services are started at once, one gets the lock and the other exits; both callers get the same address.
+    If two callers start a service at once, one process gets the lock and the other exits; both get the same address.
     Raises CannotStart with the end of the log if it could not start.
     """
     if found := find(home):
@@ -181,7 +181,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 class _Noted(NamedTuple):
-    """Content of the file `service.json`, by which clients find the service."""
+    """Content of the file `service.json`, in which clients find the service's address."""
 
     pid: int
     started: float  # seconds after boot
@@ -243,7 +243,7 @@ def _lock_is_free(home: Path) -> bool:
 
 
 def _interpreter(home: Path) -> str:
-    """Return an interpreter that can run a service: this one, else the one that last ran this home's."""
+    """Return an interpreter that can run a service: this one, else the last that ran the service of this home."""
     if all(importlib.util.find_spec(name) for name in _NEEDED):
         return sys.executable
     other = _read(home / "server-python")

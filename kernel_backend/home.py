@@ -114,7 +114,7 @@ def artifact_folder(root: Path, experiment: int, trial: int) -> Path:
 
 
 def program_folder(root: Path, experiment: int, trial: int) -> Path:
-    """Return the folder of a trial's command: its checkpoint folder, which all attempts share, and its position."""
+    """Return the folder of a trial's shell command: checkpoint folder, shared by all attempts, and position."""
     return root / "programs" / str(experiment) / str(trial)
 
 

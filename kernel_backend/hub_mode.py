@@ -70,7 +70,7 @@ class UnderHub:
         return [("/oauth_callback", self.browsers.callback())]
 
     async def keep_telling(self, give: Callable[[Directory], None], every: float = READ_S) -> None:
-        """Poll the hub's users and groups for ever, and call `give` with the directory after each change."""
+        """Poll the hub's users and groups without end, and call `give` with the directory after each change."""
         before: Directory | None = None
 
         async def look() -> None:
@@ -85,7 +85,7 @@ class UnderHub:
         await _again_and_again(look, "groups and quotas", every)
 
     async def keep_counting(self, give: Callable[[tuple[Server, ...]], None], every: float = SERVERS_S) -> None:
-        """Poll the hub for ever, and call `give` with the notebook servers that hold slots, unless the hub is down."""
+        """Poll the hub without end, and call `give` with the notebook servers that hold slots (not if it is down)."""
 
         async def look() -> None:
             give(await self.servers.read())
@@ -107,7 +107,7 @@ class UnderHub:
             _log.warning("%s cannot be written: %s", self._kept, error)
 
     async def first(self) -> Directory:
-        """Return the users and groups of the hub, else of the copy on disk; raise ServiceUnreachable.
+        """Return the hub's users and groups, else those of the copy on disk; raise ServiceUnreachable without both.
 
         Without them the service must not start: it would grant slots without any quota.
         """

@@ -31,7 +31,7 @@ class LauncherServer:
     """HTTP server for launchers, with the addresses at which other nodes may reach it."""
 
     def __init__(self, home: Path, address: str, port: int) -> None:
-        """Create a server that does not listen yet; `address` 0.0.0.0 stands for all, `port` 0 for the last one."""
+        """Create a server that does not listen yet; `address` 0.0.0.0 means all, `port` 0 the one used last."""
         self._file, self._address, self._port = home / LAUNCHERS, address, port
         self._sockets: list[socket.socket] = []
         self._server: LimitedServer | None = None
@@ -57,7 +57,7 @@ class LauncherServer:
     async def serving(self, service: Service, use: Activity) -> AsyncIterator[None]:
         """Answer launchers for this service during the block, once the server is opened.
 
-        After it launchers go on, and look for the next service at the same addresses.
+        After the block launchers continue, and look for the next service at the same addresses.
         """
         self._serving = service, use
         self._serve()
@@ -75,7 +75,7 @@ class LauncherServer:
             self._server.add_sockets(self._sockets)
 
     def _bound(self) -> list[socket.socket]:
-        """Bind the configured port, else the one of the last service, so that its launchers find this one."""
+        """Bind the configured port, else that of the previous service, so that its launchers find this service."""
         for port in dict.fromkeys((self._port or self._last(), self._port)):
             try:
                 return bind_sockets(port, self._address, family=socket.AF_INET)

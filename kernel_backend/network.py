@@ -1,4 +1,4 @@
-"""List the network devices of this machine, by which other nodes may reach it."""
+"""List the network devices of this machine through which other nodes may reach it."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def overlay_of(cwd: Path, folder: Path) -> Path:
 
 
 def can_be_led(name: str, place: str, cwd: str) -> bool:
-    """Return True if links can replace a relative path in the overlay by `place`; `cwd` and its parents cannot."""
+    """Return True if links in the overlay can redirect a relative path to `place`; `cwd` and its parents cannot be."""
     if name.startswith(("/", "~")) or "://" in name or not os.path.isabs(place):
         return False
     return not set(Path(os.path.relpath(os.path.join(cwd, name), cwd)).parts) <= {".."}
@@ -93,7 +93,7 @@ class _Tree:
             self.cleared(path).symlink_to(target.absolute())
 
     def cleared(self, path: Path) -> Path:
-        """Make room for an entry of the overlay at `path`, in real parent folders, and return its location."""
+        """Return the overlay's location for a new entry at `path`, in real parent folders and without an old entry."""
         self._open(path.parent)
         place = self.at(path)
         if place.is_symlink():
@@ -103,7 +103,7 @@ class _Tree:
         return place
 
     def _open(self, path: Path) -> None:
-        """Make the overlay's folder at `path`, and all of its parents, real folders with links to their entries."""
+        """Replace links to the folder at `path` and its parents by real folders with links to the entries."""
         if path != path.parent:
             self._open(path.parent)
         place = self.at(path)

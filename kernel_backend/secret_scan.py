@@ -120,7 +120,7 @@ def is_code(name: str) -> bool:
 def find_secrets(text: str, known: Iterable[str] = (), code: bool = True) -> list[tuple[int, str]]:
     """Return line (from 1) and kind of each likely secret, `[(3, "a GitHub token")]`; each line once.
 
-    `known` are secrets to be found whatever they look like. Placeholders ("...", "<token>") are no secrets, nor are
+    `known` are secrets to be found in any form. Placeholders ("...", "<token>") are no secrets, nor are
     lines with the comment `# daylight: not a secret`. In text that is not `code`, values need no quotes: `password:
     hunter2`.
     """

@@ -63,7 +63,7 @@ def account(name: str, rules: Rules) -> pwd.struct_passwd:
 
 
 def serve(listening: socket.socket, rules: Rules) -> NoReturn:
-    """Answer one request after the other, without end."""
+    """Answer requests, one at a time, without end."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps agents
     while True:
         connection, _ = listening.accept()

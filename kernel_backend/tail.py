@@ -13,7 +13,7 @@ class Tail:
     """Lines of a growing file; an incomplete last line is returned once it is complete."""
 
     def __init__(self, path: Path, behind: int | None = None, longest: int = LONGEST) -> None:
-        """Start at the beginning of `path`; if the file is more than `behind` bytes ahead, skip to there."""
+        """Start at the beginning of `path`; if more than `behind` bytes are unread, skip all but the last `behind`."""
         self._path, self._behind, self._longest = path, behind, longest
         self._offset = 0
         self._begun = b""

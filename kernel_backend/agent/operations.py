@@ -223,7 +223,7 @@ class AgentOperations:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _here(self, text: str) -> LaunchSpec:
-        """Return a launch spec with the folders of this workspace, which the service does not know, filled in."""
+        """Return a launch spec with the folders of this workspace filled in, since the service does not know them."""
         job = LaunchSpec.model_validate_json(text)
         here = {"home": str(self._home), "code": str(attempt_folder(self._home, job.id) / "code")}
         if "://" not in job.checkpoints:

@@ -88,7 +88,7 @@ class AnswerHead(Record):
 
 
 class OperationFailed(PlaceUnavailable):
-    """Error: an agent reports that an operation has failed this time."""
+    """Error: an agent reports that an operation has failed, perhaps only temporarily."""
 
 
 def error_reply(error: Exception) -> ErrorReply:
@@ -125,7 +125,7 @@ def send_frame(link: socket.socket, data: bytes) -> None:
 
 
 def send_bytes(link: socket.socket, pieces: Iterable[bytes | memoryview], size: int) -> None:
-    """Write a body of `size` bytes; raise ProtocolError, too late for the receiver, if the size differs."""
+    """Write a body of `size` bytes; raise ProtocolError, after some have been sent, if the size differs."""
     for piece in pieces:
         link.sendall(piece)
         size -= len(piece)

@@ -1,4 +1,4 @@
-"""Run an agent: receive the socket of each request over stdin, and answer it in a thread of its own."""
+"""Run an agent: receive the socket of each request over stdin, and answer each request in its own thread."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Confined:
         raise from_json(value, value["status"])
 
     def _begin(self) -> _Child:
-        """Start a process for calls from this thread, registered at once so that `close` ends it, too."""
+        """Start a process for calls from this thread, and register it at once, so that `close` ends it, too."""
         child = self._children[threading.get_ident()] = _Child(*self._limits)
         return child
 

@@ -32,7 +32,7 @@ class HubBrowsers:
         return self._auth.get_token(handler) or ""
 
     def sign_in(self, handler: RequestHandler) -> str:
-        """Return the hub's sign-in URL, with a state that only this browser can return."""
+        """Return the hub's sign-in URL, with an OAuth state that only this browser can return."""
         verifier, challenge, method = self._auth.generate_pkce_code_challenge()
         state = self._auth.set_state_cookie(handler, next_url=handler.request.uri, code_verifier=verifier)
         asked = {"state": state, "code_challenge": challenge, "code_challenge_method": method}

@@ -9,7 +9,10 @@ from kernel_backend.model.cluster.servers import Server, servers_of
 
 
 class HubServers:
-    """List and stop the hub's notebook servers: scopes `read:servers`, and `delete:servers` for a reclaim rule."""
+    """List and stop the hub's notebook servers.
+
+    Needs the scopes `read:servers` and, to stop servers, `delete:servers`.
+    """
 
     def __init__(self, api: HubApi) -> None:
         self._api = api

@@ -17,7 +17,7 @@ from kernel_backend.peers.end import ConnectionEnd, FoundSocket
 
 
 def check_connection(connection: socket.socket, users: Collection[int]) -> None:
-    """Check that the other end is a process of one of these users (uids), or on another machine.
+    """Check that the other end is a process of one of these users (uids), or is on another machine.
 
     Raises ServiceUnreachable.
     """

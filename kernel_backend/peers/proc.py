@@ -49,7 +49,7 @@ def _rows(table: Path) -> Iterator[_Row]:
 
 
 def _written(end: ConnectionEnd, table: Path) -> str:
-    """Format an end of a connection as in the table: hexadecimal words in the machine's byte order."""
+    """Format an end of a connection as in the table: hexadecimal 32-bit words in the machine's byte order."""
     packed = end.address.packed
     if table is _V6 and len(packed) == 4:
         packed = bytes(10) + b"\xff\xff" + packed

@@ -56,7 +56,7 @@ class EnvironmentStorage(Protocol):
     """Interface to the Python environments of one owner; all methods block, some for minutes."""
 
     def lock(self, environment: Environment) -> Lock | None:
-        """Return the stored lock of an environment; None if it has not been made."""
+        """Return the stored lock of an environment; None if there is none."""
 
     def make_lock(self, environment: Environment, python: Path) -> Lock:
         """Return the lock of an environment; make and store it if there is none. Raise NoEnvironment."""

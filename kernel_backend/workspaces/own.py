@@ -74,13 +74,13 @@ class OwnWorkspace:
         )
 
     def remove(self, experiment: int) -> None:
-        """Delete an experiment's folders, those of its attempts last."""
+        """Delete an experiment's folders; the folders of its attempts are deleted last."""
         for _, folder in reversed(folders_of(self._home, experiment)):
             with suppress(FileNotFoundError):
                 folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
 
     def remove_logs(self, experiment: int) -> None:
-        """Empty the folders of attempts and search class; the folders stay, as their names show the numbers in use."""
+        """Empty the folders of attempts and search class; the folders remain, as their names show the used numbers."""
         for kind, folder in folders_of(self._home, experiment):
             if kind in LOGS and not folder.is_symlink():
                 for each in folder.iterdir():
