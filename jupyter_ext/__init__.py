@@ -1,4 +1,4 @@
-"""Provide the notebook side of Daylight. Kernels import this package, so that it imports none of its modules."""
+"""Provide the notebook part of Daylight. This file imports no module of the package, as every kernel imports it."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def front_end(shell: Any, environment: Mapping[str, str] = os.environ) -> FrontE
 
 
 def wants_widget(asked: str | None, shell: Any) -> bool:
-    """Return whether to show a widget: by `asked`, else DAYLIGHT_VIEW, else if the frontend needs one.
+    """Return whether to show a widget: as `asked` says, else DAYLIGHT_VIEW, else only if the frontend needs one.
 
     A headless notebook always gets the card, as a widget would show nothing. Raises InvalidRequest.
     """

@@ -29,7 +29,7 @@ def frame(client: Client, number: int) -> pandas.DataFrame:
 
 
 def _row(row: TrialRow) -> dict[str, Any]:
-    """Return the common columns, then the hyperparameters; one that has the name of a column becomes `params_NAME`."""
+    """Return the common columns, then the hyperparameters, which become `params_NAME` if a column has their name."""
     told = {name: getattr(row, name) for name in TrialRow.model_fields if name != "params"}
     told["state"] = str(row.state)
     params: dict[str, Value] = {f"params_{name}" if name in told else name: value for name, value in row.params.items()}

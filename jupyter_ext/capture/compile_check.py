@@ -1,4 +1,4 @@
-"""Check that the captured source compiles as a module, as some code, such as top-level `await`, may not."""
+"""Check that the captured source compiles as a module; some code, such as top-level `await`, does not."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _SHORTEST = 3  # letters; shorter names are not specific enough
 
 
 def dropped(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
-    """Yield warnings about commands that wrote files which needed statements name, and about directory changes."""
+    """Yield warnings about directory changes, and about commands that wrote files named in needed statements."""
     names = _named(executed, needed)
     for cell, parsed in zip(executed.cells, executed.parsed, strict=True):
         for magic in magics_run(cell, parsed):
@@ -39,7 +39,7 @@ def _named(executed: Executed, needed: Sequence[int]) -> set[str]:
 
 
 def _files(magic: Magic, lines: Sequence[str]) -> set[str]:
-    """Return the words, in a command that creates files, that may be names of files or folders."""
+    """Return the arguments that may be names of files or folders, in a command that creates files."""
     if magic.name not in _SHELLS:
         return set()
     body = "\n".join(lines[magic.line :]) if magic.name in ("%%bash", "%%sh", "%%script") else ""

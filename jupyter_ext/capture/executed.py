@@ -52,7 +52,7 @@ class Executed:
                 self._cell.append(index)
 
     def _fail(self, statement: Statement, index: int) -> None:
-        """Add a failed statement with the changes it may have made; names that it binds at its end are not bound."""
+        """Add a failed statement with the changes it may have made; the names that it assigns are not bound."""
         blocks = all(isinstance(node, _BLOCKS) for node in statement.nodes)
         alone = statement.after is None and statement.before is None
         if alone and can_be_tried(self.parsed[index].plain[statement.start - 1 : statement.end]):
@@ -91,7 +91,7 @@ class Executed:
 
 
 def can_be_tried(lines: Sequence[str]) -> bool:
-    """Return True if these lines can be indented by one level, as no string spans several of them."""
+    """Return True if these lines can be indented by one level, that is, if no string spans several lines."""
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO("\n".join(lines)).readline))
     except (tokenize.TokenError, SyntaxError):

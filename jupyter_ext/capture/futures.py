@@ -1,4 +1,4 @@
-"""Merge `from __future__` imports: in a cell they apply from that line on, in a module to all of it."""
+"""Merge `from __future__` imports: in a notebook they apply from that cell on, in a module to the whole module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Index the executed statements by the names that each binds or may change."""
+"""Index executed statements by the names that they bind or may change."""
 
 from __future__ import annotations
 

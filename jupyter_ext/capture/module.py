@@ -114,9 +114,9 @@ def capture_cell(
     """Return `target` and the statements in `history` (executed cells, oldest first) that it depends on, as one module.
 
     `number` is the target's execution count, and `line` is the line of its cell where its text begins (2 below a cell
-    magic). Values of `captured` names are sent in files, which the module reads where the names were last bound. So are
-    values that are drawn without a seed, unless `draws_anew` is set. Never raises: reasons that prevent the capture are
-    listed in `problems`.
+    magic). Values of `captured` names are sent in files, which the module reads where the names were last bound. The
+    same is done with values that are drawn without a seed, unless `draws_anew` is set. Never raises: reasons that
+    prevent the capture are listed in `problems`.
     """
     cells = [_numbered(each, index) for index, each in enumerate(history)]
     number = number if number is not None else (cells[-1].number or 0) + 1 if cells else 1
@@ -269,7 +269,7 @@ class _Writer:
         self._values, self._read_times = found, dict(read_times)
 
     def _read_values(self, until: int) -> None:
-        """Write the lines that read captured values which the statement at index `until`, or an earlier one, needs."""
+        """Write lines that read the captured values needed by the statements up to index `until`."""
         due = [name for name, time in self._read_times.items() if time <= until]
         for name in due:
             del self._read_times[name]
@@ -316,9 +316,9 @@ class _Writer:
             self.lines.append(f"# cell [{number}]")
 
     def _runs(self, taken: Sequence[int]) -> list[tuple[int, int, int]]:
-        """Return runs of adjacent statements: first and last, and the line where comments directly above begin.
+        """Return groups of adjacent statements: first and last, and the line where comments directly above begin.
 
-        A failed statement is a run of its own.
+        A failed statement is a group of its own.
         """
         runs: list[tuple[int, int, int]] = []
         previous = -2

@@ -23,7 +23,7 @@ class Problem:
 
 
 def is_experiment(value: object) -> bool:
-    """Return True if a value is a Job; it is recognised by name, as the module of Job imports this package."""
+    """Return True if a value is a Job; it is recognised by its class's name, as Job's module imports this package."""
     return type(value).__module__ == "jupyter_ext.job.job"
 
 

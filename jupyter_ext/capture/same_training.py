@@ -1,4 +1,4 @@
-"""Remove from earlier cells a training that is also in the submitted cell, as it was only tried out there."""
+"""Remove a training from earlier cells if the submitted cell has it, too: it was only tried out there."""
 
 from __future__ import annotations
 

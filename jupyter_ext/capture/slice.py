@@ -42,9 +42,9 @@ class Slice:
         """Find the earlier statements on which the statements from `start` on, and the names in `also`, depend.
 
         Values of `captured` names are sent in files, so that statements that compute or change them are not needed.
-        `alone` leaves out process-wide settings, which may affect any statement. `trains` means that the submitted
-        statements train: then earlier random draws after the last seed, such as those of a trial run in the notebook,
-        are ignored.
+        `alone` leaves out process-wide settings, which may affect any statement. If `trains` is set, the submitted
+        statements train, and earlier random draws after the last seed, such as those of a test run in the notebook, are
+        ignored.
         """
         self._trains = trains
         self.history, self.captured = history, frozenset(captured)
@@ -134,7 +134,7 @@ class Slice:
             self._due += self._settings(statement.packages_later, self.end)
 
     def _settings(self, packages: Iterable[str], until: int) -> list[int]:
-        """Return the indices below `until` of statements that set something in these packages, or in ones they use."""
+        """Return the indices below `until` of statements that change settings of these packages or of ones they use."""
         set_in = self.history.settings
         used = {each for package in packages for each in ({package} | self._used_by(package)) & set_in.keys()}
         return sorted({time for package in used for time in set_in[package] if time < until})

@@ -61,7 +61,7 @@ def _sets_secret(statement: Statement) -> bool:
 
 
 def _holds_secret(statement: ast.stmt) -> bool:
-    """Return True if a statement sets a secret: judged by name and value if both are literals, else by names alone."""
+    """Return True if a statement sets a secret, judged by name and value if both are literals, else by names only."""
     texts: set[str] = set()
     written = set[ast.AST]()
     for node in ast.walk(statement):

@@ -1,4 +1,4 @@
-"""Find values that a job would draw with other random numbers: small ones are sent along, others are rejected."""
+"""Find values that a job would compute from other random numbers: small ones are sent with it, others rejected."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Draws:
 def draws_of(history: History, start: int) -> Draws:
     """Return the packages from which the statements from `start` on draw random numbers before they seed them.
 
-    Draws within a function body count only if the function is called.
+    Draws within a function body are included only if the function is called.
     """
     drawn: set[str] = set()
     own: set[str] = set()

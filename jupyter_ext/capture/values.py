@@ -100,7 +100,7 @@ def unused(sliced: Slice, found: Values) -> Iterator[str]:
 
 
 class Refused(Exception):
-    """Raised if a value cannot be captured; the text is the reason."""
+    """Raised if a value cannot be captured; the message is the reason."""
 
 
 def _written(name: str, namespace: Mapping[str, object], most: int) -> WrittenValue:

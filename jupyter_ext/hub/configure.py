@@ -72,11 +72,11 @@ def daylight(
 ) -> None:
     """Add Daylight as a service to the hub's configuration `c`; call it once, after the settings that it extends.
 
-    All users may submit, unless `users` or `groups` restrict that; `admins` are users who may also manage the
-    cluster. The service listens at `url`; `address` is its URL for notebook servers, if that differs. `accounts` is
-    the Unix user of the service, for sites where trainings run as the Unix users who submit them. Notebook servers
-    that were idle for `idle_servers` seconds may be stopped if a request within a guarantee lacks slots; by default
-    none is stopped. Raises ValueError if that time is shorter than the hub can measure, and for an unknown Unix user.
+    All users may submit, unless `users` or `groups` restrict that; `admins` are users who may also manage the cluster.
+    The service listens at `url`; `address` is its URL for notebook servers, if that differs. `accounts` is the name of
+    the service's Unix user, for sites where trainings run as the Unix users who submit them. Notebook servers that were
+    idle for `idle_servers` seconds may be stopped if a request within a guarantee lacks slots; by default none is
+    stopped. Raises ValueError if that time is shorter than the hub can measure, and for an unknown Unix user.
     """
     hub = c.JupyterHub
     rights = list(READS)

@@ -64,7 +64,7 @@ def offers(
 
 
 def describe(context: OfferContext, slots: int, pool: str | None) -> str:
-    """Describe an offer of `slots`: how many the user's limits leave, how many are free, and whether it must wait."""
+    """Describe an offer of `slots`: how many more the limits allow, how many are free, and whether it must wait."""
     if not context.known:
         return "Daylight does not answer just now: how many are free is not known."
     limits = [each for each in map(_left, context.accounts) if each is not None]
@@ -82,7 +82,7 @@ def describe(context: OfferContext, slots: int, pool: str | None) -> str:
 
 
 def refusal(asked: ServerRequest, context: OfferContext, beside: int = 0) -> str | None:
-    """Return why a server may not have the slots that it requests, with the nearest allowed number; None if it may.
+    """Return why a server may not have the requested slots, and the nearest allowed number; None if it may.
 
     `beside` is the number of slots of the user's other servers according to the hub, which the service may not have
     recorded yet.

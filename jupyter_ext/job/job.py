@@ -369,7 +369,7 @@ class Job:
         return study(name, experiment.config.metric.mode, experiment.space, rows, curves.lines)
 
     def promote(self, trial: int) -> Job:
-        """Promote a trial of a search next, whatever its rank.
+        """Promote a trial of a search with the next free slots, whatever its rank.
 
         Parameters
         ----------
@@ -648,8 +648,8 @@ class Job:
         """Return a trial's model in evaluation mode, with the newest weights, the best, or those of a step.
 
         The submitted definition runs in this process. A running training is waited for, unless `step` is given or
-        `wait` is False; an interrupt takes the weights that exist so far. Where the newest (or best) checkpoint is
-        damaged, the next one is taken and that is printed.
+        `wait` is False; after an interrupt, the newest existing weights are used. If the newest (or best) checkpoint is
+        damaged, the next one is used, and a message is printed.
 
         Parameters
         ----------

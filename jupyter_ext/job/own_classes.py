@@ -102,9 +102,10 @@ class _Same:
 
 
 def _same_source(one: CodeType, other: CodeType) -> bool:
-    """Return whether two functions are written alike; False where the source of one is not known.
+    """Return whether two functions have the same source; False if that of one is unknown.
 
-    The same source has other bytes where its imports are in the same cell: calls of `F.relu` are compiled otherwise.
+    Equal sources may have different bytecode: calls such as `F.relu` are compiled differently if the import is in the
+    same cell.
     """
     try:
         texts = (textwrap.dedent(inspect.getsource(each)) for each in (one, other))

@@ -34,7 +34,7 @@ def chosen(found: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def made(name: str, state: dict[str, Any], definitions: ModuleType) -> torch.nn.Module | dict[str, Any]:
-    """Return a module with its weights, in evaluation mode; if it cannot be created, its state_dict, and print why."""
+    """Return a module with its weights, in evaluation mode; if that fails, print why and return its state_dict."""
     from kernel_backend.runner.forms.script.state.skeleton import module_of
 
     if SKELETON not in state:

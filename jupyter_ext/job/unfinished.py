@@ -53,7 +53,7 @@ def _tell_unfinished(overview: Overview) -> None:
 
 
 def _how_far(overview: Overview, trial: int | None) -> str:
-    """Format how far a training is: `#127, epoch 3/8`."""
+    """Format the progress of a training: `#127, epoch 3/8`."""
     name = f"#{overview.experiment.number}" + (f".{trial}" if trial is not None else "")
     front = _trial(overview, trial)
     if front is None or front.step == 0:

@@ -41,7 +41,7 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
     """Call the definition's `model()`, load the weights of the first intact checkpoint in `choices`, and set `eval()`.
 
     If `model()` returns several models, they are returned by name. For `train(run, ...)` without a function `model`,
-    the state of the registered part `model`, or of the one named by `weights`, is returned. Damaged checkpoints are
+    the state of a registered part is returned: `model`, or the part named by `weights`. Damaged checkpoints are
     reported on standard error. Raises CheckpointDamaged if all checkpoints in `choices` are damaged.
     """
     import torch
@@ -78,7 +78,7 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
 
 
 def _of_program(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> Models | None:
-    """Return the modules of a program that is run unchanged; None for another form of definition."""
+    """Return the modules of a program that is run unchanged; None for any other form of definition."""
     for place, info in enumerate(choices, 1):
         try:
             manifest = _manifest(client, number, info)

@@ -23,7 +23,7 @@ HELP = "\n".join(
 
 
 def run_command(tokens: Sequence[str]) -> None:
-    """Run one `%dl` line; raises InvalidRequest for an unknown verb, with the most similar one."""
+    """Run one `%dl` line; raises InvalidRequest for an unknown verb, with the most similar verb."""
     if not tokens or tokens[0] in ("help", "--help", "-h"):
         tell(_help(*tokens[1:2]))
         return

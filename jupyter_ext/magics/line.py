@@ -1,4 +1,4 @@
-"""Split the line of a magic into words, and evaluate `{expression}` in the notebook."""
+"""Split the line of a magic into tokens, and evaluate `{expression}` in the notebook."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def words(line: str, namespace: Mapping[str, object]) -> list[str]:
 
 
 def separated(line: str) -> tuple[str, list[str] | None]:
-    """Split a line at a `--` outside quotes; return the part before it, and the words of the command after it.
+    """Split a line at a `--` outside quotes; return the part before it, and the arguments of the command after it.
 
-    The command is split like in a shell; it is None if there is no such `--`. Raises InvalidRequest for an unclosed
+    The command is split as in a shell; it is None if there is no such `--`. Raises InvalidRequest for an unclosed
     quote.
     """
     for found in _SEPARATOR.finditer(line):

@@ -16,7 +16,7 @@ def magic_first(lines: list[str]) -> list[str]:
 
 
 def first_line(cell: str) -> int:
-    """Return the line number in the cell at which the body begins that IPython passes to the magic."""
+    """Return the line of the cell at which the body, which IPython passes to the magic, begins."""
     return 1 if _place(cell.split("\n")) else 2
 
 

@@ -167,7 +167,7 @@ class DaylightMagics(Magics):
     @no_var_expand
     @line_magic
     def dl(self, line: str) -> None:
-        """Look at experiments and act on them."""
+        """Run a verb on experiments, such as `%dl list` or `%dl stop 12`."""
         run_command(words(line, self.kernel.user_ns))
 
     def _follow(

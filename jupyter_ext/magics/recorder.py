@@ -16,7 +16,7 @@ class Recorder:
     """Executed cells of one kernel, oldest first, in the form required by `capture_cell`."""
 
     def __init__(self, shell: Any, imported: Imported) -> None:
-        """Set up the recorder of a kernel; `imported` is told to look for new modules now and after each cell."""
+        """Set up the recorder of a kernel; `imported` looks for new modules now and after each cell."""
         self._shell = shell
         self._began = 0.0
         self.started = time.time()  # a notebook saved earlier belongs to another session
@@ -79,7 +79,7 @@ class Recorder:
     def body_ran(self, error_line: int | None, retained: Collection[str] = (), source: str | None = None) -> None:
         """Record that the running cell's magic has executed its body, even if the magic raises later.
 
-        Functions named in `retained` do not count as bound, as the notebook kept its own values of these names.
+        Functions named in `retained` are not recorded as bound, as the notebook kept its own values of these names.
         `source` is the cell with all statements blanked that were not executed.
         """
         self._body, self._retained = (error_line,), self._retained | frozenset(retained)

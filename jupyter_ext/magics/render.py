@@ -52,7 +52,7 @@ class Cell:
         return True
 
     def waits(self, asked: bool | None) -> bool:
-        """Return whether to wait for the experiment: as the line's options say, else only in a headless kernel."""
+        """Return whether to wait for the experiment: as the line's options say, else only if the kernel is headless."""
         return headless(this_shell()) if asked is None else asked
 
     def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:

@@ -58,7 +58,8 @@ def framework_script(
 ) -> str:
     """Return the script of a definition of the form trainer or lightning; `params` are its hyperparameters.
 
-    Raises InvalidRequest for a cell that does not call a training, and for options that belong into the code.
+    Raises InvalidRequest for a cell that does not call a training, and for options that must be set in the code
+    instead.
     """
     changed = {name: value for name, value in params.items() if value != definition.defaults[name]}
     own = definition.settings

@@ -1,4 +1,4 @@
-"""Write the training of a definition that consists of functions: the loop that Daylight runs around them."""
+"""Write the script for a definition that consists of functions, with the training loop that Daylight runs for them."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class FunctionsForm:
         return {name: f'net["{name}"]' for name in self._definition.models}
 
     def _make(self, name: str, given: Mapping[str, str] = {}) -> list[str]:
-        """Return the statements that compute a function's result, after those for the results that it takes."""
+        """Return the statements that compute a function's result, preceded by those for the results that it takes."""
         if name in self._made:
             return []
         self._made.add(name)

@@ -224,7 +224,7 @@ def _parted(source: str) -> tuple[str, str]:
 
 
 def _renamed(code: str, text: str) -> str:
-    """Return the script's own text, with names renamed that the user's code also binds."""
+    """Return the script's own text, in which names that the user's code also binds are renamed."""
     theirs = set(_bound(ast.parse(code)))
     for name in sorted(_OURS & theirs):
         text = re.sub(rf"""(?<![\w."'<\0-]){name}\b(?!=[^=])""", f"{name}_", text)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Import(NamedTuple):
-    """Import of a module by its full name; `certain` if it is unconditional, so that the code fails without it."""
+    """Import of a module by its full name; `certain` means unconditional, so that the code fails without it."""
 
     name: str
     line: int

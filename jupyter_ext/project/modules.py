@@ -33,9 +33,9 @@ class FoundModule(NamedTuple):
 
 
 class Modules:
-    """Find modules: as this process has imported them, else on its sys.path.
+    """Find modules among those that this process has imported, else on its sys.path.
 
-    With `search`, folders that come first on sys.path, imports of this process are ignored.
+    If `search` is given, these folders come first on sys.path, and imports of this process are ignored.
     """
 
     def __init__(self, search: Sequence[Path] = ()) -> None:

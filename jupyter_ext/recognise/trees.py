@@ -49,7 +49,7 @@ def root(node: ast.expr) -> str:
 
 
 def changed(node: T, change: Callable[[ast.expr], ast.expr | None]) -> T:
-    """Return a copy in which `change` has replaced expressions, outermost first; for None it stays."""
+    """Return a copy in which `change(expression)` replaces expressions, unless it is None; outermost first."""
 
     class _Change(ast.NodeTransformer):
         def visit(self, each: ast.AST) -> ast.AST:

@@ -43,9 +43,9 @@ class Answer(NamedTuple):
 
 
 class Proxy:
-    """HTTP client of the user's service, which is looked up again if it has restarted on another port.
+    """HTTP client of the user's service, whose address is looked up again if the service restarts on another port.
 
-    All forwarded requests are safe to repeat, so that a request which a terminating service cut off is sent again.
+    All forwarded requests are safe to repeat; a request is sent again if the service ended before it replied.
     """
 
     def __init__(self, finder: Finder, limit: float, log: Logger) -> None:
@@ -155,7 +155,7 @@ class _Looking(DefaultExecutorResolver):
 
 
 def without_token(query: str) -> str:
-    """Return a query without Jupyter's token, which the service must not see; the rest is unchanged."""
+    """Return a query without Jupyter's token, which the service must not receive; the rest is unchanged."""
     return "&".join(part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != "token")
 
 

@@ -31,7 +31,7 @@ class Relay(WebSocketMixin, WebSocketHandler, Handler):
     @ws_authenticated
     @authorized
     async def get(self) -> None:
-        """Forward the service's stream, one message per frame, until the browser disconnects; or its refusal."""
+        """Forward the service's stream, or its refusal, one message per frame until the browser disconnects."""
         if self.request.headers.get("Upgrade", "").lower() != "websocket":
             raise InvalidRequest(f"{self.request.path} is a websocket")
         if not self.check_origin():

@@ -1,4 +1,4 @@
-"""Capture a command: its program as the definition, with the files and modules it needs."""
+"""Capture a shell command: its program as the definition, with the files and modules that the program needs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ NAMED_LIMIT = 1_000_000  # bytes of a file that is included because the command 
 
 
 def capture_command(words: Sequence[str], own_process: str | None = None) -> tuple[Capture, Path]:
-    """Return the capture of a command, and the file next to which its modules are searched; it may not exist.
+    """Return the capture of a command, and the file next to which its modules are searched; the file may not exist.
 
-    `own_process` is the reason why a program in Python shall have processes of its own, where an option gives one.
-    Raises InvalidRequest for a command that names no program.
+    `own_process` is the reason, given by an option, why a Python program must run in processes of its own. Raises
+    InvalidRequest for a command that names no program.
     """
     problems: list[Problem] = []
     program, interpreter = _interpreted(program_of(words), problems)
@@ -74,7 +74,7 @@ def default_name(words: Sequence[str]) -> str:
 
 
 def _interpreted(program: Program, problems: list[Problem]) -> tuple[Program, str]:
-    """Return the program, and the Python that runs it, empty for this one; problems are added if there is none."""
+    """Return the program, and the path of its Python interpreter ("": this one); add a problem if there is none."""
     word = program.words[0]
     if program.kind not in ("python", "module") or word == PYTHON:
         return program, ""
@@ -135,7 +135,7 @@ def _module_file(name: str, interpreter: str) -> Path | None:
 
 
 def _carried(program: Program, file: Path | None) -> Iterator[Path]:
-    """Yield the files to include: the program, and small project files named in other words of the command."""
+    """Yield the files to include: the program, and small project files named in the command's other arguments."""
     if file is not None:
         yield file
     place = place_of(file.parent if file is not None else Path.cwd(), Path.cwd())

@@ -47,7 +47,7 @@ def as_script(checked: PreparedSubmission, asked: ParsedLine, command: str) -> s
 def _program(checked: PreparedSubmission) -> str:
     """Return a program's source with the submission's hyperparameters and epochs; unchanged if these are its own.
 
-    What a command has behind the program becomes its `sys.argv`.
+    The arguments after the program in a command become its `sys.argv`.
     """
     travelling = checked.travelling
     modules = project_modules(travelling.files, travelling.project)
@@ -104,5 +104,5 @@ def _about(checked: PreparedSubmission) -> Iterator[str]:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word with spaces or quotes for the line of a magic; a word such as `name='a b'` stays unchanged."""
+    """Quote an argument with spaces or quotes for the line of a magic; one such as `name='a b'` stays unchanged."""
     return word if "=" in word or not set(word) & set(" \t'\"") else f'"{word}"'

@@ -38,8 +38,8 @@ class ImplicitContext:
 def collect_context(folder: Path, known: Sequence[str], budget: ArchiveBudget) -> ImplicitContext:
     """Collect the sources of editable distributions, and the git diff of `folder` against its commit.
 
-    Files that seem to contain a secret, or one of the `known` secrets, are left out, as the user did not name them. So
-    are files beyond the capacity `budget`, and ignored files in the diff.
+    Files that seem to contain a secret, or one of the `known` secrets, are left out, as the user did not name them.
+    Files beyond the capacity `budget`, and ignored files in the diff, are left out as well.
     """
     files, warnings = {}, []
     for name, data in beside(folder, Ignored(git.root(folder) or folder).file).items():
@@ -68,7 +68,7 @@ def _secrets(name: str, data: bytes, known: Sequence[str]) -> Iterator[tuple[int
 
 
 def _fitting(files: Mapping[str, bytes], warnings: list[str], budget: ArchiveBudget) -> ImplicitContext:
-    """Return the files that fit into the budget, smallest first; an editable distribution is kept whole or not."""
+    """Return the files that fit into the budget, smallest first; editable distributions are included as a whole."""
     groups: dict[str, dict[str, bytes]] = {}
     for name, data in files.items():
         parts = name.split("/")

@@ -1,4 +1,4 @@
-"""Record the settings of the notebook's process, which the job compares with its own or needs to repeat."""
+"""Record the settings of the notebook's process, which the job compares with its own or has to set itself."""
 
 from __future__ import annotations
 

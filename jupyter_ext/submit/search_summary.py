@@ -64,7 +64,7 @@ def bounds_text(config: Config, space: Space) -> str:
 
 
 def forecast_text(config: Config, space: Space) -> str:
-    """Describe the forecast training and duration of a search, relative to one full training; "" if unknown.
+    """Describe the forecast cost and duration of a search, relative to one full training; "" if unknown.
 
     For example `about 35 epochs in all (18 % of 12 whole trainings); as long as 2.2 whole trainings one by one, 1.5 by
     2 at once`.

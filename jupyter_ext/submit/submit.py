@@ -70,7 +70,7 @@ class SubmitOptions:
         return {"--data": " ".join(self.data), "--commit": " ".join(self.commits), "--name": self.name}
 
     def words(self) -> list[str]:
-        """Return the options as words for a command line."""
+        """Return the options as command-line arguments."""
         found = [word for path in self.include for word in ("--include", path)]
         found += ["--capture", ",".join(self.captured)] if self.captured else []
         found += [word for path in self.data for word in ("--data", path)]
@@ -105,7 +105,7 @@ def wanted(options: Namespace) -> SubmitOptions:
 
 
 class ParsedLine(NamedTuple):
-    """Parsed options and `name=value` words of a line; `wrong` holds all problems found in it."""
+    """Parsed options and `name=value` arguments of a line; `wrong` holds all problems found in the line."""
 
     config: Config
     given: dict[str, Value]
@@ -116,7 +116,7 @@ class ParsedLine(NamedTuple):
 
 
 def read(options: Namespace, wrong: Sequence[str] = ()) -> ParsedLine:
-    """Parse the options and the `name=value` words of a line; invalid parts get defaults and are listed in `wrong`."""
+    """Parse the options and `name=value` arguments of a line; invalid ones get defaults and are listed in `wrong`."""
     complaints = list(wrong)
 
     def tried(read: Callable[[], T], otherwise: T) -> T:

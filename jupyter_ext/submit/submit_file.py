@@ -30,7 +30,7 @@ class Source(NamedTuple):
 
 
 def source_of(options: Namespace, program: Sequence[str] | None) -> Source:
-    """Return the command in `program`, else the file among the words, which is removed from these.
+    """Return the command in `program`, else the file among the positional arguments, which is removed from them.
 
     Raises InvalidRequest if there is neither, or both.
     """
@@ -83,7 +83,7 @@ def submit(call: Call) -> Answer:
 
 
 def _file(words: list[str]) -> Path:
-    """Remove the file from the words and return it; raise InvalidRequest if there is none, or several."""
+    """Remove the file from the positional arguments and return it; raise InvalidRequest unless there is one."""
     files = [word for word in words if "=" not in word or _is_file(Path(word))]
     if len(files) != 1:
         found = f"not {len(files)}: {' '.join(files)[:500]}" if files else "which is missing"

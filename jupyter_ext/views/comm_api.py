@@ -17,7 +17,7 @@ MOST_BYTES = 4 * 2**20  # bytes of a file, as it delays other requests to the ke
 
 
 def answer(client: Client, number: int, method: str, path: str, query: Mapping[str, Any]) -> tuple[int, Json]:
-    """Answer a page's request about experiment `number` with the HTTP status and JSON that the service would return."""
+    """Answer a page's request about experiment `number` with the HTTP status and the JSON that the service returns."""
     try:
         if (method, path) == ("GET", f"/experiments/{number}/artifact"):
             return 200, _artifact(client, number, _number("trial", query.get("trial", "")), str(query.get("name", "")))

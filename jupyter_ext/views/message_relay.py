@@ -25,7 +25,7 @@ ABSENT_S = 90.0  # pages send every 20 s, hidden ones once a minute: after this 
 
 @dataclass(frozen=True)
 class RelayPage:
-    """Callbacks by which a relay sends and saves messages for pages; its own threads call them."""
+    """Callbacks by which a relay sends and saves messages for pages; the relay's threads call them."""
 
     send: Callable[[dict[str, Any]], None]  # sends a message to every page
     save: Callable[[], None]  # saves the state from which a reloaded page starts
@@ -46,7 +46,10 @@ class MessageRelay:
         return self._run is not None and self._run.goes_on
 
     def watch(self, after: int) -> None:
-        """Send all messages after sequence number `after`: start or rewind the stream. Pages skip repeated messages."""
+        """Send all messages after sequence number `after`: start the stream, or restart it there.
+
+        Pages skip repeated messages.
+        """
         with self._lock:
             if self._run is None or not self._run.goes_on or after < self._run.position:
                 self._begin(after)
@@ -144,7 +147,7 @@ class _Run:
             self._over.wait(BATCH_S)
 
     def _next(self) -> tuple[list[Message], *tuple[DaylightError | None, ...]]:
-        """Return a batch of messages, after waiting a while for the first; then None or the error that ended it."""
+        """Wait a while for messages; return a batch of them, and None or the error that ended the stream."""
         found: list[Message] = []
         due = min(self._beaten + BEAT_S, self._save_at if self.position > self._saved else float("inf"))
         try:

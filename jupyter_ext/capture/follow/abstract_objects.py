@@ -135,7 +135,7 @@ def reach(value: Iterable[AbstractObject]) -> set[AbstractObject]:
 
 
 def holders_of(changed: Iterable[AbstractObject]) -> set[AbstractObject]:
-    """Return the changed objects and all their direct and indirect holders, which change with them."""
+    """Return the changed objects and all objects that refer to them, directly or not, since these change as well."""
     found = set(changed)
     queue = list(found)
     while queue:

@@ -155,7 +155,7 @@ class AbstractState:
                 part.holders.discard(each)
 
     def make(self, node: object, **more: Any) -> AbstractObject:
-        """Return the object created at an allocation site (a node or a tuple), the same one throughout a statement."""
+        """Return the object of an allocation site (a node or a tuple), which stays the same within a statement."""
         key = (node if isinstance(node, tuple) else id(node), *more)
         if key not in self.made:
             self.made[key] = AbstractObject(**more)

@@ -17,7 +17,7 @@ _ANY_CLASS = {"cls", "type", "setattr"}
 
 
 def summarise(state: AbstractState, obj: AbstractObject, given: Value) -> Value:
-    """Apply a call without interpreting the body: if the function writes at all, all objects in its reach change.
+    """Apply a call without interpreting the body: if the function writes anything, all objects it can reach change.
 
     A repeated call in the same statement is applied only if it passes new objects.
     """

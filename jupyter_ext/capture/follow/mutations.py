@@ -73,7 +73,7 @@ def contain(state: AbstractState, name: str, receiver: Value, arguments: list[Va
 
 
 def change_root(state: AbstractState, name: str, path: tuple[str, ...]) -> None:
-    """Mark a package as changed, as in `decimal.getcontext().prec = 5`; if `name` is no package, mark the name."""
+    """Mark a package as changed, as in `decimal.getcontext().prec = 5`; if `name` is not a package, mark the name."""
     packages = [each for each in state.globals.get(name, NOTHING) if each.package]
     for each in packages:
         change_package(state, each.package or "", (*filter(None, each.path.split(".")), *path))
