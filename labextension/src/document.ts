@@ -1,16 +1,19 @@
-/** The document in which something stands, by the little that we need of it: no dependency on notebooks for that. */
+/**
+ * Access to the notebook that contains a DOM node, by minimal interfaces, so that the package for notebooks is not
+ * required.
+ */
 
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { Widget } from '@lumino/widgets';
 
-/** What a document's widget has, where it is one. */
+/** Fields of a document widget. */
 interface Context {
   path?: unknown;
   contentsModel?: { writable?: unknown } | null;
   model?: { readOnly?: unknown };
 }
 
-/** What a notebook's widget has. */
+/** Fields of a notebook widget. */
 interface Notebook {
   widgets?: readonly NotebookCell[];
   activeCellIndex?: number;
@@ -21,15 +24,16 @@ interface NotebookCell {
   model?: { sharedModel?: { setSource?: (text: string) => void } };
 }
 
-/** The path of a notebook, if a widget is one. */
+/** Return the path of a notebook's file; null if the widget is not a notebook. */
 export function notebookIn(widget: Widget | null): string | null {
   const path = contextOf(widget)?.path;
   return typeof path === 'string' && path.endsWith('.ipynb') ? path : null;
 }
 
 /**
- * Whether the document that a node stands in may be changed: one that cannot be saved is not to be called changed.
- * Null where the node is in no document: an output that was scrolled out of sight is in none.
+ * Return whether the document that contains a node can be changed and saved; false if it is read-only.
+ *
+ * Returns null if the node is in no document, as for an output that was scrolled out of sight.
  */
 export function isWritable(app: Pick<JupyterFrontEnd, 'shell'>, node: Node): boolean | null {
   const around = [...app.shell.widgets('main')].find(widget => widget.node.contains(node));
@@ -37,7 +41,9 @@ export function isWritable(app: Pick<JupyterFrontEnd, 'shell'>, node: Node): boo
   return context ? context.contentsModel?.writable !== false && context.model?.readOnly !== true : null;
 }
 
-/** Give the notebook's cell that a node stands in another text, and select it; whether it could be done. */
+/**
+ * Replace the text of the notebook cell that contains a node, and select the cell; return whether that was possible.
+ */
 export function replaceCell(app: Pick<JupyterFrontEnd, 'shell'>, node: Node, text: string): boolean {
   const around = [...app.shell.widgets('main')].find(widget => widget.node.contains(node));
   const notebook = (around as { content?: Notebook } | undefined)?.content;

@@ -1,4 +1,6 @@
-/** Draws an experiment in a notebook's output, keeps it live, and writes what is seen back into the notebook. */
+/**
+ * Renderer that draws an experiment in a notebook's output, updates it, and saves the displayed state in the notebook.
+ */
 
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { Widget } from '@lumino/widgets';
@@ -17,7 +19,7 @@ import { WriteBack } from './writeback';
 const RANK = 40; // text/html has 50
 const CANNOT = 'This version of Daylight cannot show what stands here.';
 
-/** What a renderer lives on; `news` is called when an experiment begins, ends, or changes its state. */
+/** Options of the renderer; `news` is called when an experiment begins, ends or changes its state. */
 export interface RendererOptions {
   source: LabSource;
   settings: LiveSettings;
@@ -43,7 +45,7 @@ export class ExperimentRenderer extends Widget implements IRenderMime.IRenderer 
     this.addClass('dl-output');
   }
 
-  /** Show what a model says; the same experiment goes on where it is. */
+  /** Draw a model; if the experiment is the same as before, update the existing view. */
   renderModel(model: IRenderMime.IMimeModel): Promise<void> {
     this._model = model;
     const saved = savedIn(model.data[MIME_TYPE]);
@@ -81,13 +83,13 @@ export class ExperimentRenderer extends Widget implements IRenderMime.IRenderer 
     this.node.replaceChildren();
   }
 
-  /** Put these into the output; this very widget is then asked to render it again. */
+  /** Write data to the output; JupyterLab then asks this widget to render it again. */
   private _write(fresh: IRenderMime.IMimeModel['data']): void {
     this._model?.setData({ data: { ...this._model.data, ...fresh } });
   }
 }
 
-/** One experiment in one output. */
+/** View of one experiment in one output. */
 class Live {
   private readonly _watch: Watch;
   private readonly _view: ExperimentView;
@@ -119,14 +121,14 @@ class Live {
     return sameExperiment(saved.overview, this._saved.overview);
   }
 
-  /** The output has changed. */
+  /** Update the view after a change of the output's data. */
   adopt(saved: Saved): void {
     this._saved = saved;
     this._watch.adopt(saved);
     this._writing.keep(saved.overview);
   }
 
-  /** It stands in a document now. */
+  /** Start when the widget has been attached to a document. */
   attached(): void {
     this._writing.consider();
   }
@@ -154,7 +156,7 @@ class Live {
     return this._writable;
   }
 
-  /** Tell the rest of the page what happens here. */
+  /** Notify the other parts of the page of a change of this experiment. */
   private _spread(): void {
     let state = ended(this._saved.overview) ? stateOf(this._saved.overview) : '';
     this._watch.subscribe(({ overview }) => {

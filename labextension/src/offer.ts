@@ -1,4 +1,4 @@
-/** A cell that may take the place of the one that was refused, and a button that puts it there. */
+/** Offer of a cell that can replace a rejected one, with a button that inserts it. */
 
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { Widget } from '@lumino/widgets';
@@ -9,7 +9,7 @@ export const OFFER_TYPE = 'application/vnd.daylight.cell+json'; // jupyter_ext/s
 const RANK = 40; // text/plain has 110
 const SAID = 'The same as functions, of your own names. Ctrl+Z in the cell brings back what was there.';
 
-/** Gives the cell that a node stands below another text; whether there is one that may be changed. */
+/** Function that replaces the text of the cell that contains a node; returns false if no cell there can be changed. */
 export type Replace = (node: Node, text: string) => boolean;
 
 export function offerFactory(replace: Replace): IRenderMime.IRendererFactory {
@@ -50,7 +50,7 @@ class OfferRenderer extends Widget implements IRenderMime.IRenderer {
   }
 }
 
-/** The text of the cell in a bundle; null where there is none. */
+/** Return the text of the cell in a MIME bundle; null if there is none. */
 export function textIn(value: unknown): string | null {
   const cell = (value as { cell?: unknown } | null | undefined)?.cell;
   return typeof cell === 'string' ? cell : null;

@@ -1,4 +1,4 @@
-/** What stands in a notebook's output, looked at before it is believed: notebooks are edited, merged and damaged. */
+/** Validate the state in a notebook's output before use, since notebooks are edited, merged and damaged. */
 
 import type { Curve, Curves, Overview, Value } from './api/types';
 import { overviewIn } from './model/overview';
@@ -6,7 +6,7 @@ import type { Saved, SavedSearch } from './model/saved';
 
 const COLUMNS = ['size', 'step', 'epoch', 'at', 'mean', 'low', 'high', 'broken'] as const;
 
-/** What this version can show of it; null where it can show nothing. */
+/** Return the parts of a saved state that this version can show; null if there are none. */
 export function savedIn(data: unknown): Saved | null {
   if (!isRecord(data)) {
     return null;
@@ -59,12 +59,12 @@ function isWhole({ experiment, trials, attempts, warnings }: Overview): boolean 
   );
 }
 
-/** Curves that are damaged are left out: the service has them still. */
+/** Return whether curves are valid; damaged ones are left out, since the service still has them. */
 function isDrawable(curves: unknown): curves is Curves {
   return isRecord(curves) && Array.isArray(curves.curves) && curves.curves.every(isCurve);
 }
 
-/** So is how a search stood. */
+/** Return whether the saved status of a search is valid; a damaged one is left out. */
 function isSearch(search: unknown): search is SavedSearch {
   if (!isRecord(search) || !isRecord(search.standing) || !isRecord(search.curves)) {
     return false;

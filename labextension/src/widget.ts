@@ -1,4 +1,4 @@
-/** The view as an anywidget, for front ends where JupyterLab's extension cannot be; bundled with its style. */
+/** The view as an anywidget, for frontends without the JupyterLab extension; bundled with its style. */
 
 import 'uplot/dist/uPlot.min.css';
 import '../style/view.css';
@@ -14,7 +14,7 @@ interface State {
   saved: Saved;
 }
 
-/** Draw the experiment of a model into a node; the answer ends that. */
+/** Draw the experiment of a model into a node; returns a function that removes it. */
 function render({ model, el }: { model: AnyModel<State>; el: HTMLElement }): () => void {
   const number = model.get('number');
   const source = new CommSource(model, number);

@@ -1,4 +1,4 @@
-/** When a notebook's output is brought up to date with what is seen. */
+/** Decide when the displayed state is written to a notebook's output. */
 
 import type { Overview } from './api/types';
 import { stateOf } from './model/overview';
@@ -19,7 +19,7 @@ export interface WriteState {
   failures: number; // in a row
 }
 
-/** In how many seconds it is time to write, 0 for now; null while there is no reason to. */
+/** Return the seconds until the output must be written, 0 for now; null if it is up to date, or must not be written. */
 export function writeIn(state: WriteState): number | null {
   const { enabled, visible, shown, kept, triedAt, failures, now } = state;
   if (!enabled || !visible || shown === null || !settled(state.connection, shown)) {
@@ -36,13 +36,18 @@ export function writeIn(state: WriteState): number | null {
   return Math.max(0, triedAt + patience - now);
 }
 
-/** Whether the service says so: of an end only once the last word was heard. */
+/**
+ * Return whether the displayed state is confirmed by the service; that of an ended experiment, once all messages were
+ * received.
+ */
 function settled(connection: Connection, shown: Overview): boolean {
   const open = shown.experiment.ended_at === null;
   return connection === 'ended' || (connection === 'live' && open);
 }
 
-/** What a reader of the notebook would see change; sequence numbers move on with other experiments, too. */
+/**
+ * Return the parts of an overview that a reader of the notebook sees, to detect changes; sequence numbers are left out.
+ */
 function told(overview: Overview): string {
   const { experiment, trials, attempts, warnings } = overview;
   return JSON.stringify([
@@ -55,14 +60,14 @@ function told(overview: Overview): string {
   ]);
 }
 
-/** What a test stands in for: the page and the clock. */
+/** Page and clock, which tests replace. */
 export interface Page {
   enabled(): boolean;
   visible(): boolean;
   now(): number; // seconds
 }
 
-/** Calls `write` whenever it is time to; what it throws is silent, and tried again. */
+/** Scheduler that calls `write` when it is due; errors are ignored, and the write is repeated later. */
 export class WriteBack {
   private _triedAt: number | null = null;
   private _failures = 0;
@@ -80,13 +85,13 @@ export class WriteBack {
     this._unsubscribe = _watch.subscribe(() => this.consider());
   }
 
-  /** The output was changed by someone else. */
+  /** Record the state after the output was changed by someone else. */
   keep(overview: Overview): void {
     this._kept = overview;
     this.consider();
   }
 
-  /** Something has changed: the look, the page, or a setting. */
+  /** Check whether to write, after a change of the data, the page or a setting. */
   consider(): void {
     clearTimeout(this._timer);
     if (this._writing || this._disposed) {

@@ -1,10 +1,13 @@
-/** What the service sends: the types of its OpenAPI document, and names for parts of them. */
+/** Types of the service's answers: those of its OpenAPI document, and names for parts of them. */
 
 import type * as generated from './generated';
 
 export type * from './generated';
 
-/** Without what the service adds for people who read the JSON: a message changes none of it. */
+/**
+ * Overview without the fields that the API adds for human readers of the JSON; messages of the stream do not change
+ * these.
+ */
 export type Overview = Omit<generated.Overview, 'id' | 'state' | 'name'>;
 
 export type Kind = generated.StoredReport['kind'];
@@ -15,10 +18,10 @@ export type Value = Params[string];
 
 type Read<Body> = { get: { responses: { 200: { content: { 'application/json': Body } } } } };
 
-/** The routes that answer a GET with JSON. */
+/** Routes that answer a GET request with JSON. */
 export type ReadRoute = {
   [Route in keyof generated.paths]: generated.paths[Route] extends Read<unknown> ? Route : never;
 }[keyof generated.paths];
 
-/** What a GET of a route answers. */
+/** Type of the answer to a GET request of a route. */
 export type Answer<Route extends ReadRoute> = generated.paths[Route] extends Read<infer Body> ? Body : never;

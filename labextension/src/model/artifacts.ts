@@ -1,4 +1,4 @@
-/** What a page shows of artifacts, in words. `kernel_backend/model/artifacts.py` says which are pictures. */
+/** Texts about artifacts. `kernel_backend/model/artifacts.py` defines which artifacts are pictures. */
 
 import type { Artifact } from '../api/types';
 import { size } from './text';
@@ -15,7 +15,7 @@ export function isPicture(artifact: Artifact): boolean {
   return PICTURES.includes(artifact.media) && artifact.size <= PICTURE_BYTES;
 }
 
-/** `CSV`: the suffix of its file. */
+/** Return the suffix of an artifact's file, such as `CSV`. */
 export function kindText(artifact: Artifact): string {
   const suffix = /\.([A-Za-z0-9]{1,6})$/.exec(artifact.file)?.[1] ?? 'file';
   return suffix.toUpperCase();
@@ -25,7 +25,7 @@ export function sizeText(artifact: Artifact): string {
   return size(artifact.size);
 }
 
-/** The time of day, or the date where that was longer ago. */
+/** Format a time as the time of day, or as a date if it was longer ago. */
 export function whenText(at: number, now: number): string {
   const date = new Date(at * 1000);
   return now - at < DAY_S
@@ -33,7 +33,10 @@ export function whenText(at: number, now: number): string {
     : date.toLocaleDateString();
 }
 
-/** Whose they are in a search, and how many are not shown; nothing where all there is stands there. */
+/**
+ * Return a sentence on which trial of a search has stored the artifacts, and on how many are not shown; "" if none is
+ * needed.
+ */
 export function savedText(
   number: number,
   mine: readonly Artifact[],

@@ -1,9 +1,12 @@
-/** What is best: what `kernel_backend/model/best.py` says. */
+/** Compare results, by the rules of `kernel_backend/model/best.py`. */
 
 import type { Best, Metric, StoredReport, Trial, TrialRow } from '../api/types';
 import { num } from './curves';
 
-/** The best so far after one more validation, in whatever order they are valueOf: of equal ones the earlier step. */
+/**
+ * Return the better of the best value so far and one more validation, in any order of arrival; ties go to the earlier
+ * step.
+ */
 export function better(best: Best | null, report: StoredReport, metric: Metric): Best | null {
   const said = report.metrics[metric.name];
   const value = said === undefined ? NaN : num(said);
@@ -14,12 +17,12 @@ export function better(best: Best | null, report: StoredReport, metric: Metric):
   return ahead < 0 ? { value, step: report.step, epoch: report.epoch } : best;
 }
 
-/** The trials that have a best value; of equal ones the lower index goes first. */
+/** Return the trials that have a best value, best first; ties go to the lower index. */
 export function bestFirst(trials: readonly Trial[], metric: Metric): Trial[] {
   return ranked(trials, metric, trial => [trial.index, trial.best?.value ?? null]);
 }
 
-/** The same of the rows of a table. */
+/** Return the rows of a table that have a best value, best first; ties go to the lower index. */
 export function bestRows(rows: readonly TrialRow[], metric: Metric): TrialRow[] {
   return ranked(rows, metric, row => [row.trial, row.best]);
 }
@@ -37,7 +40,7 @@ function ranked<Item>(
   return valued.map(({ item }) => item);
 }
 
-/** A value as values are compared: the lower is the better one. */
+/** Return a value, negated for mode `max`, so that lower is always better. */
 function lower(value: number, { mode }: Metric): number {
   return mode === 'max' ? -value : value;
 }

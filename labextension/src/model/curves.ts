@@ -1,21 +1,21 @@
-/** Curves that grow live: reports go in one by one, and what comes out is thin enough for a screen. */
+/** Curves that are extended report by report, and downsampled for display. */
 
 import type { Curve, Curves, Kind, Num, StoredReport } from '../api/types';
 
 export const POINTS = 400; // a curve is thinned to this many once it has twice as many
 export const LARGEST = 1e150; // what is not below is taken like infinity: no axis can hold it
 
-/** The number itself: what is not finite travels as text. */
+/** Convert a JSON number to a number; the service sends NaN and infinity as text. */
 export function num(value: Num): number {
   return Number(value);
 }
 
 /**
- * The curves of one trial, to which reports are added.
+ * Curves of one trial, to which reports are added.
  *
- * A report is pushed onto columns that belong to this object alone, and `curves` hands out copies that never change: one
- * is made when it is asked for, and only of a curve that has grown since. So a report costs the same however many
- * there were, a copy is made once a frame and not once a report, and a view sees by `===` which curves have changed.
+ * Reports are appended to private columns. `curves` returns immutable copies, which are created on access and only for
+ * curves that have grown since. Therefore the cost of a report does not depend on the number of earlier ones, a copy is
+ * made once per frame instead of once per report, and views detect changed curves by `===`.
  */
 export class LiveCurves {
   private _seq = 0;
@@ -31,17 +31,17 @@ export class LiveCurves {
     }
   }
 
-  /** Of the newest report that these include. */
+  /** Sequence number of the newest report in the curves. */
   get seq(): number {
     return this._seq;
   }
 
-  /** As they are now, in the order in which their metrics were first told. */
+  /** Current curves, in the order in which their metrics were first reported. */
   get curves(): readonly Curve[] {
     return [...this._growing.values()].map(each => each.curve);
   }
 
-  /** Take a report in; false for one that these include already, or of another trial. */
+  /** Add a report; return false if it is included already, or belongs to another trial. */
   add(report: StoredReport): boolean {
     if (report.trial !== this.trial || report.seq <= this._seq) {
       return false;
@@ -64,14 +64,19 @@ export class LiveCurves {
   }
 }
 
-/** The curve with at most `limit` points, each of about as many reports as the others; itself if it has no more. */
+/**
+ * Return the curve reduced to at most `limit` points, each of about equally many reports; the same curve if it has no
+ * more.
+ */
 export function thinned(curve: Curve, limit: number): Curve {
   return curve.step.length <= limit ? curve : asCurve(curve, merged(pointsOf(curve), limit));
 }
 
 /**
- * An exponential moving average as TensorBoard draws it: `weight` 0 changes nothing, and its start is not drawn towards
- * zero. A point without a value stays without one and does not count.
+ * Return an exponential moving average as in TensorBoard.
+ *
+ * `weight` 0 changes nothing. The start is corrected for bias, so that it is not drawn towards zero. Points without a
+ * value are skipped.
  */
 export function smoothed(values: readonly (number | null)[], weight: number): (number | null)[] {
   let [last, count] = [0, 0];
@@ -96,7 +101,7 @@ interface Point {
   broken: boolean;
 }
 
-/** One curve that grows: its points in the order of their steps, and the copy that was handed out last. */
+/** Growing curve: its points in order of steps, and the copy that was returned last. */
 class Growing {
   private _points: Point[];
   private _curve: Curve | null;
@@ -135,7 +140,7 @@ function empty(kind: Kind, metric: string): Curve {
   return { kind, metric, ...columns, last: null };
 }
 
-/** Where a point at `step` belongs; nearly always at the end. */
+/** Return the index at which a point at `step` must be inserted, nearly always the end. */
 function placeOf(step: number, points: readonly Point[]): number {
   let place = points.length;
   while (place > 0 && (points[place - 1]?.step ?? 0) > step) {
@@ -182,8 +187,10 @@ function asCurve(about: Curve, points: readonly Point[]): Curve {
 }
 
 /**
- * At most `limit` points: the reports are cut into that many shares of equal length, and neighbours that begin in
- * the same share become one. So what is old stays as fine as what is new, however often this is done.
+ * Merge points until there are at most `limit`: reports are divided into `limit` shares of equal length, and
+ * neighbouring points that begin in the same share are merged.
+ *
+ * The resolution is therefore the same for old and new points, however often this is repeated.
  */
 function merged(points: readonly Point[], limit: number): Point[] {
   const total = points.reduce((sum, point) => sum + point.size, 0);
@@ -204,7 +211,7 @@ function joined(one: Point, next: Point): Point {
   return { ...next, size: one.size + next.size, mean, low, high, broken: one.broken || next.broken };
 }
 
-/** Mean, lowest and highest of both together; a point without a finite value adds nothing. */
+/** Return mean, minimum and maximum of two points together; a point without a finite value is ignored. */
 function values(one: Point, next: Point): [number | null, number | null, number | null] {
   if (one.mean === null || one.low === null || one.high === null) {
     return [next.mean, next.low, next.high];

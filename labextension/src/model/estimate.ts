@@ -1,4 +1,4 @@
-/** How long a running trial still takes, from how fast its steps went lately. */
+/** Estimate the remaining time of a running trial from the recent durations of its steps. */
 
 import type { Attempt, Curve, Overview, Trial } from '../api/types';
 import { checkpointStep } from './text';
@@ -18,10 +18,10 @@ interface StepRate {
 }
 
 /**
- * Seconds until a trial has taken its last step, or null where nobody can know: it does not run, or said too little.
+ * Return the seconds until a trial has taken its last step; null if it is not running, or has reported too little.
  *
- * An attempt that has just begun is expected to be as fast as the one before it, from the step that it goes on from: it
- * trains steps again that were reported already, and is silent meanwhile. `now` is in seconds since the epoch.
+ * A new attempt is assumed to be as fast as the previous one, from the step at which it resumes: it repeats steps that
+ * were reported already, and reports nothing meanwhile. `now` is in seconds since the epoch.
  */
 export function secondsLeft(overview: Overview, curves: readonly Curve[], now: number, index = 1): number | null {
   const trial = overview.trials.find(each => each.index === index);
@@ -39,7 +39,10 @@ export function secondsLeft(overview: Overview, curves: readonly Curve[], now: n
   return newest && before ? goingOnAgain(newest, before, trial, total, now) : null;
 }
 
-/** A silence longer than any lately counts as slowness: a training that hangs is not about to be done. */
+/**
+ * Return the remaining seconds. A pause longer than any recent one counts as slow progress: a hanging training is not
+ * almost done.
+ */
 function goingOn(rate: StepRate, total: number, now: number): number {
   const silence = Math.max(0, now - rate.newest.at);
   const usual = Math.min(silence, rate.silence);
@@ -65,7 +68,7 @@ function rateBefore(newest: Attempt | undefined, older: readonly Attempt[], mark
   return null;
 }
 
-/** How fast an attempt went lately, or at its end; null with less than two reports of it. */
+/** Return the recent speed of an attempt, or that at its end; null with fewer than two reports. */
 function rateOf(attempt: Attempt, until: number, marks: readonly Mark[]): StepRate | null {
   const lately = latelyOf(marks.filter(mark => mark.at >= attempt.created_at && mark.at < until));
   const [start, newest] = [lately[0], lately.at(-1)];
@@ -86,7 +89,7 @@ function latelyOf(marks: readonly Mark[]): readonly Mark[] {
   return marks.slice(Math.max(0, early - 1));
 }
 
-/** The training's loss where it is told, else what there is: any curve says when which step was taken. */
+/** Return when each step was taken, by the curve of the training loss if there is one, else by all curves. */
 function marksOf(curves: readonly Curve[]): Mark[] {
   const training = curves.filter(curve => curve.kind === 'training');
   const curve = training.find(each => each.metric === 'loss') ?? training[0] ?? curves[0];

@@ -1,4 +1,4 @@
-/** What is known of one experiment, from a notebook's output, from the service and from its stream. */
+/** State of one experiment, merged from a notebook's output, the service's answers and its message stream. */
 
 import type { Curve, Curves, Message, Overview } from '../api/types';
 import { LiveCurves } from './curves';
@@ -25,7 +25,7 @@ export class ExperimentCache {
     return this._curves.curves;
   }
 
-  /** Whose curves they are: of a search a notebook keeps those of the best trial. */
+  /** Trial to which the curves belong; for a search, a notebook stores the curves of the best trial. */
   get trial(): number {
     return this._curves.trial;
   }
@@ -35,7 +35,7 @@ export class ExperimentCache {
     return this._captured;
   }
 
-  /** How a search stood when the notebook was saved. */
+  /** Status of a search when the notebook was saved. */
   get search(): SavedSearch | null {
     return this._search;
   }
@@ -44,22 +44,22 @@ export class ExperimentCache {
     return this._overview !== null && ended(this._overview);
   }
 
-  /** Whether the curves came from the service, and not thinned for a notebook. */
+  /** Whether the curves are complete, from the service, and not those downsampled for a notebook. */
   get complete(): boolean {
     return this._complete;
   }
 
-  /** The stream has been heard up to here: every report below is in the curves. */
+  /** Sequence number up to which the stream was received: the curves include every report up to it. */
   get heard(): number {
     return this._heard;
   }
 
-  /** What both overview and curves include: the stream is watched from here. */
+  /** Sequence number up to which both overview and curves are complete; the stream is watched from here. */
   get seq(): number {
     return Math.min(this._overview?.seq ?? 0, this._heard);
   }
 
-  /** Take what a notebook's output says, where it is newer; false where it changes nothing. */
+  /** Merge the state in a notebook's output if it is newer; return false if nothing changes. */
   restore(saved: Saved): boolean {
     const overview = overviewIn(saved.overview);
     if (overview === null || saved.number !== this._number || !this._isNewer(overview)) {
@@ -75,12 +75,12 @@ export class ExperimentCache {
     return true;
   }
 
-  /** Whether the overview is of the experiment that is known, not of another one with its number. */
+  /** Return whether the overview is of this experiment, and not of another one with the same number. */
   agrees(overview: Overview): boolean {
     return this._overview === null || sameExperiment(this._overview, overview);
   }
 
-  /** Take the service's picture. */
+  /** Replace the overview by the service's. */
   take(overview: Overview): void {
     this._overview = overview;
   }
@@ -91,7 +91,7 @@ export class ExperimentCache {
     this._complete = true;
   }
 
-  /** Fold a message in; false where it says nothing new. */
+  /** Apply a message of the stream; return false if it contains nothing new. */
   hear(message: Message): boolean {
     const before = this._overview;
     if (before === null || message.experiment !== this._number) {

@@ -1,4 +1,4 @@
-/** Name, note and tags of an experiment, and what an edit of them asks for. No DOM. */
+/** Name, note and tags of an experiment, and requests that edit them. No DOM. */
 
 import type { Experiment, LabelEditInput } from '../api/types';
 
@@ -8,18 +8,18 @@ export interface Labels {
   readonly note: string;
 }
 
-/** The labels of an experiment; notebooks that were saved before there were notes and tags have none. */
+/** Return the labels of an experiment; experiments in old notebooks have no note and no tags. */
 export function labelsOf(experiment: Experiment): Labels {
   const { name, tags = [], note = '' } = experiment as Pick<Experiment, 'name'> & Partial<Experiment>;
   return { name, tags, note };
 }
 
-/** The tags that a user typed: separated by spaces or commas, each once. */
+/** Return the tags in a text typed by a user: separated by spaces or commas, without duplicates. */
 export function tagsIn(text: string): string[] {
   return [...new Set(text.split(/[\s,]+/).filter(tag => tag !== ''))];
 }
 
-/** The body that turns one set of labels into another; null where they are the same. */
+/** Return the request body that changes the labels `before` to `after`; null if they are equal. */
 export function editOf(before: Labels, after: Labels): LabelEditInput | null {
   const added = after.tags.filter(tag => !before.tags.includes(tag));
   const removed = before.tags.filter(tag => !after.tags.includes(tag));

@@ -1,4 +1,4 @@
-/** An experiment as a person looks at it, moved on message by message: what `kernel_backend/model/views/overview.py` does. */
+/** Overview of an experiment, updated message by message, as in `kernel_backend/model/views/overview.py`. */
 
 import type {
   Attempt,
@@ -24,7 +24,10 @@ type OverviewMessage = Omit<Overview, 'trial_counts' | 'trials' | 'default_trial
   Partial<Pick<Overview, 'trial_counts' | 'default_trials' | 'artifacts_seq'>> & { trials: Older[] };
 type Older = Omit<Trial, 'best'> & Partial<Trial>;
 
-/** The overview in an answer of the service, without what the API adds for those who read along; null if it is none. */
+/**
+ * Return the overview in an answer of the service, without the fields that the API adds for human readers; null if
+ * there is none.
+ */
 export function overviewIn(json: unknown): Overview | null {
   if (typeof json !== 'object' || json === null || !('experiment' in json) || !('trials' in json)) {
     return null;
@@ -46,7 +49,7 @@ export function overviewIn(json: unknown): Overview | null {
   return { experiment, trials, trial_counts, attempts, wait, warnings, default_trials, artifacts_seq, seq };
 }
 
-/** The word on the chip: an active experiment shows what its liveliest trial does. */
+/** Return the state to display: for an active experiment, that of its most active trial. */
 export function stateOf(overview: Overview): ExperimentState | TrialState | 'deleted' {
   if (isDeleted(overview)) {
     return 'deleted';
@@ -60,41 +63,43 @@ export function stateOf(overview: Overview): ExperimentState | TrialState | 'del
   return state === 'starting' && inEnginesQueue(overview.attempts) ? 'queued' : state;
 }
 
-/** Whether all attempts that are open wait in their engine's own queue, such as Slurm's. */
+/** Return whether all open attempts wait in their engine's own queue, such as Slurm's. */
 function inEnginesQueue(attempts: readonly Attempt[]): boolean {
   const open = attempts.filter(attempt => attempt.state !== 'ended');
   return open.length > 0 && open.every(attempt => attempt.state === 'pending');
 }
 
-/** Whether it was deleted, and can be brought back. */
+/** Return whether the experiment was deleted, and can be restored. */
 export function isDeleted(overview: Overview): boolean {
   return typeof (overview.experiment as Partial<Experiment>).deleted_at === 'number';
 }
 
-/** How many of all its trials are in each state that any is in. */
+/** Return the number of trials by state, without states of no trial. */
 export function countsOf(overview: Overview): Counts {
   return Object.keys(overview.trial_counts).length ? overview.trial_counts : countStates(overview.trials);
 }
 
-/** The trial that says most: the best, or the first before any was validated. */
+/** Return the trial to show first: the best, or the first before any validation. */
 export function frontOf(overview: Overview): Trial | undefined {
   return bestFirst(overview.trials, overview.experiment.config.metric)[0] ?? overview.trials[0];
 }
 
-/** Whether the experiment has come to its end. */
+/** Return whether the experiment has ended. */
 export function ended(overview: Overview): boolean {
   return ENDED.includes(overview.experiment.state);
 }
 
-/** Whether both are pictures of one experiment: a number alone may be another's in another home. */
+/** Return whether two overviews are of the same experiment: in another home, another experiment may have its number. */
 export function sameExperiment(one: Overview, other: Overview): boolean {
   const [mine, theirs] = [one.experiment, other.experiment];
   return mine.number === theirs.number && mine.created_at === theirs.created_at && mine.snapshot === theirs.snapshot;
 }
 
 /**
- * The overview with one more message taken in; one that it includes already, or of another experiment, changes nothing.
- * What a message does not touch stays the same object.
+ * Return the overview updated by a message of the stream; it is unchanged if it includes the message already, or if the
+ * message is about another experiment.
+ *
+ * Objects that the message does not affect remain the same.
  */
 export function after(overview: Overview, message: Message): Overview {
   if (message.seq <= overview.seq || message.experiment !== overview.experiment.number) {
@@ -124,7 +129,10 @@ function changed(overview: Overview, message: Message): Partial<Overview> {
   }
 }
 
-/** What changes with a trial: of very many only those that are looked at are kept, and all are counted. */
+/**
+ * Return the fields of the overview that change with a trial; if there are very many trials, only those to display are
+ * listed, and all are counted.
+ */
 function withTrial(overview: Overview, trial: Trial): Partial<Overview> {
   const others = overview.trials.filter(each => each.index !== trial.index);
   const trials = [...others, trial].sort((one, other) => one.index - other.index);

@@ -1,16 +1,16 @@
-/** Numbers and text as Python prints them, so that a view and a terminal say the same. */
+/** Format numbers and text as Python does, so that views and terminal show the same. */
 
 import type { Value } from '../api/types';
 
 const FURTHER = 40; // digits after the last one shown: enough to know whether a double lies exactly in the middle
 
-/** `f"{value:.1f}"`: where a value lies exactly between two, Python takes the even digit and JavaScript the larger. */
+/** Format as `f"{value:.1f}"`: of two equally near results, Python takes the even digit, and JavaScript the larger. */
 export function fixed(value: number, digits: number): string {
   const middle = /^50*$/.test(value.toFixed(digits + FURTHER).slice(-FURTHER));
   return even(value.toFixed(digits), middle);
 }
 
-/** `f"{value:.4g}"`. */
+/** Format as `f"{value:.4g}"`. */
 export function general(value: number): string {
   const [longer = ''] = value.toExponential(3 + FURTHER).split('e');
   const [mantissa = '', power = '0'] = value.toExponential(3).split('e');
@@ -21,12 +21,14 @@ export function general(value: number): string {
   return shortened(even(mantissa, /^50*$/.test(longer.slice(-FURTHER)))) + powerOfTen(exponent);
 }
 
-/** `round(value)`. */
+/** Round as `round(value)`. */
 export function rounded(value: number): number {
   return Math.abs(value % 1) === 0.5 ? 2 * Math.round(value / 2) : Math.round(value);
 }
 
-/** `repr(value)`. A whole float is told as a whole number: JSON's readers do not tell 1.0 from 1. */
+/**
+ * Format as `repr(value)`; whole floats are formatted as integers, since JavaScript does not distinguish 1.0 from 1.
+ */
 export function repr(value: Value): string {
   if (Array.isArray(value)) {
     return `[${value.map(each => repr(each as Value)).join(', ')}]`;
@@ -43,7 +45,7 @@ export function repr(value: Value): string {
   }
 }
 
-/** What `{"float": "inf"}` stands for, which JSON has no number for. */
+/** Return the text of a number such as `{"float": "inf"}`, which JSON cannot represent. */
 function notFinite(value: Record<string, unknown>): string | undefined {
   const text = Object.keys(value).length === 1 ? value.float : undefined;
   return typeof text === 'string' && ['inf', '-inf', 'nan'].includes(text) ? text : undefined;
@@ -53,7 +55,7 @@ function pairs(value: Record<string, unknown>): string[] {
   return Object.entries(value).map(([key, inner]) => `${quoted(key)}: ${repr(inner as Value)}`);
 }
 
-/** The text's first line, by all that ends a line in Python. */
+/** Return the first line of a text, by all line breaks that Python recognises. */
 export function firstLine(text: string): string {
   const letters = Array.from(text);
   const end = letters.findIndex(letter => '\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029'.includes(letter));

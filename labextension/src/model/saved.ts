@@ -1,14 +1,14 @@
-/** What a notebook's output holds: what `jupyter_ext/views/saved_state.py` writes there. */
+/** State that a notebook's output contains, written by `jupyter_ext/views/saved_state.py`. */
 
 import type { Curves, Overview, SearchCurves, SearchStatus } from '../api/types';
 
-/** How a search stood when a notebook was saved. */
+/** Status of a search when the notebook was saved. */
 export interface SavedSearch {
   standing: SearchStatus;
   curves: SearchCurves;
 }
 
-/** What it holds under MIME_TYPE: enough to draw the experiment with no service at all. */
+/** State under MIME_TYPE: enough to draw the experiment without a service. */
 export interface Saved {
   version: 1;
   number: number;

@@ -1,4 +1,4 @@
-/** Which of a search's trials people look at: what `kernel_backend/model/views/shown_trials.py` does. */
+/** Select the trials of a search to display, as in `kernel_backend/model/views/shown_trials.py`. */
 
 import type { Metric, Trial, TrialState } from '../api/types';
 import { bestFirst } from './best';
@@ -9,7 +9,7 @@ const LIVE: readonly TrialState[] = ['queued', 'starting', 'running', 'releasing
 
 export type Counts = Partial<Record<TrialState, number>>;
 
-/** How many trials are in each state. */
+/** Count the trials by state. */
 export function countStates(trials: readonly Trial[]): Counts {
   const counts: Counts = {};
   for (const { state } of trials) {
@@ -18,7 +18,7 @@ export function countStates(trials: readonly Trial[]): Counts {
   return counts;
 }
 
-/** The indices of those that neither rest nor have ended, the best, and the newest that are in trouble. */
+/** Return the indices of active trials, the best, and the newest that have failed or cannot be placed. */
 export function lookedAt(trials: readonly Trial[], metric: Metric): Set<number> {
   const live = trials.filter(trial => LIVE.includes(trial.state));
   const troubled = trials.filter(trial => trial.failure || trial.holds.includes('engine'));

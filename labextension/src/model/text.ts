@@ -1,4 +1,4 @@
-/** Words of the model as text: what `kernel_backend/text/` says, in the same words. */
+/** Format records as text, with the same wording as `kernel_backend/text/`. */
 
 import type {
   Attempt,
@@ -21,7 +21,7 @@ import { num } from './curves';
 import { countsOf, frontOf, stateOf } from './overview';
 import { firstLine, fixed, general, repr, rounded } from './python';
 
-/** `0.4 s`, `12 s`, `3 min 05 s`, `2 h 07 min`, `1 d 03 h`. */
+/** Format a duration: `0.4 s`, `12 s`, `3 min 05 s`, `2 h 07 min`, `1 d 03 h`. */
 export function duration(seconds: number): string {
   if (seconds < 10) {
     return `${fixed(Math.max(seconds, 0), 1)} s`;
@@ -43,7 +43,7 @@ function twoDigits(count: number): string {
   return String(count).padStart(2, '0');
 }
 
-/** `512 B`, `1.5 MB`: bytes in powers of 1000. */
+/** Format a number of bytes in powers of 1000: `512 B`, `1.5 MB`. */
 export function size(count: number): string {
   if (count < 1000) {
     return `${count} B`;
@@ -58,7 +58,7 @@ export function size(count: number): string {
   return `${fixed(amount, 1)} TB`;
 }
 
-/** Four digits that matter: `0.412`, `12.5`, `1.2e-05`, `nan`. */
+/** Format a number with four significant digits: `0.412`, `12.5`, `1.2e-05`, `nan`. */
 export function number(value: Num): string {
   const amount = num(value);
   if (Number.isNaN(amount)) {
@@ -70,38 +70,38 @@ export function number(value: Num): string {
   return Number.isInteger(amount) && Math.abs(amount) < 1e6 ? String(amount) : general(amount);
 }
 
-/** `loss 0.412  accuracy 0.912`, the loss first. */
+/** Format metrics, the loss first: `loss 0.412  accuracy 0.912`. */
 export function metricsText(metrics: Metrics): string {
   return lossFirst(metrics)
     .map(([name, value]) => `${name} ${number(value)}`)
     .join('  ');
 }
 
-/** Metrics in the order in which they are listed. */
+/** Return metrics as pairs of name and value, the loss first. */
 export function lossFirst(metrics: Metrics): [string, Num][] {
   return Object.entries(metrics).sort(([one], [other]) => Number(other === 'loss') - Number(one === 'loss'));
 }
 
-/** The newest values that say most of a trial, and their kind: those of the validation, where there are any. */
+/** Return the newest values of a trial and their kind: of the validation if there is any, else of the training. */
 export function newestOf(trial: Trial): [Kind, Metrics] {
   return Object.keys(trial.metrics).length > 0 ? ['validation', trial.metrics] : ['training', trial.training];
 }
 
-/** The newest validation values; where there is no validation, `training loss 0.412`. */
+/** Format the newest validation values; `training loss 0.412` if there is no validation. */
 export function newestText(trial: Trial): string {
   const [kind, metrics] = newestOf(trial);
   const text = metricsText(metrics);
   return text && kind === 'training' ? `training ${text}` : text;
 }
 
-/** `width=64 lr=0.01`, in the order of the definition. */
+/** Format hyperparameters in the order of the definition: `width=64 lr=0.01`. */
 export function paramsText(params: Record<string, Value>): string {
   return Object.entries(params)
     .map(([name, value]) => `${name}=${repr(value)}`)
     .join(' ');
 }
 
-/** A hyperparameter's value in few characters: `0.003142`, `64`, `adam`. */
+/** Format a hyperparameter's value in few characters: `0.003142`, `64`, `adam`. */
 export function valueText(value: Value): string {
   if (typeof value === 'number') {
     return Number.isInteger(value) && Math.abs(value) < 1e15 ? String(value) : number(value);
@@ -110,8 +110,9 @@ export function valueText(value: Value): string {
 }
 
 /**
- * `12 of 64 trials: 3 running, 9 paused; best error 0.034 (12.7: lr=0.003 width=64)`; empty where it is no search.
- * Of a trial's hyperparameters those that are searched, shortly.
+ * Format the progress of a search: `12 of 64 trials: 3 running, 9 paused; best error 0.034 (12.7: lr=0.003 width=64)`.
+ *
+ * Only searched hyperparameters are shown, in short form. Returns "" for an experiment without a search.
  */
 export function searchText(overview: Overview): string {
   const { search, metric } = overview.experiment.config;
@@ -130,7 +131,7 @@ export function searchText(overview: Overview): string {
   return `${said}; best ${metric.name} ${number(front.best.value)} (${trial}${params && `: ${params}`})`;
 }
 
-/** `12 of 64 trials`, `12 trials` where nobody says how many there may be; empty where it is no search. */
+/** Format the number of trials: `12 of 64 trials`, `12 trials` without a limit; "" without a search. */
 export function trialsText(overview: Overview): string {
   const { search } = overview.experiment.config;
   const total = Object.values(countsOf(overview)).reduce((sum, count) => sum + count, 0);
@@ -141,7 +142,10 @@ export function trialsText(overview: Overview): string {
   return most !== null && total <= most ? `${total} of ${most} trials` : `${total} trial${total === 1 ? '' : 's'}`;
 }
 
-/** `lr=0.003142 blocks=3`: those that are searched, of a list of blocks their number; all where no space says. */
+/**
+ * Format the searched hyperparameters: `lr=0.003142 blocks=3`. A list of blocks is shown by its length; without a
+ * space, all hyperparameters are shown.
+ */
 function searchedText(params: Record<string, Value>, space: Space): string {
   const own = space.parameters.filter(each => each.each === null).map(each => each.name);
   const names = own.length ? own : Object.keys(params);
@@ -153,7 +157,7 @@ function searchedText(params: Record<string, Value>, space: Space): string {
     .join(' ');
 }
 
-/** How many trials there may be; null: as many as the budget, the time or the method itself has. */
+/** Return the maximum number of trials; null if the budget, the time or the method determines it. */
 function limitOf(search: Search, overview: Overview): number | null {
   if (search.budget !== null || search.max_time !== null) {
     return search.trials;
@@ -176,29 +180,32 @@ const STATES: readonly TrialState[] = [
   'failed'
 ];
 
-/** `epoch 3/10`: the one that goes on, or has just ended; `epoch 3` where `epochs` is not known. */
+/** Format the current epoch, or the one that has just ended: `epoch 3/10`; `epoch 3` if `epochs` is not known. */
 export function epochText(epoch: number, epochs: number | null): string {
   // A whole epoch may be a hair more than a whole number: 3 steps of 1/3.
   const now = Math.max(Math.ceil(epoch - 1e-6), 0);
   return epochs === null ? `epoch ${now}` : `epoch ${Math.min(now, epochs)}/${epochs}`;
 }
 
-/** The number of epochs; null where only the program knows when it ends. */
+/** Return the number of epochs; null if only the program knows when it ends. */
 export function knownEpochs(config: Config): number | null {
   return config.epochs_unknown ? null : config.epochs;
 }
 
-/** `#12`; `#12.3` for any but the first trial. */
+/** Format a reference to a trial: `#12.3`, but `#12` for the first trial. */
 export function reference(trial: Trial): string {
   return trial.index === 1 ? `#${trial.experiment}` : `#${trial.experiment}.${trial.index}`;
 }
 
-/** Whether code of the user's runs as it is, of whose length and epochs nothing is known. */
+/** Return whether the user's code is run unchanged, so that its length and epochs are unknown. */
 export function runsAsItIs(config: Config): boolean {
   return config.form === 'plain' || config.form === 'command';
 }
 
-/** `#12  epoch 3/10  step 141  loss 0.412  accuracy 0.912`: of a report, else the trial's newest numbers. */
+/**
+ * Format the progress of a trial: `#12  epoch 3/10  step 141  loss 0.412  accuracy 0.912`, with the values of the
+ * report, else the trial's newest.
+ */
 export function progressLine(trial: Trial, config: Config, report: StoredReport | null = null): string {
   const { epoch, step } = report ?? trial;
   const values = report ? metricsText(report.metrics) : newestText(trial);
@@ -209,7 +216,7 @@ export function progressLine(trial: Trial, config: Config, report: StoredReport 
   return parts.filter(part => part).join('  ');
 }
 
-/** `epoch 3/10  step 141 of 470  about 2 min 05 s left`; `left` is what `secondsLeft` says. */
+/** Format `epoch 3/10  step 141 of 470  about 2 min 05 s left`; `left` is the result of `secondsLeft`. */
 export function progressText(trial: Trial, config: Config, left: number | null): string {
   const parts = [
     epochText(trial.epoch, knownEpochs(config)),
@@ -218,14 +225,14 @@ export function progressText(trial: Trial, config: Config, left: number | null):
   return [...parts, ...(left === null ? [] : [`about ${duration(left)} left`])].join('  ');
 }
 
-/** `cell [4] line 3` or `helpers.py line 12`. */
+/** Format the location of a frame: `cell [4] line 3` or `helpers.py line 12`. */
 export function whereText(frame: Frame): string {
   return frame.cell === null
     ? `${frame.file} line ${frame.line}`
     : `cell [${frame.cell}] line ${frame.cell_line ?? ''}`;
 }
 
-/** The error, the rank and step it came at, and the user's own frames by cell and line, outermost first. */
+/** Format a failure: the error, its rank and step, and the user's frames by cell and line, outermost first. */
 export function failureText(failure: Failure): string {
   const place = `rank ${failure.rank}` + (failure.step === null ? '' : `, step ${failure.step}`);
   const message = failure.message ? `: ${failure.message}` : '';
@@ -239,8 +246,7 @@ export function failureText(failure: Failure): string {
   return lines.join('\n');
 }
 
-/** The state with its reason: `queued: 2nd in queue; 2 of 2 slots in use; about 12 min`, `failed: ValueError`. */
-/** `a minute`, `12 min`, `3 h`, `2 d`: as exact as an estimate is. */
+/** Format an estimated duration, rounded: `a minute`, `12 min`, `3 h`, `2 d`. */
 export function approximately(seconds: number): string {
   const minutes = rounded(seconds / 60);
   if (minutes <= 1) {
@@ -252,7 +258,7 @@ export function approximately(seconds: number): string {
   return seconds < 36 * 3600 ? `${rounded(seconds / 3600)} h` : `${rounded(seconds / 86400)} d`;
 }
 
-/** `in about 20 min (10 min to 40 min)`; empty where nobody can tell. */
+/** Format the estimate of a wait: `in about 20 min (10 min to 40 min)`; "" without an estimate. */
 export function estimateText(wait: Wait): string {
   if (wait.estimate === null) {
     return '';
@@ -263,6 +269,9 @@ export function estimateText(wait: Wait): string {
   return `in about ${likely}${within}`;
 }
 
+/**
+ * Format the state with its reason: `queued: 2nd in queue; 2 of 2 slots in use; about 12 min`, `failed: ValueError`.
+ */
 export function stateText(overview: Overview): string {
   const state = stateOf(overview);
   const reasons = reasonsFor(state, overview);
@@ -278,7 +287,7 @@ function reasonsFor(state: string, overview: Overview): string[] {
   return failure ? [failure.type] : [];
 }
 
-/** `2 slots, horovod`: how much it has (or asks for), and how its ranks talk once that is known. */
+/** Format the slots held or requested and, once known, the backend: `2 slots, horovod`. */
 export function gangText(overview: Overview): string {
   const { slots } = overview.experiment.config;
   const own = runsAsItIs(overview.experiment.config);
@@ -286,7 +295,7 @@ export function gangText(overview: Overview): string {
   return `${slots} slot${slots > 1 ? 's' : ''}${nodesText(overview)}` + (backend ? `, ${backend}` : '');
 }
 
-/** ` on n1 and n2`, where an engine has chosen the nodes of the only trial; of many only their number. */
+/** Return ` on n1 and n2` once an engine has chosen the nodes of the only trial, or the number of many nodes. */
 function nodesText(overview: Overview): string {
   const nodes = overview.experiment.config.search ? [] : (overview.attempts.at(-1)?.nodes ?? []);
   const names = nodes.map(node => node.name);
@@ -300,7 +309,11 @@ function nodesText(overview: Overview): string {
   return ` on ${names.length > 1 ? `${names.slice(0, -1).join(', ')} and ${last}` : last}`;
 }
 
-/** Seconds in which it had slots; before its first attempt, and where that is long past, since its submission. */
+/**
+ * Return the seconds during which the experiment has held slots.
+ *
+ * Without attempts, or if the overview lacks the first ones, return the seconds since the submission.
+ */
 export function elapsed(overview: Overview, now: number): number {
   const { experiment, attempts } = overview;
   // An overview has the newest ones only.
@@ -319,17 +332,17 @@ export function elapsed(overview: Overview, now: number): number {
   return seconds;
 }
 
-/** `#12 digits`. */
+/** Format number and name: `#12 digits`. */
 export function titleText(overview: Overview): string {
   return `#${overview.experiment.number} ${overview.experiment.name}`.trim();
 }
 
-/** `#12 digits  running  2 slots, horovod  1 min 05 s`. */
+/** Format the main line of an experiment: `#12 digits  running  2 slots, horovod  1 min 05 s`. */
 export function headText(overview: Overview, now: number): string {
   return [titleText(overview), stateText(overview), gangText(overview), duration(elapsed(overview, now))].join('  ');
 }
 
-/** Under what changes the result keeps its bits, by the newest attempt that has said so; empty before the first. */
+/** Return the reproducibility guarantee of the newest attempt that reported one; "" if none has. */
 export function guaranteeText(overview: Overview): string {
   if (overview.experiment.config.form === 'plain') {
     return '';
@@ -339,8 +352,9 @@ export function guaranteeText(overview: Overview): string {
 }
 
 /**
- * What befell the attempts: how those that did not end well ended, and from where the next ones went on.
- * The failure with which a trial itself has failed is not among them: it is told at length.
+ * Return lines that say how incomplete attempts ended, and where the next attempts resumed.
+ *
+ * The failure that ended the trial is left out, since it is shown in full elsewhere.
  */
 export function attemptLines(overview: Overview): string[] {
   const failed = overview.trials.filter(trial => trial.state === 'failed');
@@ -351,7 +365,7 @@ export function attemptLines(overview: Overview): string[] {
     .filter(line => line !== null);
 }
 
-/** The step of a checkpoint's name `<step>-<attempt>`; 0 where there is none. */
+/** Return the step of a checkpoint id `<step>-<attempt>`; 0 for null. */
 export function checkpointStep(checkpoint: string | null): number {
   return checkpoint ? Number(checkpoint.split('-')[0]) : 0;
 }
@@ -375,7 +389,7 @@ function ends(attempt: Attempt): string | null {
   return unlucky ? `attempt ${attempt.number} ended: ${attempt.outcome}` : null;
 }
 
-/** A failure in one line: `rank 1 was ended by SIGKILL`, `ValueError: no such file (cell [4] line 3)`. */
+/** Format a failure in one line: `rank 1 was ended by SIGKILL`, `ValueError: no such file (cell [4] line 3)`. */
 export function causeText(failure: Failure): string {
   const last = failure.frames.at(-1);
   if (last === undefined && failure.message.startsWith(`rank ${failure.rank} `)) {
@@ -384,7 +398,7 @@ export function causeText(failure: Failure): string {
   return `${failure.type}: ${firstLine(failure.message)}` + (last === undefined ? '' : ` (${whereText(last)})`);
 }
 
-/** A message of the service's as a sentence of the page's. */
+/** Format a message of the service as a sentence. */
 export function sentence(message: string): string {
   const begun = message.charAt(0).toUpperCase() + message.slice(1);
   return /[.!?]$/.test(begun) ? begun : `${begun}.`;

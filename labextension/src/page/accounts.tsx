@@ -1,4 +1,4 @@
-/** The users and groups for administrators: what each may have, changed where it stands. */
+/** Users and groups, for administrators: quotas that can be edited in place. */
 
 import * as React from 'react';
 
@@ -151,7 +151,7 @@ function cellsFor(cluster: Cluster, account: Account, choose: () => void): React
   ];
 }
 
-/** `group of 12`, `in vision, speech`. */
+/** Describe an account: `group of 12`, `in vision, speech`. */
 function about({ kind, members }: Account): string {
   if (kind === 'group') {
     return `group of ${members.length}`;

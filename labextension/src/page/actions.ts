@@ -1,4 +1,4 @@
-/** What a person may do here, as requests: each knows what it says afterwards, and what takes it back. */
+/** Actions of users on this page, as requests: each has the text shown afterwards, and the action that undoes it. */
 
 import type { Account, NodeUse, Overview, Quota, Waiting } from '../api/types';
 import { FIELDS, fieldText, type FieldName, NONE } from './fields';
@@ -11,16 +11,16 @@ export interface Act {
   readonly method: Method;
   readonly path: string;
   readonly body?: unknown;
-  /** In a sentence, once it is done. */
+  /** Return the sentence that is shown when the action has succeeded. */
   said(answer: unknown): string;
-  /** What the page knows then, before it looks again. */
+  /** Apply the answer to the page's state, before the state is polled again. */
   fold(snapshot: ClusterSnapshot, answer: unknown): ClusterSnapshot;
   readonly undo: Act | null;
-  /** The same, where it is known by the answer. */
+  /** Return the action that undoes this one, if the answer determines it. */
   undoneBy?(answer: unknown): Act | null;
 }
 
-/** Set one number of a quota; null is back to the hub's. */
+/** Set one number of a quota; null restores the hub's value. */
 export function setQuota(account: Account, name: FieldName, value: unknown): Act {
   const title = FIELDS.find(each => each.name === name)?.title ?? name;
   const before = fieldText(account.quota, name);
@@ -31,7 +31,7 @@ export function setQuota(account: Account, name: FieldName, value: unknown): Act
   };
 }
 
-/** All of a quota back to the hub's. */
+/** Restore all of the hub's values of a quota. */
 export function clearQuota(account: Account): Act {
   return {
     method: 'DELETE',
@@ -42,13 +42,16 @@ export function clearQuota(account: Account): Act {
   };
 }
 
-/** As it was: what was set here is set again, and the rest is the hub's. */
+/** Restore an earlier quota: the fields that were set in this service, and the hub's values for the others. */
 function restoreQuota(account: Account): Act {
   const body = Object.fromEntries(FIELDS.map(({ name }) => [name, wireValue(account, name)]));
   return { ...putQuota(account, body), said: () => `${nameOf(account)}: as it was`, undo: null };
 }
 
-/** What the service is sent to have it as it is: null is the hub's, `none` no limit whatever the hub says. */
+/**
+ * Return the value to send to keep a field as it is: null for the hub's value, `none` for no limit whatever the hub's
+ * value.
+ */
 function wireValue({ changed }: Account, name: FieldName): unknown {
   return name in changed ? (changed[name] ?? NONE) : null;
 }
@@ -62,7 +65,7 @@ function putQuota(account: Account, body: Partial<Record<keyof Quota, unknown>>)
   };
 }
 
-/** Let nothing new start on a node, or let it again. */
+/** Drain a node, so that nothing new starts on it, or undrain it. */
 export function drain(node: NodeUse, drained: boolean): Act {
   return {
     ...drainOnly(node, drained),
@@ -80,7 +83,7 @@ function drainOnly({ name }: NodeUse, drained: boolean): Act {
   };
 }
 
-/** Ask with another priority. What an admin has given before, its owner can lower and not have back. */
+/** Set the priority of an experiment. An owner can lower a priority that an admin has set, but not raise it again. */
 export function setPriority(row: Waiting, experiment: number, priority: number | string, admin: boolean): Act {
   const said = (): string => `Priority of #${experiment}: ${priority}, it was ${priorityText(row.priority)}`;
   return {
@@ -92,7 +95,7 @@ export function setPriority(row: Waiting, experiment: number, priority: number |
   };
 }
 
-/** Ahead of everything that waits. */
+/** Move an experiment ahead of all requests in the queue. */
 export function moveFirst(row: Waiting, experiment: number): Act {
   return {
     method: 'POST',
@@ -103,7 +106,10 @@ export function moveFirst(row: Waiting, experiment: number): Act {
   };
 }
 
-/** As before an admin gave it another priority: its owner's, or what an admin had given, a place at the front too. */
+/**
+ * Restore the priority before an admin's change: the owner's, or the one that an admin had set, or the head of the
+ * queue.
+ */
 function asItWas({ priority, by_admin }: Waiting, experiment: number): Act {
   return orderedAgain(experiment, by_admin ? priority : null);
 }
@@ -123,7 +129,7 @@ function ordered(experiment: number, priority: number | string | null, said: () 
   };
 }
 
-/** `ada`, `group vision`. */
+/** Format an account: `ada`, `group vision`. */
 export function nameOf(account: Pick<Account, 'kind' | 'name'>): string {
   return account.kind === 'group' ? `group ${account.name}` : account.name;
 }

@@ -1,4 +1,4 @@
-/** The whole page: its head, the view that is looked at, and what was done last. */
+/** The whole page: its header, the current view, and a notice of the last action. */
 
 import * as React from 'react';
 

@@ -1,4 +1,4 @@
-/** Who has changed what: the log of what administrators did to what is not theirs. */
+/** Audit log: changes that administrators made to other users' or shared objects. */
 
 import * as React from 'react';
 

@@ -1,4 +1,4 @@
-/** A number that is changed where it stands: Enter saves, Escape leaves it as it was. */
+/** Number that can be edited in place: Enter saves it, Escape cancels. */
 
 import * as React from 'react';
 
@@ -108,7 +108,7 @@ const STEPS: Record<string, readonly [number, number]> = {
   ArrowRight: [0, 1]
 };
 
-/** Arrow keys go from number to number within a table. */
+/** Move the focus between the numbers of a table by arrow keys. */
 export function moveAmongCells(event: React.KeyboardEvent<HTMLElement>): void {
   const step = STEPS[event.key];
   const here = event.target instanceof HTMLElement ? event.target : null;

@@ -1,4 +1,4 @@
-/** Use against limit over time, of one user or group. */
+/** Chart of the slot use and the limit of a user or group over time. */
 
 import * as React from 'react';
 import uPlot from 'uplot';

@@ -1,4 +1,4 @@
-/** The cluster as the page knows it: asked for again and again while somebody looks, and changed on demand. */
+/** Cluster state of the page: polled while the page is visible, and changed by actions. */
 
 import { Poll } from '@lumino/polling';
 
@@ -25,7 +25,7 @@ const DISK_S = 600; // between two looks at the disk, which the service measures
 const LARGEST = 5; // experiments of which the disk usage is shown
 const TYPING_MS = 300; // after which what is searched for is asked for
 
-/** What was done last, and whether it can be taken back. */
+/** Last action, and whether it can be undone. */
 export interface Done {
   readonly text: string;
   readonly undo: Act | null;
@@ -65,19 +65,19 @@ export class Cluster {
     return this._done;
   }
 
-  /** Call a listener at every change; the answer ends that. */
+  /** Call a listener after every change; returns a function that unsubscribes it. */
   readonly subscribe = (listener: () => void): (() => void) => {
     this._listeners.add(listener);
     return () => this._listeners.delete(listener);
   };
 
-  /** Look again and again from now on, at what this view shows. */
+  /** Poll what this view shows from now on. */
   show(view: View): void {
     this._view = view;
     this.refresh();
   }
 
-  /** Show the lines of the log that have all of these words; asked for when nobody has typed for a moment. */
+  /** Show the audit entries that contain all of these words; the request is sent when the user has stopped typing. */
   search(words: string): void {
     clearTimeout(this._typing);
     this._typing = setTimeout(() => {
@@ -90,7 +90,7 @@ export class Cluster {
     void this._poll.schedule({ interval: Poll.IMMEDIATE, phase: 'refreshed' });
   }
 
-  /** Do it, say so and offer to take it back; throws ServiceError. */
+  /** Perform an action, show its result and offer to undo it; throws ServiceError. */
   async act(act: Act): Promise<void> {
     const answer = await this._source.ask(act.method, act.path, {}, act.body);
     this._turn += 1; // what was asked before does not know of it
@@ -100,7 +100,7 @@ export class Cluster {
     this.refresh();
   }
 
-  /** The same where nothing on the page waits for a refusal: it is said as the outcome. */
+  /** Perform an action; an error is shown as its result instead of being thrown. */
   async try(act: Act): Promise<void> {
     try {
       await this.act(act);
@@ -109,7 +109,7 @@ export class Cluster {
     }
   }
 
-  /** Take back what was done last, where that can be. */
+  /** Undo the last action, if possible. */
   async undo(): Promise<void> {
     if (this._done?.undo) {
       await this.try(this._done.undo);
@@ -120,14 +120,14 @@ export class Cluster {
     this._say(null);
   }
 
-  /** How many slots an account has held in the last so many seconds; throws ServiceError. */
+  /** Return the slots that an account has held during the last `seconds`; throws ServiceError. */
   async use(account: Pick<Account, 'kind' | 'name'>, seconds: number, points: number): Promise<UseOverTime> {
     const until = Math.floor(this._now()); // the service takes whole seconds
     const query = { since: until - seconds, until, points };
     return this._get('/api/accounts/{kind}/{name}/use', query, { kind: account.kind, name: account.name });
   }
 
-  /** Lines of the log before those that are there. */
+  /** Load the audit entries before those already loaded. */
   async older(): Promise<void> {
     const search = this._snapshot.auditOf;
     const before = this._snapshot.audit?.at(-1)?.seq;
@@ -169,7 +169,7 @@ export class Cluster {
     }
   }
 
-  /** What this view shows; and the newest lines of the log, where it shows that. */
+  /** Request what this view shows and, for the audit view, the newest audit entries. */
   private async _asked(): Promise<[Partial<ClusterSnapshot>, AuditEntry[] | null]> {
     switch (this._view) {
       case 'cluster': {
@@ -194,7 +194,7 @@ export class Cluster {
     }
   }
 
-  /** Ask what the user's files take, seldom; the page waits for nothing that long, and does without where it fails. */
+  /** Request the disk usage of the user's files, seldom. Nothing waits for the answer, and errors are ignored. */
   private async _lookAtDisk(): Promise<void> {
     const now = this._now();
     if (now - this._diskAt < DISK_S) {
@@ -207,7 +207,7 @@ export class Cluster {
     }
   }
 
-  /** What a route answers: the type comes from the OpenAPI document, and what is answered is not checked again. */
+  /** Return the answer of a route. Its type comes from the OpenAPI document; the answer is not validated. */
   private async _get<R extends ReadRoute>(route: R, query?: Query, parts: Record<string, string> = {}) {
     const path = route
       .slice('/api'.length)

@@ -1,9 +1,9 @@
-/** What the page knows of the cluster, and how answers change it: plain folds, no DOM, no clock. */
+/** Cluster state of the page, and how answers change it: pure functions, no DOM, no clock. */
 
 import type { Account, AuditEntry, DiskReport, NodeUse, Overview, PoolStatus, Self, Waiting } from '../api/types';
 import type { ServiceError } from '../service/source';
 
-/** What a person looks at; only what that needs is asked for. */
+/** Views of the page; only the data that the current view needs is requested. */
 export const VIEWS = ['cluster', 'accounts', 'audit'] as const;
 export type View = (typeof VIEWS)[number];
 
@@ -37,17 +37,17 @@ export const NOTHING: ClusterSnapshot = {
   auditEnds: false
 };
 
-/** A fresh answer; what has failed before is forgotten. */
+/** Merge a new answer, and clear the last error. */
 export function learnt(snapshot: ClusterSnapshot, found: Partial<ClusterSnapshot>, at: number): ClusterSnapshot {
   return { ...snapshot, ...found, at, error: null };
 }
 
-/** No answer: the last numbers stay, and are known to be old. */
+/** Record a failed request: the last numbers stay, and are marked as old. */
 export function failed(snapshot: ClusterSnapshot, error: ServiceError): ClusterSnapshot {
   return { ...snapshot, error };
 }
 
-/** An account as an answer has it, wherever it is shown. */
+/** Replace an account by that of an answer, wherever it is shown. */
 export function withAccount(snapshot: ClusterSnapshot, account: Account): ClusterSnapshot {
   const replaced = (each: Account): Account =>
     each.kind === account.kind && each.name === account.name ? account : each;
@@ -63,8 +63,8 @@ export function withNode(snapshot: ClusterSnapshot, node: NodeUse): ClusterSnaps
 }
 
 /**
- * The newest lines of the log before those that are there already; alone where there is a gap between, or where
- * something else was searched for.
+ * Merge the newest audit entries with those already loaded; replace these if entries in between are missing, or if the
+ * search has changed.
  */
 export function withEntries(
   snapshot: ClusterSnapshot,
@@ -84,7 +84,7 @@ export function withEntries(
   };
 }
 
-/** Lines that come before all that are there. */
+/** Append older audit entries. */
 export function withOlderEntries(
   snapshot: ClusterSnapshot,
   older: readonly AuditEntry[],

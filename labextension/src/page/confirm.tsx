@@ -1,4 +1,4 @@
-/** A question before something is done; the browser's own dialog keeps the focus in it, and Escape is no. */
+/** Confirmation before an action, in the browser's own dialog, which keeps the focus; Escape cancels. */
 
 import * as React from 'react';
 

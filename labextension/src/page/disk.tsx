@@ -1,4 +1,4 @@
-/** What the user's experiments take on disk, the largest first, and how full it is. */
+/** Disk usage of the user's experiments, the largest first, and the free space of the disk. */
 
 import * as React from 'react';
 
@@ -53,7 +53,7 @@ function total(bytes: Readonly<Record<string, number>>): number {
   return Object.values(bytes).reduce((sum, each) => sum + each, 0);
 }
 
-/** `checkpoints 3.9 GB, artifacts 12.0 MB`, the largest first. */
+/** Format sizes by kind, the largest first: `checkpoints 3.9 GB, artifacts 12.0 MB`. */
 export function parts(bytes: Readonly<Record<string, number>>): string {
   return Object.entries(bytes)
     .sort(([, one], [, other]) => other - one)

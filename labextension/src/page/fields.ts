@@ -1,4 +1,4 @@
-/** The numbers of a quota as a person reads and writes them. */
+/** Fields of a quota as text that users read and type. */
 
 import type { Account, Quota, SlotHours } from '../api/types';
 import { num } from '../model/curves';
@@ -32,7 +32,7 @@ export const FIELDS: readonly Field[] = [
   { name: 'storage', title: 'Storage', hint: 'the most on disk: 200MB, 500GB or 2TB', width: 8 }
 ];
 
-/** What a field is where nobody says anything. */
+/** Quota with the value of each field that nobody has set. */
 const UNSET: Quota = {
   weight: 1,
   guarantee: 0,
@@ -43,13 +43,13 @@ const UNSET: Quota = {
   storage: null
 };
 
-/** `500/7d`; the inverse of what the service reads. */
+/** Format slot-hours: `500/7d`, as the service parses them. */
 export function slotHoursText({ hours, window }: SlotHours): string {
   const [seconds, unit] = window % 86400 === 0 ? [86400, 'd'] : [3600, 'h'];
   return `${short(hours)}/${short(window / seconds)}${unit}`;
 }
 
-/** `500GB`; the inverse of what the service reads. */
+/** Format a number of bytes: `500GB`, as the service parses it. */
 export function sizeWord(count: number): string {
   const [unit, bytes] = SIZES.find(([, each]) => count % each === 0) ?? ['', 1];
   return `${count / bytes}${unit}`;
@@ -62,10 +62,10 @@ const SIZES: readonly (readonly [string, number])[] = [
   ['kB', 1e3]
 ];
 
-/** No limit, whatever the hub says; a person types it, and the service reads it. */
+/** Text for no limit, which overrides the hub's value; users type it, and the service parses it. */
 export const NONE = 'none';
 
-/** A field as it stands in a table, and as an input begins. */
+/** Format a field for a table and as the initial text of an input. */
 export function fieldText(quota: Quota, name: FieldName): string {
   const value = quota[name];
   if (value === null) {
@@ -77,7 +77,7 @@ export function fieldText(quota: Quota, name: FieldName): string {
   return typeof value === 'object' ? slotHoursText(value) : short(num(value));
 }
 
-/** What the service is sent for what was typed; it judges all else. Nothing typed: back to the hub's. */
+/** Convert a typed text to the value to send, which the service validates; an empty text restores the hub's value. */
 export function typedValue(text: string): number | string | null {
   const typed = text.trim();
   if (typed === '') {
@@ -86,24 +86,24 @@ export function typedValue(text: string): number | string | null {
   return /^-?\d+(\.\d+)?$/.test(typed) ? Number(typed) : typed;
 }
 
-/** What the hub says of a field; where it says nothing, what holds for everybody. */
+/** Format the hub's value of a field; without one, the default for all users. */
 export function givenText(account: Account, name: FieldName): string {
   return fieldText(account.given ?? UNSET, name);
 }
 
-/** Whether a field was set here, against the hub. */
+/** Return whether a field was set in this service, overriding the hub. */
 export function isChanged(account: Account, name: FieldName): boolean {
   return name in account.changed;
 }
 
-/** `4 of 8 slots`, `4 slots`: held, of what may be held. */
+/** Format the slots that an account holds and its limit: `4 of 8 slots`, `4 slots`. */
 export function heldText(account: Account): string {
   const { limit } = account.quota;
   const { held } = account.use;
   return limit === null ? `${held} ${plural(held, 'slot')}` : `${held} of ${limit} ${plural(limit, 'slot')}`;
 }
 
-/** `310 of 500 slot-hours in 7 d`; empty where there is no such window. */
+/** Format used slot-hours: `310 of 500 slot-hours in 7 d`; "" without such a quota. */
 export function windowText({ quota, use }: Account): string {
   if (quota.slot_hours === null) {
     return '';
@@ -113,7 +113,7 @@ export function windowText({ quota, use }: Account): string {
   return `${used} of ${short(hours)} slot-hours in ${window % 86400 ? `${short(window / 3600)} h` : `${window / 86400} d`}`;
 }
 
-/** How much of a whole is used, from 0 to 1; 0 of nothing is all of it only where something is used. */
+/** Return the used fraction of a quantity, from 0 to 1; for a quantity of 0, 1 if anything is used, else 0. */
 export function partOf(used: number, whole: number): number {
   return whole > 0 ? Math.min(used / whole, 1) : Number(used > 0);
 }

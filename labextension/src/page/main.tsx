@@ -1,4 +1,4 @@
-/** The page at the service's root: who has what of the cluster, and for administrators what they may change. */
+/** The page at the service's root: who uses the cluster and, for administrators, what they may change. */
 
 import 'uplot/dist/uPlot.min.css';
 import '../../style/colours.css';

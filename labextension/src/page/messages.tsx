@@ -1,4 +1,4 @@
-/** What the page says by itself: what was done and can be taken back, and why its numbers are old. */
+/** Notices of the page: the last action, which can be undone, and why the numbers are old. */
 
 import * as React from 'react';
 
@@ -13,7 +13,7 @@ interface NoticeProps {
   dismiss: () => void;
 }
 
-/** The outcome of the last act; it stays until another one comes, for nobody can be hurried. */
+/** Notice of the last action; it stays until the next one, so that slow readers miss nothing. */
 export function Notice({ done, undo, dismiss }: NoticeProps): React.JSX.Element {
   return (
     <div className="dl-said-place">
@@ -42,7 +42,7 @@ interface StaleProps {
   again: () => void;
 }
 
-/** Why nothing new comes, and how old the numbers are. */
+/** Notice that says why the numbers are not updated, and how old they are. */
 export function StaleNotice({ error, at, again }: StaleProps): React.JSX.Element {
   const loggedOut = error.status === 401;
   return (

@@ -1,4 +1,4 @@
-/** What is a person's own: their use, that of their groups, and what of theirs runs or waits. */
+/** The user's own data: their slot use, that of their groups, and their running and waiting trainings. */
 
 import * as React from 'react';
 
@@ -64,7 +64,7 @@ function Tile({ account }: { account: Account }): React.JSX.Element {
   );
 }
 
-/** `2 guaranteed, at most 4 a trial`; what is no rule is not told. */
+/** Format a quota: `2 guaranteed, at most 4 a trial`; unlimited fields are left out. */
 function terms({ quota }: Account): string {
   const said = [
     quota.guarantee > 0 ? `${quota.guarantee} guaranteed` : 'no guarantee',

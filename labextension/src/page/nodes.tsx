@@ -1,4 +1,4 @@
-/** The nodes and pools: what is used of them, what runs there, and draining. */
+/** Nodes and pools: their use, the gangs on them, and draining. */
 
 import * as React from 'react';
 

@@ -1,4 +1,4 @@
-/** Who waits, in order, with the reason; who may changes the order. */
+/** The queue in scheduling order, with the reasons for waiting; users with permission can change the order. */
 
 import * as React from 'react';
 
@@ -127,7 +127,7 @@ function First({ cluster, row }: { cluster: Cluster; row: Waiting }): React.JSX.
   );
 }
 
-/** The same ask has the same key wherever it stands, so that what is typed beside it stays with it. */
+/** Return the React key of a request, which is the same at every position, so that an edit in its row is kept. */
 function keyOf({ experiment, trial, pool, place }: Waiting): string {
   return experiment === null ? `${pool}/${place}` : `${experiment}.${trial ?? `new/${place}`}`;
 }

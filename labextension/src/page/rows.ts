@@ -1,4 +1,4 @@
-/** Long lists as a person goes through them: searched, sorted, a page at a time. */
+/** Long lists: search, sort and pages. */
 
 import type { Account, AuditEntry, NodeRun, Waiting } from '../api/types';
 import { plural } from './fields';
@@ -27,7 +27,7 @@ export interface Page<Row> {
   readonly pages: number;
 }
 
-/** One page of what matches. */
+/** Return one page of the matching accounts. */
 export function pageOf(accounts: readonly Account[], look: Look): Page<Account> {
   const found = accounts.filter(each => matches(each, look)).sort(by(look));
   const pages = Math.max(1, Math.ceil(found.length / PAGE));
@@ -65,19 +65,19 @@ function compared(one: Account, other: Account, order: Order): number {
 
 const COLLATOR = new Intl.Collator('en', { numeric: true });
 
-/** Groups before users, then `u2` before `u10`. */
+/** Compare accounts: groups before users, then names with numbers in numeric order (`u2` before `u10`). */
 function names(one: Account, other: Account): number {
   return Number(one.kind === 'user') - Number(other.kind === 'user') || COLLATOR.compare(one.name, other.name);
 }
 
-/** The lines of the log in which all of these words are. */
+/** Return the audit entries that contain all of these words. */
 export function entriesWith(entries: readonly AuditEntry[], search: string): readonly AuditEntry[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   const text = (entry: AuditEntry): string => `${entry.who} ${entry.act} ${entry.on} ${entry.detail}`.toLowerCase();
   return words.length ? entries.filter(entry => words.every(word => text(entry).includes(word))) : entries;
 }
 
-/** Whose something is, as far as one may know: `ada` or `a user of vision`. */
+/** Format an owner: `ada`, or `a user of vision` if the owner is hidden from this user. */
 export function personText(owner: string, group: string): string {
   return owner || (group ? `a user of ${group}` : 'another user');
 }
@@ -92,7 +92,7 @@ export function priorityText(priority: number): string {
   return isFirst(priority) ? 'first' : String(priority);
 }
 
-/** What is asked for: `#12 digits`, `#12.3 digits`; empty of what one may not see. */
+/** Format the requested experiment or trial: `#12 digits`, `#12.3 digits`; "" if it is hidden from this user. */
 export function whatOf({ experiment, trial, name }: Waiting): string {
   if (experiment === null) {
     return '';
@@ -101,7 +101,7 @@ export function whatOf({ experiment, trial, name }: Waiting): string {
   return name ? `${number} ${name}` : number;
 }
 
-/** What holds slots: `#12.3 ada, 4 slots`; of what one may not see `a user of vision, 4 slots`. */
+/** Format what holds slots: `#12.3 ada, 4 slots`, or `a user of vision, 4 slots` if it is hidden from this user. */
 export function runText(run: NodeRun, now: number): string {
   const { experiment, trial, server } = run;
   const number = experiment === null ? '' : `#${experiment}${trial === null || trial === 1 ? '' : `.${trial}`} `;
@@ -110,7 +110,7 @@ export function runText(run: NodeRun, now: number): string {
   return `${number}${personText(run.owner, run.group)}${what}, ${slots}${idleText(run, now)}`;
 }
 
-/** Since when nothing was done in a notebook server, and what becomes of it if that stays so. */
+/** Format the idle time of a notebook server, and when its slots are reclaimed if it stays idle. */
 function idleText({ last_activity, take_back_at }: NodeRun, now: number): string {
   const idle =
     last_activity === null || now - last_activity < 60 ? '' : `, idle for ${approximately(now - last_activity)}`;

@@ -1,4 +1,4 @@
-/** The slots that an account holds, of what it may hold; its guarantee is a mark on the bar. */
+/** Bar of the slots that an account holds, relative to its limit; its guarantee is a mark on the bar. */
 
 import * as React from 'react';
 

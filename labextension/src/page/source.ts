@@ -1,4 +1,4 @@
-/** The page's way to the service: the API beside the page itself. No other file of the page fetches. */
+/** HTTP client of the page: the API is below the page's own URL. No other file of the page sends requests. */
 
 import { ServiceError } from '../service/source';
 import type { Query } from '../service/source';
@@ -11,12 +11,12 @@ const LOGGED_OUT = 'you are logged out: reload the page to log in again';
 export type Method = 'GET' | 'PUT' | 'POST' | 'DELETE';
 
 export interface Requester {
-  /** The JSON at a path such as `/queue`; throws ServiceError. */
+  /** Return the JSON at a path such as `/queue`; throws ServiceError. */
   ask(method: Method, path: string, query?: Query, body?: unknown): Promise<unknown>;
 }
 
 export class PageSource implements Requester {
-  /** `token` is that of a service of one's own; behind a hub its cookies say who asks. */
+  /** `token` is that of a single user's service; behind a hub, the hub's cookies authenticate the user. */
   constructor(
     private readonly _base: string,
     private readonly _token: string | null
@@ -55,7 +55,7 @@ export class PageSource implements Requester {
   }
 }
 
-/** What a request carries: a token, or what proves to the hub that this page sends it and no other site's. */
+/** Return a request's headers: a token or, for a hub, the XSRF token that proves that this page sends the request. */
 export function headersFor(token: string | null, cookies: string): Record<string, string> {
   const xsrf = /(?:^|; )_xsrf=([^;]*)/.exec(cookies)?.[1];
   return {

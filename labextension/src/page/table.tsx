@@ -1,4 +1,4 @@
-/** Tables that become cards where there is no room: each cell knows the name of its column. */
+/** Tables that become cards on narrow screens: each cell has the name of its column. */
 
 import * as React from 'react';
 
@@ -73,7 +73,7 @@ interface BarProps {
   text: string; // what it says
 }
 
-/** How much of something is used, with its words below. */
+/** Bar of the used fraction of something, with its text below. */
 export function Bar({ part, mark, name, text }: BarProps): React.JSX.Element {
   return (
     <div className="dl-use">

@@ -1,9 +1,14 @@
-/** The token with which `daylight open` opens the page of one's own service: behind the #, which no server is sent. */
+/**
+ * Token with which `daylight open` opens the page of a single user's service: it is in the URL's fragment, which
+ * browsers do not send.
+ */
 
 const KEY = 'daylight-token';
 const GIVEN = /^#token=([\w-]+)$/;
 
-/** The one that was given, now or before in this tab; null behind a hub. The address forgets it at once. */
+/**
+ * Return the token of the URL, also if it was there earlier in this tab, and remove it from the URL; null behind a hub.
+ */
 export function ownToken(
   place: Pick<Location, 'hash' | 'pathname' | 'search'>,
   kept: Pick<Storage, 'getItem' | 'setItem'>,

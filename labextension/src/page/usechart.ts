@@ -1,4 +1,4 @@
-/** Use over time as columns of a plot: what was held, and the lines that it is measured by. */
+/** Convert slot use over time to the columns of a plot: slots held, limit and guarantee. */
 
 import type { UseOverTime } from '../api/types';
 
@@ -16,7 +16,7 @@ export interface Lines {
   readonly most: number; // the end of the axis
 }
 
-/** One place more than values: the last value holds until the end. */
+/** Return the lines of the plot; they have one time more than values, since the last value holds until the end. */
 export function linesOf({ at, held, quota }: UseOverTime): Lines {
   const last = held.at(-1) ?? 0;
   const most = Math.max(1, quota.limit ?? 0, quota.guarantee, ...held);
@@ -29,7 +29,7 @@ export function linesOf({ at, held, quota }: UseOverTime): Lines {
   };
 }
 
-/** The same in a sentence. */
+/** Describe the use in a sentence. */
 export function useText({ at, held, quota }: UseOverTime): string {
   const spans = held.map((_, index) => (at[index + 1] ?? 0) - (at[index] ?? 0));
   const whole = spans.reduce((sum, each) => sum + each, 0);

@@ -1,4 +1,4 @@
-/** What can be done from the palette, the context menu and the panel. */
+/** Commands of the palette, the context menu and the panel. */
 
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
@@ -38,14 +38,17 @@ const BRIEF_MS = 3_000; // one that says only that something was done
 
 type Args = ReadonlyPartialJSONObject;
 
-/** What the commands work on. */
+/** Objects on which the commands work. */
 export interface Parts {
   experiments: Experiments;
   tabs: Tabs;
   showPanel: () => void;
 }
 
-/** Commands of one experiment: of `args.number`, the one under the pointer, the tab in front, or the one a person says. */
+/**
+ * Commands on one experiment: `args.number`, the one under the pointer, that of the active tab, or one that the user
+ * enters.
+ */
 export class Commands {
   constructor(
     private readonly _app: JupyterFrontEnd,
@@ -213,7 +216,7 @@ export class Commands {
     });
   }
 
-  /** Do something; say what went wrong. */
+  /** Run an action, and show its error. */
   private async _told(act: () => Promise<void>): Promise<void> {
     try {
       await act();
@@ -222,13 +225,13 @@ export class Commands {
     }
   }
 
-  /** In the palette: what is done to which experiment, if that is clear already. */
+  /** Label of a command in the palette, with the number of its experiment if that is already determined. */
   private _label(words: string, asks = false): string {
     const number = this._parts.tabs.current;
     return number === null ? `${words} an Experiment…` : `${words} #${number}${asks ? '…' : ''}`;
   }
 
-  /** A command of the context menu needs an experiment under the pointer. */
+  /** Return whether a command is available: one of the context menu requires an experiment under the pointer. */
   private _isThere(args: Args): boolean {
     return !args.pointed || this._given(args) !== null;
   }

@@ -1,4 +1,4 @@
-/** The experiments as the panel knows them: asked for again and again while somebody looks. */
+/** List of experiments in the panel, polled while the panel is visible. */
 
 import { Poll } from '@lumino/polling';
 import type { IDisposable } from '@lumino/disposable';
@@ -49,12 +49,12 @@ export class Experiments implements IDisposable {
     _settings.changed.connect(this._settingsChanged);
   }
 
-  /** Something that is shown has changed. */
+  /** Signal: displayed data has changed. */
   get changed(): ISignal<this, void> {
     return this._changed;
   }
 
-  /** Those that match the filter, newest first. */
+  /** Experiments that match the filter, newest first. */
   get list(): readonly Overview[] {
     return ofNotebook(this._found, this._filter.notebook);
   }
@@ -63,22 +63,22 @@ export class Experiments implements IDisposable {
     return this._nodes;
   }
 
-  /** What is to be said of the user's disk. */
+  /** Warnings about the user's disk usage. */
   get warnings(): readonly string[] {
     return this._warnings;
   }
 
-  /** When this was so: seconds since the epoch. */
+  /** Time of the last answer, in seconds since the epoch. */
   get at(): number {
     return this._at;
   }
 
-  /** Why the last look failed; null where it did not. */
+  /** Error of the last request; null if it succeeded. */
   get error(): ServiceError | null {
     return this._error;
   }
 
-  /** Whether the service has answered once. */
+  /** Whether the service has answered at least once. */
   get loaded(): boolean {
     return this._loaded;
   }
@@ -103,7 +103,7 @@ export class Experiments implements IDisposable {
     this.refresh();
   }
 
-  /** The numbers to compare, in the order in which they were chosen. */
+  /** Numbers of the experiments to compare, in the order of selection. */
   get chosen(): readonly number[] {
     return [...this._chosen];
   }
@@ -126,12 +126,12 @@ export class Experiments implements IDisposable {
     return this._found.find(each => each.experiment.number === number) ?? null;
   }
 
-  /** One as it is now, whether it is listed or not; throws ServiceError. */
+  /** Return the current state of an experiment, listed or not; throws ServiceError. */
   async look(number: number): Promise<Overview> {
     return (await this._source.get(`/experiments/${number}`)) as Overview;
   }
 
-  /** Look again and again from now on, or no longer. */
+  /** Start or stop polling. */
   set watched(watched: boolean) {
     this._watched = watched;
     if (watched) {
@@ -142,7 +142,7 @@ export class Experiments implements IDisposable {
     }
   }
 
-  /** Look now, if anybody does. */
+  /** Poll now, if polling is active. */
   refresh(): void {
     if (this._watched) {
       // Not `refresh()`: it does nothing while an older question is still open.
@@ -150,7 +150,7 @@ export class Experiments implements IDisposable {
     }
   }
 
-  /** Stop, pause, resume, label or delete one; throws ServiceError. */
+  /** Stop, pause, resume, label or delete an experiment; throws ServiceError. */
   async act(number: number, verb: Act, asked?: ActionBody): Promise<void> {
     await this._source.post(`/experiments/${number}/${verb}`, asked);
     announce(number);
@@ -188,7 +188,7 @@ export class Experiments implements IDisposable {
     }
   }
 
-  /** Ask what is to be said of the disk, seldom; nothing waits for that, and the panel does without where it fails. */
+  /** Request warnings about the disk, seldom. Nothing waits for the answer, and errors are ignored. */
   private async _lookAtDisk(): Promise<void> {
     const now = Date.now() / 1000;
     if (now - this._diskAt < DISK_S) {

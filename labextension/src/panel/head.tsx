@@ -1,4 +1,4 @@
-/** What stands above the panel's list: slots in use, the search, the filters. */
+/** Header of the panel: slots in use, search field, filters. */
 
 import { refreshIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
@@ -107,7 +107,7 @@ function Toggle({ pressed, press, text, title = '', disabled = false }: TogglePr
   );
 }
 
-/** `text` is what is searched for; what a person types becomes that after a moment. */
+/** Search field; `text` is the current search, and `search` is called with typed text after a short delay. */
 function Search({ text, search }: { text: string; search: (text: string) => void }): React.JSX.Element {
   const [typed, setTyped] = React.useState(text);
   const timer = React.useRef<ReturnType<typeof setTimeout>>(undefined);

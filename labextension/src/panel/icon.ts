@@ -1,4 +1,4 @@
-/** Daylight's sign. */
+/** Daylight's icon. */
 
 import { LabIcon } from '@jupyterlab/ui-components';
 

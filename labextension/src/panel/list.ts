@@ -1,4 +1,4 @@
-/** What the panel asks for, what it shows of the answer, and when it asks again. No DOM, no clock. */
+/** Queries of the panel, and the intervals between them. No DOM, no clock. */
 
 import type { Overview, Trial } from '../api/types';
 import { num } from '../model/curves';
@@ -12,7 +12,7 @@ const MOST = 1000; // that the service tells at once
 const LONGEST_S = 15; // between two looks
 const SLOWER = 1.5;
 
-/** The chips: states that people look for. */
+/** States that the filter chips select. */
 export const STATES = ['running', 'queued', 'paused', 'completed', 'failed', 'stopped', 'deleted'] as const;
 
 export interface Filter {
@@ -36,13 +36,15 @@ export function queryFor(filter: Filter, limit: number): Query {
   };
 }
 
-/** Whether there may be more than this answer to a query has. */
+/** Return whether there may be more matching experiments than in this answer. */
 export function maybeMore(found: readonly Overview[], query: Query): boolean {
   const limit = Number(query.limit);
   return found.length >= limit && limit < MOST;
 }
 
-/** Those of a notebook; the service knows its whole path, the Lab the path below the server's root. */
+/**
+ * Return the experiments of a notebook; the service has its absolute path, JupyterLab its path below the server's root.
+ */
 export function ofNotebook(found: readonly Overview[], notebook: string | null): readonly Overview[] {
   if (notebook === null) {
     return found;
@@ -54,14 +56,14 @@ export function ofNotebook(found: readonly Overview[], notebook: string | null):
   });
 }
 
-/** What an answer tells about the pace of things. */
+/** Properties of an answer that determine the next interval. */
 export interface Heard {
   failed: boolean;
   moved: boolean; // something is not as it was the last time
   active: boolean;
 }
 
-/** Seconds until the next look: soon while something goes on, then later and later. */
+/** Return the seconds until the next request: short while experiments are active, then longer and longer. */
 export function nextPause(before: number, refreshSeconds: number, heard: Heard): number {
   if (!heard.failed && (heard.moved || heard.active)) {
     return refreshSeconds;
@@ -69,24 +71,24 @@ export function nextPause(before: number, refreshSeconds: number, heard: Heard):
   return Math.max(refreshSeconds, Math.min(before * SLOWER, LONGEST_S));
 }
 
-/** Whether one of them is at work, not only waiting. */
+/** Return whether an experiment is at work, and not only waiting. */
 export function isActive(found: readonly Overview[]): boolean {
   return found.some(each => !ended(each) && !['queued', 'paused'].includes(stateOf(each)));
 }
 
-/** Whether there is something new since the last answer. */
+/** Return whether an answer differs from the previous one. */
 export function hasMoved(before: readonly Overview[], found: readonly Overview[]): boolean {
   return before.length !== found.length || before[0]?.seq !== found[0]?.seq;
 }
 
-/** A metric as an item says it; `broken` where no number is left of it. */
+/** Metric as shown in an item; `broken` if its value is not finite. */
 export interface MetricText {
   readonly name: string;
   readonly text: string;
   readonly broken: boolean;
 }
 
-/** The parts of what `newestText` says of a trial. */
+/** Return the parts of the text that `newestText` shows for a trial. */
 export function toldBy(trial: Trial): MetricText[] {
   const [kind, metrics] = newestOf(trial);
   return lossFirst(metrics).map(([name, value], index) => ({
@@ -96,14 +98,14 @@ export function toldBy(trial: Trial): MetricText[] {
   }));
 }
 
-/** Where an arrow key leads to from one of `count` places; null where the key means something else. */
+/** Return the index of the item that an arrow key selects among `count` items; null for other keys. */
 export function placeAfter(key: string, place: number, count: number): number | null {
   const places: Record<string, number> = { ArrowDown: place + 1, ArrowUp: place - 1, Home: 0, End: count - 1 };
   const next = places[key];
   return next === undefined ? null : Math.min(Math.max(next, 0), count - 1);
 }
 
-/** The experiments that a person names: `12 15`, `#12, #15`. */
+/** Return the experiment numbers in a typed text: `12 15`, `#12, #15`. */
 export function numbersIn(text: string): number[] {
   const found = text.match(/\d+/g) ?? [];
   return [...new Set(found.map(Number))].filter(number => number > 0 && number < 1e9);

@@ -1,4 +1,4 @@
-/** What the panel says where it has no list to show. */
+/** Notices that the panel shows if it has no list. */
 
 import * as React from 'react';
 

@@ -1,4 +1,4 @@
-/** The side panel: draws what `Experiments` knows. */
+/** The side panel, which draws the state of `Experiments`. */
 
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
@@ -11,7 +11,7 @@ import { EVERYTHING, isNarrow, placeAfter } from './list';
 import type { Filter } from './list';
 import { Beginning, Nothing, LoadError, Warnings } from './notices';
 
-/** What a person wants done that the panel does not do itself. */
+/** Callbacks for actions that the panel does not perform itself. */
 export interface Doors {
   open: (number: number) => void;
   compare: (numbers: readonly number[]) => void;
@@ -34,7 +34,10 @@ export class Panel extends ReactWidget {
     _experiments.changed.connect(() => this.update());
   }
 
-  /** What came to the front; anything but a notebook leaves the last notebook standing: the head keeps its height. */
+  /**
+   * Set the notebook in front. For any other widget the last notebook stays selected, so that the header keeps its
+   * height.
+   */
   set notebook(path: string | null) {
     if (path === null) {
       return;
@@ -131,7 +134,7 @@ interface ChoiceProps {
   none: () => void;
 }
 
-/** What was chosen to be compared. */
+/** The experiments that are selected for a comparison. */
 function Choice({ chosen, compare, none }: ChoiceProps): React.JSX.Element | null {
   if (chosen.length === 0) {
     return null;
@@ -152,7 +155,7 @@ function Choice({ chosen, compare, none }: ChoiceProps): React.JSX.Element | nul
   );
 }
 
-/** Arrow keys go from experiment to experiment. */
+/** Move the focus between experiments by arrow keys. */
 function move(event: React.KeyboardEvent<HTMLElement>): void {
   const buttons = [...event.currentTarget.querySelectorAll<HTMLElement>('.dl-item-open')];
   const place = buttons.findIndex(button => button === document.activeElement);

@@ -1,4 +1,4 @@
-/** Puts the panel, its tabs and its commands into JupyterLab. */
+/** Plugin that adds the panel, its tabs and its commands to JupyterLab. */
 
 import type { ILabShell, ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
 import type { ICommandPalette } from '@jupyterlab/apputils';
@@ -45,7 +45,7 @@ export function activatePanel(
   look();
 }
 
-/** Tell the panel, where there is one, that something has happened. */
+/** Refresh the panel, if there is one, after an action elsewhere. */
 export function refreshPanel(app: JupyterFrontEnd): void {
   if (app.commands.hasCommand(REFRESH)) {
     void app.commands.execute(REFRESH);

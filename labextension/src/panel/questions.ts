@@ -1,4 +1,4 @@
-/** What a person is asked before something is done. */
+/** Dialogs before an action. */
 
 import { Dialog, InputDialog, showDialog } from '@jupyterlab/apputils';
 import { Widget } from '@lumino/widgets';
@@ -48,7 +48,7 @@ export async function askNumbers(): Promise<number[]> {
   return numbersIn(value ?? '');
 }
 
-/** The fields of a dialog, which asks them for their value. */
+/** Body of a dialog with the fields for labels, whose value the dialog returns. */
 class LabelBody extends Widget {
   constructor(private readonly _fields: LabelFields) {
     super({ node: _fields.root });
@@ -59,7 +59,7 @@ class LabelBody extends Widget {
   }
 }
 
-/** The labels that an experiment is to have; null where the user leaves them. */
+/** Ask the user for the labels of an experiment; null if the dialog is cancelled. */
 export async function askLabels(number: number, labels: Labels): Promise<Labels | null> {
   const fields = new LabelFields();
   fields.labels = labels;

@@ -1,4 +1,4 @@
-/** The person's settings as they are at this moment: schema/panel.json has their words. */
+/** The user's current settings, which schema/panel.json describes. */
 
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
@@ -16,7 +16,7 @@ export interface Settings {
 
 export const DEFAULTS: Settings = { refreshSeconds: 2, writeBack: true, view: VIEW_DEFAULTS };
 
-/** The settings in what a person wrote; what makes no sense is as by default. */
+/** Return the user's settings; invalid values are replaced by the defaults. */
 export function settingsIn(written: ReadonlyPartialJSONObject): Settings {
   const { refreshSeconds, writeBack, smoothing, logAxis } = written;
   const { view } = DEFAULTS;
@@ -47,7 +47,7 @@ export class LiveSettings {
     return this._changed;
   }
 
-  /** Follow what a person writes; before that the defaults are true. */
+  /** Follow changes of the settings; until they are loaded, the defaults apply. */
   follow(settings: ISettingRegistry.ISettings): void {
     const take = (): void => {
       this._current = settingsIn(settings.composite);

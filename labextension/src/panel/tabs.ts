@@ -1,4 +1,4 @@
-/** Experiments in tabs of the main area: one tab each, found again after a reload. */
+/** Experiments in tabs of the main area: one tab each, restored after a reload. */
 
 import type { ILabShell, ILayoutRestorer } from '@jupyterlab/application';
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
@@ -15,7 +15,7 @@ import { ExperimentView } from '../view/view';
 import { sunIcon } from './icon';
 import type { LiveSettings, Settings } from './settings';
 
-/** What a tab lives on; `news` is called when an experiment changes its state. */
+/** Options of a tab; `news` is called when an experiment changes its state. */
 export interface TabOptions {
   source: Source;
   settings: LiveSettings;
@@ -27,7 +27,7 @@ interface Drawing {
   dispose(): void;
 }
 
-/** One experiment, or several beside each other. */
+/** Tab with one experiment, or with several side by side. */
 export class Tab extends Widget {
   private readonly _watches: readonly Watch[];
   private readonly _view: Drawing;
@@ -50,12 +50,12 @@ export class Tab extends Widget {
     this._watches.forEach(watch => watch.start());
   }
 
-  /** What is known of an experiment in here. */
+  /** Return the overview of an experiment in this tab; null if it is not here. */
   find(number: number): Overview | null {
     return this._watches[this.numbers.indexOf(number)]?.look.overview ?? null;
   }
 
-  /** Look again, where something was in the way. */
+  /** Retry to connect after an error. */
   retry(): void {
     this._watches.forEach(watch => watch.retry());
   }
@@ -104,7 +104,7 @@ export class Tabs {
     private readonly _options: TabOptions
   ) {}
 
-  /** Open a tab of these, or come back to it. */
+  /** Open a tab with these experiments, or activate it if it is open. */
   open(numbers: readonly number[]): void {
     const id = `daylight-${numbers.join('-')}`;
     const known = this._tracker.find(each => each.id === id);
@@ -116,21 +116,21 @@ export class Tabs {
     this._shell.activateById(widget.id);
   }
 
-  /** The number of the experiment whose tab is in front, if there is one. */
+  /** Number of the experiment in the active tab, if there is one. */
   get current(): number | null {
     const front = this._shell.currentWidget;
     const numbers = this._tracker.find(widget => widget === front)?.content.numbers ?? [];
     return numbers.length === 1 ? (numbers[0] ?? null) : null;
   }
 
-  /** What the open tabs know of an experiment. */
+  /** Return an experiment's overview from the open tabs; null if none has it. */
   find(number: number): Overview | null {
     let found: Overview | null = null;
     this._tracker.forEach(widget => (found ??= widget.content.find(number)));
     return found;
   }
 
-  /** Bring the tabs of the last time back, by this command. */
+  /** Restore the tabs of the last session by this command. */
   restore(restorer: ILayoutRestorer, command: string): void {
     void restorer.restore(this._tracker, {
       command,

@@ -1,4 +1,4 @@
-/** A copy of the quickstart notebook among the user's files, by Jupyter's contents API. */
+/** Copy the quickstart notebook to the user's files, by Jupyter's contents API. */
 
 import type { Contents } from '@jupyterlab/services';
 

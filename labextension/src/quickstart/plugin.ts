@@ -1,4 +1,4 @@
-/** A card of the launcher, and a command of the palette, that open a copy of the quickstart notebook. */
+/** Card of the launcher and command of the palette that open a copy of the quickstart notebook. */
 
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
@@ -14,7 +14,7 @@ export const QUICKSTART = 'daylight:quickstart';
 const CATEGORY = 'Daylight';
 const SHOWN_MS = 10_000; // a notification; without this it is only counted
 
-/** Where the command is offered, and what knows the folder when it is not called from the launcher. */
+/** Objects to which the command is added; they also provide the folder if the launcher does not. */
 export interface QuickstartHost {
   launcher: ILauncher | null;
   palette: ICommandPalette | null;

@@ -1,16 +1,16 @@
-/** What this page has changed: no stream is open of an experiment that has ended, so its other views are told here. */
+/** Notify all views of a page of changes that one of them made: an experiment that has ended has no open stream. */
 
 type Listener = (number: number) => void;
 
 const listeners = new Set<Listener>();
 
-/** Hear the number of each experiment that is changed from now on; the answer ends that. */
+/** Call a listener with the number of each changed experiment; returns a function that unsubscribes it. */
 export function onChange(listener: Listener): () => void {
   listeners.add(listener);
   return () => void listeners.delete(listener);
 }
 
-/** Tell all but `by`, who knows it. */
+/** Notify all listeners except `by`, which made the change. */
 export function announce(number: number, by?: Listener): void {
   for (const listener of [...listeners]) {
     if (listener !== by) {

@@ -1,4 +1,4 @@
-/** A Source through a widget's comm: the kernel passes on what the service says, while it is not there too busy. */
+/** Source of data through a widget's comm: the kernel forwards the service's answers when it is not busy. */
 
 import type { Curves, Message } from '../api/types';
 import type { Saved } from '../model/saved';
@@ -14,7 +14,7 @@ const LITTLE_PATIENCE_MS = 3_000;
 const HERE_MS = 20_000; // from one of our own signs of life to the next
 const GONE = ['comm_live_update', 'comm:close']; // what hosts tell of a kernel that restarts, and of one that is back
 
-/** What is used of a widget's model. */
+/** The part of a widget's model that is used. */
 export interface Channel {
   get(name: 'saved'): Saved;
   send(content: unknown): void;
@@ -22,7 +22,7 @@ export interface Channel {
   off(event: string, listener: (content: FromKernel) => void): void;
 }
 
-/** What the kernel says; jupyter_ext/views/widget.py has the whole conversation. */
+/** Message of the kernel; jupyter_ext/views/widget.py describes the protocol. */
 export type FromKernel =
   | { type: 'messages'; after: number; messages: Message[] }
   | { type: 'beat' }
@@ -158,7 +158,10 @@ export class CommSource implements Source {
     return `/experiments/${this._number}`;
   }
 
-  /** What the kernel keeps in the model answers while it is busy; undefined where something newer was heard already. */
+  /**
+   * Return the answer that the kernel has stored in the model, for use while it is busy; undefined if newer data was
+   * received.
+   */
   private _known(path: string): unknown {
     const { overview, curves } = this._channel.get('saved');
     if (overview.seq < Math.max(this._log.base, this._told)) {
@@ -175,12 +178,12 @@ export class CommSource implements Source {
   }
 }
 
-/** Curves of which it is known that no report up to `seq` is missing: there need not be one of that very number. */
+/** Return curves marked as complete up to report number `seq`, even if no report has that number. */
 function including(seq: number, curves: Curves): Curves {
   return { ...curves, seq: Math.max(seq, curves.seq) };
 }
 
-/** One listener, who hears what it has not seen yet; a gap is asked for. */
+/** Subscription of one listener, which receives each message once; missing messages are requested again. */
 class Listening {
   private readonly _here: ReturnType<typeof setInterval>;
   private _silence: ReturnType<typeof setTimeout> | undefined;
@@ -200,7 +203,7 @@ class Listening {
     this._sign();
   }
 
-  /** The kernel was heard: there may be something new. */
+  /** Check for new messages after the kernel has sent something. */
   look(): void {
     this._expect();
     if (!this._opened && !this._closed) {
@@ -234,7 +237,7 @@ class Listening {
     clearTimeout(this._silence);
   }
 
-  /** Say that we are here, and what we have missed. */
+  /** Tell the kernel that this page is open, and up to which message it is complete. */
   private _sign(): void {
     this._asked = this._log.after(this._seen) === null;
     this._say({ type: this._asked ? 'watch' : 'here', after: this._seen });

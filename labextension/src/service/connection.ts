@@ -1,4 +1,4 @@
-/** The line to the service: loads an experiment, listens to its stream, and comes back by itself after a cut. */
+/** Connection to the service: load an experiment, follow its message stream, and reconnect after an interruption. */
 
 import type { Curves, Message, Overview } from '../api/types';
 import { POINTS } from '../model/curves';
@@ -17,7 +17,7 @@ import type { Listener, Source, Subscription } from './source';
  */
 export type Connection = 'connecting' | 'live' | 'lost' | 'ended' | 'gone' | 'foreign';
 
-/** What a test sets: the clock in seconds since the epoch, and chance from 0 to 1. */
+/** Clock (seconds since the epoch) and random numbers (0 to 1), which tests replace. */
 export interface ConnectionOptions {
   clock: () => number;
   chance: () => number;
@@ -36,7 +36,9 @@ const BLOCKED = `live updates do not come through to this page (websockets are b
 
 type Timer = ReturnType<typeof setTimeout>;
 
-/** What is heard goes into `known`; `changed` is called after each change of it, or of the connection. */
+/**
+ * Connection of one experiment: data is stored in `known`; `changed` is called after each change of data or connection.
+ */
 export class Line {
   private _connection: Connection = 'connecting';
   private _error: string | null = null;
@@ -64,17 +66,17 @@ export class Line {
     return this._connection;
   }
 
-  /** In words, for `lost`, `gone` and `foreign`, and where no stream comes through; else null. */
+  /** Error as text, for `lost`, `gone` and `foreign`, and if no stream can be opened; else null. */
   get error(): string | null {
     return this._error;
   }
 
-  /** When the service was last heard, or null. */
+  /** Time of the last message or answer of the service; null before the first. */
   get heardAt(): number | null {
     return this._heardAt;
   }
 
-  /** Load, then listen; whatever went on before is dropped. */
+  /** Load the experiment, then follow its stream; earlier work is cancelled. */
   connect(): void {
     this.leave();
     const turn = this._turn;
@@ -94,7 +96,7 @@ export class Line {
     );
   }
 
-  /** Connect now, where that is not being tried already. */
+  /** Connect now, unless that is in progress. */
   retry(): void {
     const goesOnAgain = this._connection === 'ended' && !this._known.ended; // a search that got more trials
     if ((goesOnAgain || ['lost', 'gone', 'foreign'].includes(this._connection)) && !this._busy) {
@@ -103,14 +105,14 @@ export class Line {
     }
   }
 
-  /** Ask for the overview of what has ended: something that this page did has changed it. */
+  /** Request the overview of an ended experiment once, after this page has changed it. */
   lookOnce(): void {
     if (this._connection === 'ended') {
       void this._ask(this._turn);
     }
   }
 
-  /** Close the stream and let go of timers and answers that are still to come. */
+  /** Close the stream, cancel timers, and ignore pending answers. */
   leave(): void {
     this._turn += 1;
     this._answered = false;
@@ -125,7 +127,7 @@ export class Line {
     this._stream = null;
   }
 
-  /** Take an answer that came beside the stream, unless the stream was faster. */
+  /** Apply an overview requested outside of the stream, unless the stream has delivered a newer one. */
   takeNewer(overview: Overview): void {
     if (this._known.agrees(overview) && overview.seq >= (this._known.overview?.seq ?? 0)) {
       this._known.take(overview);
@@ -133,7 +135,7 @@ export class Line {
     }
   }
 
-  /** Fetch what is missing; true where there is something left to listen to. */
+  /** Load missing data; return true if the experiment has a stream to follow. */
   private async _load(turn: number): Promise<boolean> {
     const known = this._known;
     const last = known.ended; // it has said its last word: what is fetched now is all that there will be
@@ -218,7 +220,7 @@ export class Line {
     this._retrying = setTimeout(() => this._lookAgain(), 1000 * POLL_S);
   }
 
-  /** No stream came through the last time: look, unless the one that is open now has lasted. */
+  /** Poll, as the last stream could not be opened, unless the current stream has lasted. */
   private _lookAgain(): void {
     if (this._openedAt === null) {
       this.connect();
@@ -249,7 +251,7 @@ export class Line {
     }
   }
 
-  /** The stream was cut, or a request failed: each way back to a person's peace of mind. */
+  /** Handle an interrupted stream or a failed request, depending on the error. */
   private _failed(error: unknown): void {
     const steady = this._openedAt !== null && this._options.clock() - this._openedAt >= STEADY_S;
     if (error instanceof StreamCut && this._answered && this._isDeaf) {
@@ -289,14 +291,14 @@ export class Line {
     this._retrying = setTimeout(() => this.connect(), 1000 * pause * (0.8 + 0.4 * this._options.chance()));
   }
 
-  /** Whether the service answers and no stream of it comes through. */
+  /** Whether the service answers requests, but no stream can be opened. */
   private get _isDeaf(): boolean {
     return this._fruitless >= DEAF;
   }
 
   // What no stream tells
 
-  /** Ask for the overview after a while, as long as something may change of which there is no message. */
+  /** Request the overview after a delay, as long as something may change without a message. */
   private _askBeside(after?: number): void {
     clearTimeout(this._requestTimer);
     const pause = this._pauseBeside;
@@ -320,7 +322,7 @@ export class Line {
     }
   }
 
-  /** What had ended and has changed is loaded as a whole: it may even have ended again, with other curves. */
+  /** Apply a polled overview. An ended experiment that has changed is loaded again, as it may have new curves. */
   private _takeBeside(overview: Overview): void {
     if (this._connection !== 'ended') {
       this.takeNewer(overview);
@@ -329,7 +331,10 @@ export class Line {
     }
   }
 
-  /** Why a trial waits, and whether an ended search was given more trials elsewhere; null where neither can be. */
+  /**
+   * Interval for polling what no message reports: why a trial waits, or that an ended search was extended; null if
+   * neither is possible.
+   */
   private get _pauseBeside(): number | null {
     switch (this._connection) {
       case 'live':
@@ -363,7 +368,7 @@ export class Line {
     return (await this._source.get(`/experiments/${this._number}/curves`, { trial, points: POINTS })) as Curves;
   }
 
-  /** Of a search the curves of the trial that is the best now: only its overview says which one that is. */
+  /** Return the curves of the best trial of a search, which only the overview names; load them if needed. */
   private _ofBest(overview: Overview, curves: Curves): Curves | Promise<Curves> {
     const best = frontOf(overview)?.index ?? curves.trial;
     return overview.experiment.config.search && best !== curves.trial ? this._getCurves(best) : curves;
@@ -384,18 +389,18 @@ export class Line {
   }
 }
 
-/** What is wrong, and what is done about it. */
+/** Format an error and what is done about it. */
 function inWords(why: string, next: string): string {
   const sentence = why.trim().replace(/\.$/, '');
   return sentence.includes('\n') ? `${sentence}\n${next}` : `${sentence}; ${next}`;
 }
 
-/** What is wrong where the service's experiment of this number is not the one that a notebook has. */
+/** Return the error text for a service whose experiment of this number is not the notebook's. */
 export function foreignText(number: number): string {
   return `another Daylight has this experiment; here #${number} is another one`;
 }
 
-/** The overview in an answer; throws ServiceError where there is none. */
+/** Return the overview in an answer; throws ServiceError if there is none. */
 export function readOverview(json: unknown): Overview {
   const overview = overviewIn(json);
   if (overview === null) {

@@ -1,4 +1,4 @@
-/** The newest messages of one experiment, without a gap: who comes late, or was not listened to, catches up here. */
+/** Newest messages of one experiment without gaps, from which new or interrupted listeners catch up. */
 
 import type { Message } from '../api/types';
 
@@ -7,20 +7,20 @@ const LONGEST = 2_000; // messages
 export class MessageLog {
   private _messages: Message[] = [];
 
-  /** `base`: all that is known by now is above it. */
+  /** `base` is the sequence number after which messages are stored. */
   constructor(private _base: number) {}
 
-  /** Everything after this is here. */
+  /** Sequence number after which all messages are stored. */
   get base(): number {
     return this._base;
   }
 
-  /** The newest that is here. */
+  /** Sequence number of the newest stored message. */
   get end(): number {
     return this._messages.at(-1)?.seq ?? this._base;
   }
 
-  /** Take in all that came after `after`: it continues what is here, or begins anew. */
+  /** Add all messages after `after`; if they do not continue the stored ones, discard these. */
   add(after: number, messages: readonly Message[]): void {
     if (after !== this.end) {
       this._base = after;
@@ -31,7 +31,7 @@ export class MessageLog {
     this._base = surplus.at(-1)?.seq ?? this._base;
   }
 
-  /** What came after `seen`; null where some of it is missing. */
+  /** Return the messages after `seen`; null if some of them are not stored. */
   after(seen: number): Message[] | null {
     return seen < this._base ? null : this._messages.filter(message => message.seq > seen);
   }

@@ -1,4 +1,4 @@
-/** Questions that a page asks through its kernel, which answers in its own time: after the cell that runs. */
+/** Requests that a page sends through its kernel, which answers after the running cell. */
 
 import { ServiceError } from './source';
 import type { ActionBody } from './source';
@@ -9,22 +9,22 @@ const BUSY = 'the kernel is busy; this answer comes when it is done';
 
 export const NO_ANSWER = 408; // a status whose words are shown: they say what to do
 
-/** The kernel's `{"type": "answer", ...}`. */
+/** The kernel's message `{"type": "answer", ...}`. */
 export interface Answer {
   id: number;
   status: number;
   body: unknown;
 }
 
-/** Who answers. */
+/** Interface to the kernel. */
 export interface Kernel {
-  /** Give it a question; may throw. */
+  /** Send a request; may throw. */
   send(question: unknown): void;
-  /** What is known without asking: an answer to this path that is new enough, or undefined. */
+  /** Return a stored answer to a path if it is recent enough; else undefined. */
   known(path: string): unknown;
-  /** Why there may be no answer at all; null while the kernel is heard. */
+  /** Return why no answer can be expected; null while the kernel responds. */
   silent(): string | null;
-  /** For how many milliseconds to wait for an answer. */
+  /** Return the milliseconds to wait for an answer. */
   patience(): number;
 }
 
@@ -72,7 +72,7 @@ export class Questions {
     });
   }
 
-  /** The kernel has answered: this page, or another one. */
+  /** Handle an answer of the kernel, to a request of this page or of another one. */
   answered({ id, status, body }: Answer): void {
     const question = this._open.get(id);
     if (question === undefined) {
@@ -86,7 +86,7 @@ export class Questions {
     }
   }
 
-  /** Something new is known: it may answer what the kernel is too busy to answer. */
+  /** Check whether newly stored data answers open requests. */
   look(): void {
     if (this._kernel.silent() !== null) {
       return;

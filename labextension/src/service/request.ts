@@ -1,4 +1,4 @@
-/** The Lab's Source: Daylight's service through the Jupyter server. No other file fetches. */
+/** Source of data in JupyterLab: the service through the Jupyter server. No other file sends requests. */
 
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
@@ -50,13 +50,13 @@ export class LabSource implements Source {
     return this._ask(url, 'POST', asked ? JSON.stringify(asked) : null);
   }
 
-  /** The whole MIME bundle of an experiment as it is now; throws ServiceError. */
+  /** Return the complete MIME bundle of an experiment's current state; throws ServiceError. */
   async bundle(number: number, captured: readonly string[]): Promise<PartialJSONObject> {
     const url = URLExt.join(this._settings.baseUrl, 'daylight/bundle', String(number));
     return (await this._ask(url, 'POST', JSON.stringify({ captured }))) as PartialJSONObject;
   }
 
-  /** The quickstart notebook, as a file has it; throws ServiceError. */
+  /** Return the quickstart notebook; throws ServiceError. */
   quickstart(): Promise<unknown> {
     return this._ask(URLExt.join(this._settings.baseUrl, 'daylight/quickstart'), 'GET');
   }
@@ -66,7 +66,7 @@ export class LabSource implements Source {
     return new Stream(this._socket(url + this._streamQuery(after, experiment)), listener);
   }
 
-  /** Throws StreamCut where the browser does not even try. */
+  /** Open a websocket; throws StreamCut if the browser refuses. */
   private _socket(url: string): WebSocket {
     try {
       return new this._settings.WebSocket(url);
@@ -108,7 +108,7 @@ export class LabSource implements Source {
   }
 }
 
-/** A websocket that tells a listener: it is told of the end once, and of nothing once it has closed. */
+/** Websocket that calls a listener for each message, once at the end, and never after `close`. */
 class Stream implements Subscription {
   private _over = false;
   private readonly _opening: ReturnType<typeof setTimeout>;
@@ -156,7 +156,7 @@ class Stream implements Subscription {
   }
 }
 
-/** What an answer that is no success says; the service's own errors say what kind they are. */
+/** Convert an unsuccessful answer to an error; the service's errors name their kind. */
 export function refusal(status: number, body: unknown): ServiceError {
   const { error, message } = (typeof body === 'object' && body !== null ? body : {}) as Record<string, unknown>;
   if (typeof error === 'string' && typeof message === 'string') {
@@ -169,7 +169,7 @@ export function refusal(status: number, body: unknown): ServiceError {
   return new ServiceError(status, `Jupyter's server answered ${status}${words}`);
 }
 
-/** Why a stream was closed, from the websocket's close code and reason. */
+/** Convert a websocket's close code and reason to an error. */
 export function cut(code: number, reason: string): StreamCut {
   return new StreamCut(reason || `the connection was cut (${code})`);
 }

@@ -1,29 +1,32 @@
-/** How a view reaches the service, whichever host it is in. Paths are those of the API without `/api`. */
+/** Interface by which views reach the service in any host. Paths are those of the API without `/api`. */
 
 import type { Message } from '../api/types';
 
 export type Query = Record<string, string | number>;
 
-/** The body of an act. */
+/** Body of an action's request. */
 export type ActionBody = Record<string, string | number | readonly string[] | null>;
 
 export interface Source {
-  /** The JSON at a path such as `/experiments/12`; throws ServiceError. */
+  /** Return the JSON at a path such as `/experiments/12`; throws ServiceError. */
   get(path: string, query?: Query): Promise<unknown>;
-  /** The bytes of what a trial has kept; throws ServiceError. */
+  /** Return the bytes of a trial's artifact; throws ServiceError. */
   artifact(number: number, trial: number, name: string): Promise<Uint8Array<ArrayBuffer>>;
-  /** The reports of a trial, or the trials of a search where it is null, as CSV; throws ServiceError. */
+  /** Return the reports of a trial as CSV, or for null the trials of a search; throws ServiceError. */
   csv(number: number, trial: number | null): Promise<string>;
-  /** Act, such as `/experiments/12/stop`, with what is `asked` for; throws ServiceError. */
+  /** Perform an action, such as `/experiments/12/stop`, with `asked` as its body; throws ServiceError. */
   post(path: string, asked?: ActionBody): Promise<unknown>;
-  /** Hear every message after `after`, until the answer's `close` is called or `closed` was. */
+  /**
+   * Call the listener with every message after `after`, until the returned subscription is closed or `closed` was
+   * called.
+   */
   watch(after: number, experiment: number, listener: Listener): Subscription;
 }
 
 export interface Listener {
   opened(): void;
   message(message: Message): void;
-  /** The stream has ended; nothing more comes. */
+  /** Handle the end of the stream; no more calls follow. */
   closed(error: ServiceError): void;
 }
 
@@ -31,7 +34,7 @@ export interface Subscription {
   close(): void;
 }
 
-/** What the service answered, or why it could not: `status` 404 no such thing, 503 not reachable, 0 no answer at all. */
+/** Error of the service, or of reaching it: `status` 404 not found, 503 not reachable, 0 no answer. */
 export class ServiceError extends Error {
   constructor(
     readonly status: number,
@@ -42,7 +45,7 @@ export class ServiceError extends Error {
   }
 }
 
-/** A stream that was cut, or that never opened: whether the service is there is for its answers to say. */
+/** Error: a stream was interrupted, or could not be opened; the service itself may still be reachable. */
 export class StreamCut extends ServiceError {
   constructor(message: string) {
     super(0, message);

@@ -1,4 +1,4 @@
-/** One experiment as it goes on, for whoever draws it: what is known, how the line stands, and its verbs. No DOM. */
+/** Data, connection and actions of one experiment for its views. No DOM. */
 
 import type { Curve, LogChunk, Overview } from '../api/types';
 import { ExperimentCache } from '../model/experimentstate';
@@ -11,7 +11,7 @@ import type { ActionBody, Query, Source } from './source';
 
 export type { Connection } from './connection';
 
-/** What there is to draw; a new object whenever something has changed. */
+/** Data to draw; a new object after each change. */
 export interface Look {
   readonly number: number;
   readonly overview: Overview | null;
@@ -25,12 +25,12 @@ export interface Look {
   readonly at: number; // when this was true: seconds since the epoch
 }
 
-/** Which part of the log; without a `trial` it is that of the first. */
+/** Part of a log to return; the default trial is the first. */
 export type LogQuery = ({ tail: number } | { offset: number; attempt: number; rank: number }) & { trial?: number };
 
 export type Verb = 'stop' | 'pause' | 'resume' | 'delete' | 'undelete';
 
-/** A verb, also of a search or of one of its trials. */
+/** Action on an experiment, on its search or on a trial. */
 export type Act = Verb | 'extend' | 'label' | `trials/${number}/${Steer}`;
 export type Steer = 'promote' | 'prune';
 
@@ -77,7 +77,7 @@ export class Watch {
     return this._look;
   }
 
-  /** Begin; calling it again does nothing. */
+  /** Start; later calls do nothing. */
   start(): void {
     if (!this._begun && !this._disposed) {
       this._begun = true;
@@ -92,7 +92,7 @@ export class Watch {
     }
   };
 
-  /** Take in a saved state that came from elsewhere (an updated output); older ones change nothing. */
+  /** Merge a saved state, such as that of a changed output; an older one changes nothing. */
   adopt(saved: Saved): void {
     // Who listens to the service hears it first, and has finer curves than a notebook keeps.
     if (this._line.connection !== 'live' && !this._disposed && this._known.restore(saved)) {
@@ -101,7 +101,7 @@ export class Watch {
     }
   }
 
-  /** Call `listener` after each change, at most once a frame's time; the answer ends that. */
+  /** Call `listener` after each change, at most once per frame; returns a function that unsubscribes it. */
   subscribe(listener: (look: Look) => void): () => void {
     const own = (look: Look): void => listener(look); // one listener may come twice
     if (!this._disposed) {
@@ -110,14 +110,14 @@ export class Watch {
     return () => void this._listeners.delete(own);
   }
 
-  /** Try now instead of at the end of the pause. */
+  /** Reconnect now instead of after the pause. */
   retry(): void {
     if (!this._disposed) {
       this._line.retry();
     }
   }
 
-  /** Stop, pause, resume, label or delete it, or steer its search; throws ServiceError. */
+  /** Stop, pause, resume, label or delete the experiment, or steer its search; throws ServiceError. */
   async act(verb: Act, asked?: ActionBody): Promise<void> {
     await this._checked();
     const overview = readOverview(await this._source.post(`/experiments/${this._number}/${verb}`, asked));
@@ -128,31 +128,31 @@ export class Watch {
     announce(this._number, this._elsewhere);
   }
 
-  /** What the service says of this experiment at a path below it, such as `/search`; throws ServiceError. */
+  /** Return the service's JSON at a path below this experiment's, such as `/search`; throws ServiceError. */
   async ask(path: string, query: Query = {}): Promise<unknown> {
     await this._checked();
     return this._source.get(`/experiments/${this._number}${path}`, query);
   }
 
-  /** The bytes of what a trial has kept under a name; throws ServiceError. */
+  /** Return the bytes of a trial's artifact; throws ServiceError. */
   async artifact(trial: number, name: string): Promise<Uint8Array<ArrayBuffer>> {
     await this._checked();
     return this._source.artifact(this._number, trial, name);
   }
 
-  /** The reports of a trial, or the trials of a search where it is null, as CSV; throws ServiceError. */
+  /** Return the reports of a trial as CSV, or for null the trials of a search; throws ServiceError. */
   async csv(trial: number | null): Promise<string> {
     await this._checked();
     return this._source.csv(this._number, trial);
   }
 
-  /** The last `tail` bytes of the log that matters (the failed rank's, else rank 0's), or what came after `offset`. */
+  /** Return the last `tail` bytes of a log (of the failed rank, else rank 0), or what follows `offset`. */
   async logs(query: LogQuery): Promise<LogChunk> {
     await this._checked();
     return (await this._source.get(`/experiments/${this._number}/logs`, { ...query })) as LogChunk;
   }
 
-  /** Close the stream, forget timers and listeners; what was known can still be read. */
+  /** Close the stream and remove timers and listeners; the data stays readable. */
   dispose(): void {
     this._disposed = true;
     this._unsubscribe();
@@ -161,7 +161,9 @@ export class Watch {
     clearTimeout(this._emitting);
   }
 
-  /** A number in a notebook may be another experiment's here: nothing is done to it before that is known. */
+  /**
+   * Wait until it is known that the service's experiment of this number is the notebook's; no action is sent before.
+   */
   private async _checked(): Promise<void> {
     const foreign = this._line.connection === 'foreign' || (this._line.heardAt === null && !(await this._agrees()));
     if (foreign) {

@@ -1,4 +1,4 @@
-/** What can be done with an experiment: stop and delete (which ask first), pause, resume, copy what shows it. */
+/** Buttons for actions on an experiment: stop and delete (after confirmation), pause, resume, copy a reference. */
 
 import { ended, isDeleted, stateOf } from '../model/overview';
 import { runsAsItIs } from '../model/text';
@@ -120,7 +120,7 @@ export class Actions {
   }
 }
 
-/** What makes sense in a state. */
+/** Return the actions that are possible in the current state. */
 export function verbsFor(look: Look): Verb[] {
   const overview = look.overview;
   if (!overview || look.connection === 'gone' || look.connection === 'foreign') {

@@ -1,4 +1,4 @@
-/** What a trial has kept: pictures as such, one of them large, and everything else to be saved. */
+/** Artifacts of a trial: pictures, one of them enlarged, and other files as downloads. */
 
 import type { Artifact } from '../api/types';
 import { isPicture, MOST_BYTES, MOST_TILES, savedText, sizeText, tooLarge } from '../model/artifacts';
@@ -53,7 +53,7 @@ export class Artifacts {
     this._sight = new Sight(this.root, () => this._again(true));
   }
 
-  /** `chosen` is the trial that is looked at, where there are several. */
+  /** Draw the artifacts; `chosen` is the selected trial of a search. */
   update(look: Look, chosen: number | null = null): void {
     this._look = look;
     this._chosen = chosen;
@@ -68,7 +68,7 @@ export class Artifacts {
     this._tiles.forEach(tile => tile.dispose());
   }
 
-  /** Ask for the list, where something was kept since; `now`: it has just come into sight. */
+  /** Request the list if artifacts were stored since; `now` requests it at once, as it has become visible. */
   private _again(now = false): void {
     const seq = this._look?.overview?.artifacts_seq ?? 0;
     const heard = this._look !== null && ['live', 'ended'].includes(this._look.connection);

@@ -1,8 +1,8 @@
-/** The clipboard, also where a page is not allowed the modern way to it. */
+/** Copy to the clipboard, also on pages that may not use the asynchronous clipboard API. */
 
 import { h } from './dom';
 
-/** Copy a text; false where the browser does not let us. */
+/** Copy a text; return false if the browser refuses. */
 export async function copy(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);

@@ -1,4 +1,4 @@
-/** Two and more experiments beside each other: curves overlaid, and a table of what they were given and came to. */
+/** Several experiments side by side: overlaid curves, and a table of hyperparameters and results. */
 
 import { ended, stateOf } from '../model/overview';
 import { stateText, titleText } from '../model/text';
@@ -44,7 +44,7 @@ export class CompareView {
     this._draw();
   }
 
-  /** Other settings for the curves. */
+  /** Settings of the curves. */
   set settings(settings: ViewSettings) {
     this._toolbar.settings = settings;
     this._redraw();
@@ -89,7 +89,7 @@ export class CompareView {
   }
 }
 
-/** One experiment in the list above: its colour, number, name and state. */
+/** Heading of one experiment: its colour, number, name and state. */
 class Heading {
   private readonly _title = h('span', { class: 'dl-title' });
   private readonly _chip = h('span', { class: 'dl-chip' });

@@ -1,4 +1,4 @@
-/** What is wrong with the connection, and a way to try again at once. */
+/** Message about a connection error, with a button to retry. */
 
 import type { Look, Watch } from '../service/watch';
 import { button, h, setText, show } from './dom';

@@ -1,4 +1,4 @@
-/** The curves of one experiment: a figure a metric, with a toolbar above. */
+/** Curves of one experiment: a figure per metric, below a toolbar. */
 
 import { ended } from '../model/overview';
 import { runsAsItIs } from '../model/text';
@@ -44,7 +44,7 @@ export class Curves {
     this._plan();
   }
 
-  /** Draw, where it is in sight; true if all is drawn now. */
+  /** Draw if visible; return true if everything is drawn. */
   draw(): boolean {
     return this._plots.draw();
   }

@@ -1,4 +1,4 @@
-/** Curves in words and as a table, for those who do not look at the picture. */
+/** Curves as text and as a table, as an alternative to the plot. */
 
 import type { Curve } from '../api/types';
 import { number } from '../model/text';
@@ -8,7 +8,7 @@ import type { Axis } from './settings';
 
 export const ROWS = 200;
 
-/** `loss by epoch. training: 2.302 at epoch 0.1, 0.1234 at epoch 10, lowest 0.12.` */
+/** Describe curves: `loss by epoch. training: 2.302 at epoch 0.1, 0.1234 at epoch 10, lowest 0.12.` */
 export function inWords(metric: string, lines: readonly Line[], axis: Axis): string {
   return [`${metric} by ${axis}.`, ...lines.map(line => lineInWords(line, axis))].join(' ');
 }
@@ -37,7 +37,7 @@ function highest(curve: Curve): number {
   return Math.max(...curve.high.filter(value => value !== null));
 }
 
-/** `epoch 3.2`, `step 141`, `2:05`: a place on the axis. */
+/** Format a position on the axis: `epoch 3.2`, `step 141`, `2:05`. */
 export function placeText(x: number, axis: Axis): string {
   return axis === 'time' ? secondsText(x, 1) : `${axis} ${axis === 'step' ? x : roundedEpoch(x)}`;
 }
@@ -46,7 +46,7 @@ function roundedEpoch(epoch: number): string {
   return String(Number(epoch.toFixed(2)));
 }
 
-/** A line's value at one of its points, as text. */
+/** Format a curve's value at a point. */
 export function valueText(curve: Curve, index: number): string {
   const value = curve.mean[index];
   if (value === undefined) {
@@ -55,12 +55,12 @@ export function valueText(curve: Curve, index: number): string {
   return value === null ? 'not finite' : number(value);
 }
 
-/** What the ring marks on a line, and in brackets what was reported there, where these are not the same. */
+/** Format the value marked on a line and, in brackets, the reported value if it differs (by smoothing). */
 export function markedText(line: Line, index: number): string {
   return besideRaw(line, index, valueText(line.curve, index));
 }
 
-/** A line's newest value, said like any other. */
+/** Format a line's newest value, like `markedText`. */
 export function lastText(line: Line): string {
   const { last } = line.curve;
   return last === null ? '' : besideRaw(line, line.mean.length - 1, number(last));
@@ -71,7 +71,7 @@ function besideRaw(line: Line, index: number, raw: string): string {
   return typeof drawn === 'number' ? `${number(drawn)} (${raw})` : raw;
 }
 
-/** At most ROWS rows: step, epoch, and each line's values; of more, evenly many. */
+/** Return a table of at most ROWS rows: step, epoch, and each line's values; of more steps, an even selection. */
 export function tableOf(lines: readonly Line[]): { head: string[]; rows: string[][]; left: number } {
   const steps = [...new Set(lines.flatMap(line => line.curve.step))].sort((one, other) => one - other);
   const kept = keptSteps(lines, steps);
@@ -88,7 +88,7 @@ export function tableOf(lines: readonly Line[]): { head: string[]; rows: string[
   return { head: ['step', 'epoch', ...lines.map(line => line.label)], rows, left: steps.length - kept.length };
 }
 
-/** Evenly many, and each step of a line that has few. */
+/** Return an even selection of steps, and all steps of lines with few points. */
 function keptSteps(lines: readonly Line[], steps: readonly number[]): number[] {
   const few = new Set(lines.filter(line => line.curve.step.length <= ROWS / 4).flatMap(line => line.curve.step));
   const fixed = few.size < ROWS ? few : new Set<number>();
@@ -99,7 +99,7 @@ function keptSteps(lines: readonly Line[], steps: readonly number[]): number[] {
   return [...fixed, ...others].sort((one, other) => one - other);
 }
 
-/** At most `most` of them, the first and the last among them. */
+/** Return at most `most` items, evenly selected, including the first and the last. */
 export function evenly<T>(items: readonly T[], most: number): T[] {
   if (items.length <= most) {
     return [...items];

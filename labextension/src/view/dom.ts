@@ -1,9 +1,9 @@
-/** Elements that are made once and changed in place. Text goes in as text, never as HTML. */
+/** Create elements once and update them in place. Text is inserted as text, never as HTML. */
 
 export type Child = Node | string | null;
 export type Props = Record<string, string | number | boolean | ((event: Event) => void)>;
 
-/** An element with attributes, listeners (`onclick: ...`) and children. */
+/** Create an element with attributes, listeners (`onclick: ...`) and children. */
 export function h<Tag extends keyof HTMLElementTagNameMap>(
   tag: Tag,
   props: Props = {},
@@ -23,12 +23,12 @@ export function h<Tag extends keyof HTMLElementTagNameMap>(
   return node;
 }
 
-/** A button of ours; `quiet` ones have no border. */
+/** Create a button; `quiet` ones have no border. */
 export function button(name: string, pressed: () => void, look = ''): HTMLButtonElement {
   return h('button', { type: 'button', class: `dl-button ${look}`.trim(), onclick: pressed }, name);
 }
 
-/** Say something else, if it is something else: what is selected or read aloud is not disturbed otherwise. */
+/** Set a node's text if it differs, so that a selection or a screen reader is not disturbed otherwise. */
 export function setText(node: Node, text: string): void {
   if (node.textContent !== text) {
     node.textContent = text;
@@ -47,7 +47,7 @@ export function show(node: HTMLElement, shown: boolean): void {
   }
 }
 
-/** Let `parent` hold one child a text; those that stay are the same elements. */
+/** Make `parent` contain one child per text; existing children are reused. */
 export function setLines(parent: Element, texts: readonly string[], make: () => Element): void {
   while (parent.children.length > texts.length) {
     parent.lastElementChild?.remove();
@@ -58,7 +58,7 @@ export function setLines(parent: Element, texts: readonly string[], make: () => 
   });
 }
 
-/** Let `parent` hold exactly these children in this order; what stands right is not touched. */
+/** Make `parent` contain exactly these children in this order; children in the right place are not moved. */
 export function setChildren(parent: Element, children: readonly Element[]): void {
   const wanted = new Set(children);
   for (const child of [...parent.children]) {
@@ -73,7 +73,7 @@ export function setChildren(parent: Element, children: readonly Element[]): void
   });
 }
 
-/** Says whether any of these things is another one than the last time it was asked. */
+/** Return a function that tells whether any of its arguments has changed since its last call. */
 export function changes(): (...things: unknown[]) => boolean {
   let before: unknown[] | null = null;
   return (...things) => {
@@ -97,7 +97,7 @@ const OURS = new Set([
   'PageDown'
 ]);
 
-/** Keys that work our controls go no further: to a notebook around us they would mean another cell. */
+/** Stop the propagation of keys that operate Daylight's controls, since a notebook would handle them as its own. */
 export function keepKeys(event: Event): void {
   if (event instanceof KeyboardEvent) {
     const plain = !event.ctrlKey && !event.metaKey && !event.altKey;

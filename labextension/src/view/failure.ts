@@ -1,4 +1,4 @@
-/** Why an experiment failed: the error, the person's own lines by cell, and the whole traceback in a fold. */
+/** Failure of an experiment: the error, the user's lines by cell, and the traceback in a collapsed element. */
 
 import type { Failure, Frame, Overview } from '../api/types';
 import { whereText } from '../model/text';
@@ -43,7 +43,7 @@ export class FailureBox {
   }
 }
 
-/** Why it has failed, if it has. */
+/** Return the failure of an experiment; null if there is none. */
 export function failureOf(overview: Overview | null): Failure | null {
   return overview?.trials.find(trial => trial.state === 'failed' && trial.failure)?.failure ?? null;
 }

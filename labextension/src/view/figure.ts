@@ -1,4 +1,4 @@
-/** One metric: its name and newest values, the plot, and the same as a table. */
+/** Figure of one metric: name and newest values, plot, and the same data as a table. */
 
 import { inWords, markedText, lastText, placeText } from './describe';
 import { h, setText, show } from './dom';
@@ -21,7 +21,7 @@ export class Figure {
   private _hover: Hover | null = null;
   private _drawn: Picture | null = null;
 
-  /** `wanted` is called when it must be drawn again although nothing new was said. */
+  /** `wanted` is called when the figure must be redrawn although no data has changed. */
   constructor(
     readonly metric: string,
     theme: Theme,
@@ -51,7 +51,7 @@ export class Figure {
     this._resizing.observe(canvas);
   }
 
-  /** What to show from now on; `note` says what is unusual about it. */
+  /** Set the picture to show, with a `note` on what is unusual about it. */
   update(picture: Picture, note: string): void {
     this._picture = picture;
     setText(this._axis, picture.axis);
@@ -62,7 +62,7 @@ export class Figure {
     this._table.update(picture.lines);
   }
 
-  /** Put on the canvas what is not there yet; false where that cannot be done now. */
+  /** Draw what has changed; return false if that is not possible now. */
   draw(): boolean {
     const picture = this._picture;
     if (picture && this._drawn !== picture) {
@@ -72,7 +72,7 @@ export class Figure {
     return this._drawn === picture;
   }
 
-  /** The theme is another one. */
+  /** Redraw after a change of the theme. */
   restyle(): void {
     this._plot.restyle();
     this._drawn = null;
@@ -90,7 +90,7 @@ export class Figure {
     this._say();
   }
 
-  /** The newest values, or those below the pointer. */
+  /** Show the newest values, or those at the pointer. */
   private _say(): void {
     const lines = this._picture?.lines ?? [];
     this._keys.say(

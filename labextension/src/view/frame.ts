@@ -1,4 +1,4 @@
-/** Drawing at most once a frame, and knowing what can be seen. */
+/** Draw at most once per frame, and detect whether an element is visible. */
 
 /** Calls `draw` in the next frame, once, however often it was asked for. */
 export class Frame {
@@ -20,7 +20,7 @@ export class Frame {
   }
 }
 
-/** Whether any part of an element can be seen; `appeared` is called when it comes into sight. */
+/** Observer of an element's visibility; `appeared` is called when it becomes visible. */
 export class Sight {
   visible = true; // until the observer has looked
   private readonly _observer: IntersectionObserver;

@@ -1,4 +1,4 @@
-/** The first lines of a view: number, name, state with its reason, slots, backend, and how long it has taken. */
+/** Header of a view: number, name, state with its reason, slots, backend and duration. */
 
 import { ended, stateOf } from '../model/overview';
 import { duration, elapsed, gangText, stateText } from '../model/text';
@@ -34,7 +34,7 @@ export class Head {
     this.tick(look);
   }
 
-  /** Say how long it has taken by now. */
+  /** Update the duration. */
   tick(look: Look): void {
     const overview = look.overview;
     // What is not known to go on any more is as old as what was heard last.
@@ -46,7 +46,7 @@ export class Head {
   }
 }
 
-/** Whether time still counts. */
+/** Return whether the duration still grows. */
 export function ticking(look: Look): boolean {
   return look.overview !== null && !ended(look.overview) && look.connection === 'live';
 }

@@ -1,4 +1,4 @@
-/** The labels above a plot: a swatch, a name and a value for each line. */
+/** Legend above a plot: a colour, a name and a value for each line. */
 
 import { h, setAttribute, setChildren, setText, show } from './dom';
 import type { Line } from './lines';
@@ -12,7 +12,7 @@ export class Keys {
     this.root.append(this._broken);
   }
 
-  /** One label a line. */
+  /** Show one entry per line. */
   update(lines: readonly Line[]): void {
     const keys = lines.map((line, index) => {
       const key = (this._keys[index] ??= new Key());
@@ -26,7 +26,7 @@ export class Keys {
     setChildren(this.root, [...keys, this._broken]);
   }
 
-  /** What the labels say, line by line. */
+  /** Set the values of the entries, in order of the lines. */
   say(values: readonly string[]): void {
     values.forEach((value, index) => this._keys[index]?.say(value));
   }

@@ -1,10 +1,10 @@
-/** Tags and note below the head of a view, and the form that edits them and the name in place. */
+/** Tags and note below the header of a view, and the form that edits them and the name in place. */
 
 import { editOf, type Labels, labelsOf, tagsIn } from '../model/labels';
 import type { Look, Watch } from '../service/watch';
 import { button, changes, h, setLines, setText, show } from './dom';
 
-/** Name, tags and note as fields of a form; JupyterLab's dialog shows the same. */
+/** Form fields for name, tags and note, also used by JupyterLab's dialog. */
 export class LabelFields {
   private readonly _name = h('input', { type: 'text', maxlength: 200 });
   private readonly _tags = h('input', { type: 'text', placeholder: 'baseline, paper', spellcheck: 'false' });

@@ -1,4 +1,4 @@
-/** What is drawn of curves: which metrics share a plot, and each curve as a line over the chosen axis. */
+/** Data of plots: which metrics share a plot, and each curve as a line over the selected axis. */
 
 import type { Curve } from '../api/types';
 import { LARGEST, POINTS, smoothed, thinned } from '../model/curves';
@@ -26,7 +26,7 @@ export interface Panel {
   readonly curves: readonly Curve[]; // training before validation
 }
 
-/** One plot a metric: the loss first, then what is validated, then what is known of training only. */
+/** Return one panel per metric: the loss first, then validated metrics, then those of training only. */
 export function panelsOf(curves: readonly Curve[]): Panel[] {
   const metrics = [...new Set(curves.map(curve => curve.metric))];
   const validated = new Set(curves.filter(curve => curve.kind === 'validation').map(curve => curve.metric));
@@ -39,7 +39,7 @@ export function panelsOf(curves: readonly Curve[]): Panel[] {
     }));
 }
 
-/** The curve as a line; `origin` is when its time begins. */
+/** Convert a curve to a line; `origin` is time 0 of the time axis. */
 export function lineOf(
   whole: Curve,
   look: { label: string; colour: string; dashed?: boolean },
@@ -64,12 +64,12 @@ export function lineOf(
   };
 }
 
-/** Where a curve's points stand on an axis. */
+/** Return the positions of a curve's points on an axis. */
 export function along(curve: Curve, axis: Axis, origin: number): readonly number[] {
   return axis === 'time' ? curve.at.map(at => Math.max(0, at - origin)) : curve[axis];
 }
 
-/** The points that hold what no axis can show. */
+/** Return the points with values that no axis can show. */
 export function brokenPoints(curve: Curve): number[] {
   const huge = curve.high.flatMap((value, index) =>
     drawable(value) === null || drawable(curve.low[index] ?? null) === null ? [index] : []
@@ -77,14 +77,15 @@ export function brokenPoints(curve: Curve): number[] {
   return [...new Set([...curve.broken, ...huge])].sort((one, other) => one - other);
 }
 
-/** Whether all values can stand on a logarithmic axis. */
+/** Return whether all values are positive, so that a logarithmic axis is possible. */
 export function allPositive(curves: readonly Curve[]): boolean {
   return curves.every(curve => curve.low.every(value => value === null || value > 0));
 }
 
 /**
- * The columns that a plot wants: one x for all lines, then each line's own. `undefined` is where a line has no point,
- * null where it has a point without a value: there it is interrupted.
+ * Align lines to uPlot's columns: common x values, then the values of each line.
+ *
+ * `undefined` marks an x at which a line has no point, null a point without a value, where the line is interrupted.
  */
 export function aligned(x: readonly (readonly number[])[], columns: readonly (readonly Column[])[]): Aligned {
   const all = [...new Set(x.flat())].sort((one, other) => one - other);

@@ -1,4 +1,4 @@
-/** The log's last lines in a fold; it is asked for only while someone can see it. */
+/** Last lines of the log in a collapsible element; it is requested only while it is visible. */
 
 import type { LogChunk } from '../api/types';
 import { ended } from '../model/overview';
@@ -47,7 +47,7 @@ export class Log {
     return this._fold;
   }
 
-  /** `chosen` is the trial of a search whose log it is. */
+  /** Draw the log; `chosen` is the selected trial of a search. */
   update(look: Look, chosen: number | null = null): void {
     const overview = look.overview;
     const index = chosen ?? overview?.trials[0]?.index;
@@ -87,7 +87,7 @@ export class Log {
     }
   }
 
-  /** All was read, and nothing more will be written. */
+  /** Return whether the log is read completely and cannot grow. */
   private _done(): boolean {
     const chunk = this._chunk;
     return this._over && this._read === this._whose && chunk !== null && chunk.ended && chunk.offset >= chunk.size;

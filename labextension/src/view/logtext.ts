@@ -1,4 +1,4 @@
-/** A log as a terminal would show it: no colours, progress bars in one line, and only the newest lines. */
+/** Log as a terminal shows it: without colours, with progress bars in one line, limited to the newest lines. */
 
 export const LINES = 2000;
 const WIDE = 2000; // characters of a line: more are cut
@@ -13,7 +13,7 @@ export class LogText {
   private _lines: string[] = [];
   private _open = ''; // the last line, as it came, until its end comes
 
-  /** Take in what was appended to the log; it may begin and end anywhere. */
+  /** Append text, which may begin and end anywhere. */
   append(text: string): void {
     const all = (this._open + text).split('\n');
     this._open = withoutPast(all.pop() ?? '').slice(0, OPEN);
@@ -25,26 +25,26 @@ export class LogText {
     this._open = '';
   }
 
-  /** What there is to read. */
+  /** Text to display. */
   get text(): string {
     return [...this._lines, shown(this._open)].slice(-LINES).join('\n');
   }
 }
 
-/** A line without what moves a terminal's cursor: after a return, what follows replaces what stands there. */
+/** Return a line without control sequences, with text before a carriage return overwritten by what follows. */
 function shown(line: string): string {
   const plain = line.replace(ESCAPES, '').replace(UNFINISHED, '').replace(/\r+$/, '');
   const last = plain.slice(plain.lastIndexOf('\r') + 1);
   return last.length > WIDE ? `${last.slice(0, WIDE)} \u2026` : last;
 }
 
-/** A bar that is drawn a million times in one line is not kept a million times. */
+/** Return a line without overwritten text, so that a progress bar with a million updates takes no memory. */
 function withoutPast(line: string): string {
   const last = line.lastIndexOf('\r', line.length - 2);
   return line.slice(last + 1);
 }
 
-/** What stands where there are no lines; `over` says that none will come. */
+/** Return the text shown for an empty log; `over` means that no lines will follow. */
 export function emptyText(over: boolean): string {
   return over ? 'nothing was written' : 'nothing was written yet';
 }

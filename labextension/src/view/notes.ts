@@ -1,4 +1,4 @@
-/** How exact the result is, what befell the attempts, and what to be warned of. */
+/** Reproducibility guarantee, ends of attempts, and warnings. */
 
 import type { Overview } from '../api/types';
 import { attemptLines, guaranteeText } from '../model/text';

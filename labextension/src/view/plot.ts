@@ -1,4 +1,4 @@
-/** Lines on a canvas: a small interface over uPlot. */
+/** Lines on a canvas: a small interface to uPlot. */
 
 import uPlot from 'uplot';
 
@@ -12,13 +12,13 @@ const NO_AXIS = 32; // pixels of room where there is no y axis: about as much as
 const CROSS = 3; // half the size of a mark for what is not finite, in pixels
 const NOTHING: Picture = { lines: [], axis: 'epoch', log: false };
 
-/** Where the pointer is: x, and for each line the index of its nearest point. */
+/** Position of the pointer: x, and for each line the index of its nearest point. */
 export interface Hover {
   readonly x: number;
   readonly nearest: readonly (number | null)[];
 }
 
-/** A plot in a node, made anew when its shape changes and fed otherwise. */
+/** Plot in a node, which is recreated if its shape changes, and otherwise updated. */
 export class Plot {
   private _plot: uPlot | null = null;
   private _shape = '';
@@ -38,7 +38,7 @@ export class Plot {
     [this._width, this._height] = [Math.floor(width), Math.floor(height)];
   }
 
-  /** Draw; false while there is no room for it. `words` say the same to those who cannot see it. */
+  /** Draw; return false if there is no space. `words` describe the plot for screen readers. */
   draw(picture: Picture, words: string): boolean {
     if (this._width < LEAST || this._height < LEAST) {
       return false;
@@ -50,7 +50,7 @@ export class Plot {
     return true;
   }
 
-  /** Forget how it looked: the next drawing takes the theme's colours. */
+  /** Forget the current look, so that the next drawing uses the theme's colours. */
   restyle(): void {
     this._shape = '';
   }
@@ -111,7 +111,7 @@ export class Plot {
     this._hovered({ x, nearest: own });
   };
 
-  /** A red × at the foot where a value is not finite. */
+  /** Draw a red × at the bottom where a value is not finite. */
   private readonly _crosses = (plot: uPlot): void => {
     const { ctx, bbox } = plot;
     const half = CROSS * devicePixelRatio;
@@ -138,7 +138,7 @@ export class Plot {
   }
 }
 
-/** Whether there is anything for a y axis to measure. */
+/** Return whether there is any value for the y axis. */
 function hasValues({ lines }: Picture): boolean {
   return lines.some(line => line.mean.some(value => value !== null));
 }
@@ -155,7 +155,7 @@ function placeIn(line: Line, x: number | undefined): number | null {
   return place < 0 ? null : place;
 }
 
-/** Those of rising places that keep their distance: marks upon marks say no more. */
+/** Return those of the ascending positions that are at least `distance` apart, so that marks do not overlap. */
 function apart(places: readonly number[], distance: number): number[] {
   let before = -Infinity;
   return places.filter(place => {

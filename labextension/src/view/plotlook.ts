@@ -1,4 +1,4 @@
-/** How a plot looks, in uPlot's terms: axes, scales, lines, bands and the crosshair. */
+/** Look of plots as uPlot options: axes, scales, lines, bands and crosshair. */
 
 import type uPlot from 'uplot';
 
@@ -22,13 +22,13 @@ export interface Picture {
 
 export type Layer = 'low' | 'high' | 'raw' | 'mean';
 
-/** One line's columns in the order in which they are drawn. */
+/** Return the layers of a line, in drawing order. */
 export function layers(line: Line): Layer[] {
   const band: Layer[] = line.low && line.high ? ['low', 'high'] : [];
   return [...band, ...(line.raw ? (['raw'] as const) : []), 'mean'];
 }
 
-/** What a plot must be made anew for. */
+/** Return a key of the properties for which a plot must be recreated. */
 export function shapeOf({ lines, axis, log }: Picture): string {
   return JSON.stringify([axis, log, lines.map(line => [line.label, line.colour, line.dashed, layers(line)])]);
 }
@@ -66,7 +66,9 @@ export function axesOf({ axis, log }: Picture, theme: Theme): uPlot.Axis[] {
   return [x, log ? { ...y, ...ticks } : y];
 }
 
-/** All series but x, line by line and layer by layer; `points` says how many points a line has by now. */
+/**
+ * Return all series except x, line by line and layer by layer; `points` has the current number of points of each line.
+ */
 export function seriesOf(lines: readonly Line[], theme: Theme, points: (line: number) => number): uPlot.Series[] {
   return lines.flatMap((line, index) => {
     const colour = theme.colour(line.colour);
@@ -88,7 +90,7 @@ function series(layer: Layer, line: Line, colour: string, dotted: () => boolean)
   }
 }
 
-/** From lowest to highest, behind the lines. */
+/** Return the bands from minimum to maximum, drawn behind the lines. */
 export function bandsOf(lines: readonly Line[], theme: Theme): uPlot.Band[] {
   const ends = lastSeriesOf(lines);
   return lines.flatMap((line, index) => {
@@ -98,7 +100,7 @@ export function bandsOf(lines: readonly Line[], theme: Theme): uPlot.Band[] {
   });
 }
 
-/** The place among the series of each line's mean, which is its last layer; x is at 0. */
+/** Return the index of the series with each line's mean, its last layer; index 0 is x. */
 export function lastSeriesOf(lines: readonly Line[]): number[] {
   let last = 0;
   return lines.map(line => (last += layers(line).length));
@@ -124,7 +126,7 @@ export function cursorOf(lines: readonly Line[], theme: Theme, group: string): u
   };
 }
 
-/** The nearest place at which a column has a point, by the distance on the axis. */
+/** Return the nearest index at which a column has a point, by distance on the axis. */
 function nearest(data: uPlot.AlignedData, column: number, closest: number, x: number): number | null {
   const [xs, values] = [data[0], data[column] ?? []];
   let [before, after] = [closest, closest];

@@ -1,4 +1,4 @@
-/** A grid of figures, a metric each; those that are many hide behind a button. */
+/** Grid of figures, one per metric; if there are many, some are shown only on demand. */
 
 import { button, h, setChildren, setText, show } from './dom';
 import { Figure } from './figure';
@@ -20,7 +20,7 @@ export class Plots {
   private _plotted: readonly Plotted[] = [];
   private _all = false;
 
-  /** `wanted` is called when `draw` shall be called although nothing new was said. */
+  /** `wanted` is called when `draw` must be called although no data has changed. */
   constructor(
     host: HTMLElement,
     private readonly _wanted: () => void
@@ -47,7 +47,7 @@ export class Plots {
     this._more.ariaExpanded = String(this._all);
   }
 
-  /** Draw, where it is in sight; true if all is drawn now. */
+  /** Draw if visible; return true if everything is drawn. */
   draw(): boolean {
     return this._sight.visible && [...this._figures.values()].map(({ figure }) => figure.draw()).every(drawn => drawn);
   }

@@ -1,4 +1,4 @@
-/** Which plots there are, for one experiment and for several: what each is made of, and how it is made. */
+/** Select the plots for one or several experiments: their data, and how it is drawn. */
 
 import type { Curve } from '../api/types';
 import type { Look } from '../service/watch';
@@ -9,14 +9,14 @@ import type { ViewSettings } from './settings';
 const COLOURS = ['one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight'];
 const NOT_POSITIVE = 'no log axis here: there are values of zero or less';
 
-/** One metric as it shall be drawn; `from` is what it is made of, so that what has not changed is not made again. */
+/** One metric to draw; `from` is its input, by which unchanged plots are recognised. */
 export interface Plotted {
   readonly metric: string;
   readonly from: readonly unknown[];
   readonly make: () => { picture: Picture; note: string };
 }
 
-/** A plot a metric of one experiment: training and validation. */
+/** Return one plot per metric of an experiment, with training and validation. */
 export function alone(look: Look, settings: ViewSettings): Plotted[] {
   const origin = beginning(look);
   return panelsOf(look.curves).map(({ metric, curves }) => ({
@@ -28,8 +28,9 @@ export function alone(look: Look, settings: ViewSettings): Plotted[] {
 }
 
 /**
- * A plot a metric with the lines of all experiments, first the metrics that most of them have. Where validation alone
- * is wanted, an experiment that has not validated a metric keeps its training.
+ * Return one plot per metric with the lines of all experiments, the most common metrics first.
+ *
+ * If only validation is selected, experiments that have not validated a metric show its training values.
  */
 export function overlaid(looks: readonly Look[], settings: ViewSettings, validationOnly: boolean): Plotted[] {
   const owners = new Map(looks.flatMap((look, index) => look.curves.map(curve => [curve, { look, index }])));
@@ -52,13 +53,13 @@ export function overlaid(looks: readonly Look[], settings: ViewSettings, validat
     });
 }
 
-/** The validation among an experiment's curves of one metric; all where there is none. */
+/** Return the validation curves of a metric; all curves if there are none. */
 function validationOf(curves: readonly Curve[]): readonly Curve[] {
   const validated = curves.filter(curve => curve.kind === 'validation');
   return validated.length ? validated : curves;
 }
 
-/** How many experiments have a curve. */
+/** Return the number of experiments that have a curve. */
 function having(shared: readonly (readonly Curve[])[]): number {
   return shared.filter(curves => curves.length > 0).length;
 }
@@ -73,19 +74,19 @@ function plot(
   return { picture: { lines: curves.map(line), axis: settings.axis, log }, note };
 }
 
-/** The colour of one of several experiments. */
+/** Return the colour of one of several experiments. */
 export function colourOf(index: number): string {
   return COLOURS[index % COLOURS.length] ?? 'one';
 }
 
-/** When the time of a trial's curves begins: with its first attempt, if that is known, else with its first report. */
+/** Return time 0 of a trial's curves: the start of its first attempt if known, else its first report. */
 export function beginning({ overview, curves, trial }: Pick<Look, 'overview' | 'curves' | 'trial'>): number {
   const first = overview?.attempts.find(attempt => attempt.trial === trial && attempt.number === 1);
   const reported = curves.flatMap(curve => curve.at.slice(0, 1));
   return first?.created_at ?? (reported.length ? Math.min(...reported) : 0);
 }
 
-/** The newest step that the curves of the training (or, where there are none, their trial) have come to. */
+/** Return the newest step of the training curves, or of the trial if there are none. */
 export function newestStep({ overview, curves, trial }: Pick<Look, 'overview' | 'curves' | 'trial'>): number {
   const training = curves.filter(curve => curve.kind === 'training').map(curve => curve.step.at(-1) ?? 0);
   return training.length ? Math.max(...training) : (overview?.trials.find(each => each.index === trial)?.step ?? 0);

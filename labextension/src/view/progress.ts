@@ -1,4 +1,4 @@
-/** How far the training has come: a bar, and the same in words. */
+/** Progress of a training as a bar and as text. */
 
 import type { Trial } from '../api/types';
 import { secondsLeft } from '../model/estimate';
@@ -36,7 +36,7 @@ export class Progress {
   }
 }
 
-/** From 0 to 1; null where neither the number of steps nor that of epochs is known. */
+/** Return the completed fraction, from 0 to 1; null if neither the number of steps nor of epochs is known. */
 export function shareDone(trial: Trial, epochs: number | null): number | null {
   const [done, all] = trial.total_steps ? [trial.step, trial.total_steps] : [trial.epoch, epochs];
   if (all === null) {

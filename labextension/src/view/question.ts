@@ -1,8 +1,8 @@
-/** "Stop #12 for good?": asked in place; Escape and the button that has the focus leave it as it is. */
+/** Confirmation in place ("Stop #12 for good?"); Escape and the focused button cancel. */
 
 import { button, h, setAttribute, setText } from './dom';
 
-/** What is said below the title and on the two buttons. */
+/** Texts below the title and on the two buttons. */
 export interface QuestionText {
   readonly text: string;
   readonly keep: string;
@@ -43,7 +43,7 @@ export class Question {
     );
   }
 
-  /** Ask; `act` is called where the answer is yes, and `opener` gets the focus back. */
+  /** Ask the user; `act` is called on confirmation, and `opener` gets the focus back. */
   open(title: string, opener: HTMLElement, act: () => void): void {
     setText(this._title, title);
     setAttribute(this.root, 'aria-label', title);

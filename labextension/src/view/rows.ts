@@ -1,4 +1,4 @@
-/** What several experiments were given and what came of them, side by side. */
+/** Hyperparameters and results of several experiments, side by side. */
 
 import type { Kind, Metrics, Overview, Trial, Value } from '../api/types';
 import { frontOf, stateOf } from '../model/overview';
@@ -15,7 +15,7 @@ export interface Rows {
   readonly rows: readonly Row[];
 }
 
-/** Hyperparameters, how each was trained, what it has reached and how far it is; `now` counts for those that go on. */
+/** Return rows of hyperparameters, configuration, results and progress; `now` is used for running experiments. */
 export function rowsOf(overviews: readonly (Overview | null)[], now: number): Rows[] {
   const told = [
     { title: 'Hyperparameters', rows: union(overviews.map(each => texts(each?.experiment.params ?? {}))) },
@@ -49,7 +49,7 @@ function trained(overview: Overview | null): ParamTexts {
   };
 }
 
-/** What is validated; of the training too where an experiment has no more than that to be compared by. */
+/** Return rows of validation metrics, and of training metrics if an experiment has no others. */
 function metricRows(trials: readonly (Trial | undefined)[]): Row[] {
   const validation = trials.map(trial => named('validation', trial?.metrics));
   const training = trials.map(trial => named('training', trial?.training));

@@ -1,4 +1,4 @@
-/** The table of hyperparameters and results below compared curves. */
+/** Table of hyperparameters and results, below compared curves. */
 
 import { h, setAttribute, setChildren, setLines, setText, show } from './dom';
 import type { Rows } from './rows';
@@ -31,7 +31,7 @@ export class RowTable {
     );
   }
 
-  /** `heads` name the columns. */
+  /** Draw the rows; `heads` are the names of the columns. */
   update(heads: readonly string[], rows: readonly Rows[]): void {
     this._rows = rows;
     setLines(this._head, ['experiment', ...heads], () => h('th', { scope: 'col' }));

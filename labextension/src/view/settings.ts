@@ -1,4 +1,4 @@
-/** How a person wants curves drawn. */
+/** The user's settings of curves. */
 
 export type Axis = 'epoch' | 'step' | 'time';
 export const AXES: readonly Axis[] = ['epoch', 'step', 'time'];

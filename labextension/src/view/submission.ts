@@ -1,4 +1,4 @@
-/** Sentences about the submission, and the hyperparameters; folded where they are long. */
+/** Sentences about the submission, and hyperparameters, collapsed if they are long. */
 
 import { paramsText } from '../model/text';
 import type { Look } from '../service/watch';

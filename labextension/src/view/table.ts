@@ -1,4 +1,4 @@
-/** A plot's numbers in a fold, made when it is opened and kept up to date while it is open. */
+/** Numbers of a plot in a collapsible table, created when it is opened, and updated while it is open. */
 
 import { tableOf } from './describe';
 import { h, setLines, setText, show } from './dom';

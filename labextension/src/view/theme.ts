@@ -1,11 +1,11 @@
-/** The colours of the page, for canvases: they come from the `--dl-*` variables of `style/view.css`. */
+/** Colours of the page for canvases, from the `--dl-*` variables of `style/view.css`. */
 
 import { h } from './dom';
 
 // JupyterLab; VS Code; Colab; pages of other makes
 const TOLD_BY = ['data-jp-theme-name', 'data-jp-theme-light', 'data-vscode-theme-kind', 'theme', 'class', 'style'];
 
-/** Reads colours below one element; calls `changed` when the page has got another theme. */
+/** Reader of the colours below an element; calls `changed` when the theme of the page has changed. */
 export class Theme {
   private readonly _known = new Map<string, string>();
   private readonly _probe = h('span', { class: 'dl-probe', 'aria-hidden': 'true' });
@@ -24,14 +24,14 @@ export class Theme {
     this._dark.addEventListener('change', this._reread);
   }
 
-  /** What `--dl-<name>` is here and now, as a canvas understands it. */
+  /** Return the current value of `--dl-<name>` in a form that canvases accept. */
   colour(name: string): string {
     const known = this._known.get(name) ?? this._read(name);
     this._known.set(name, known);
     return known;
   }
 
-  /** The page's font at a size in pixels. */
+  /** Return the page's font at a size in pixels. */
   font(pixels: number): string {
     return `${pixels}px ${getComputedStyle(this._probe).fontFamily}`;
   }

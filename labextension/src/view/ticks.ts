@@ -1,4 +1,4 @@
-/** Ranges and ticks of axes, and how their numbers are written. */
+/** Ranges and ticks of axes, and the format of their numbers. */
 
 type Range = [number, number] | [null, null];
 
@@ -7,8 +7,9 @@ const FEW = 3;
 const MANY = 7;
 
 /**
- * Room around values on a plain axis; what is never negative keeps its zero in sight only where it is near. Without
- * values there is no range, and nothing is written beside the axis: made-up numbers would be taken for real ones.
+ * Return the range of a linear axis, with a margin around the values; non-negative values close to 0 start at 0.
+ *
+ * Without values there is no range, and no numbers are shown at the axis, since they could be taken for real ones.
  */
 export function plainRange(min: number | null, max: number | null): Range {
   if (min === null || max === null) {
@@ -18,7 +19,7 @@ export function plainRange(min: number | null, max: number | null): Range {
   return [min >= 0 && min - room < 0 ? 0 : min - room, max + room];
 }
 
-/** Room around positive values on a logarithmic axis. */
+/** Return the range of a logarithmic axis, with a margin around positive values. */
 export function logRange(min: number | null, max: number | null): Range {
   if (min === null || max === null || min <= 0) {
     return [null, null];
@@ -27,7 +28,7 @@ export function logRange(min: number | null, max: number | null): Range {
   return [min / room, max * room];
 }
 
-/** Round numbers between two, for a logarithmic axis: 1 3 10 30, or finer or coarser ones. */
+/** Return round numbers between two, for a logarithmic axis: 1 3 10 30, or a finer or coarser series. */
 export function logTicks(min: number, max: number): number[] {
   for (const digits of FINER) {
     const found = inDecades(min, max, digits);
@@ -54,7 +55,7 @@ function plainTicks(min: number, max: number): number[] {
   return Array.from({ length: count }, (_, index) => Number(((first + index) * step).toPrecision(12)));
 }
 
-/** A tick's number, with as many decimals as its neighbours need. */
+/** Format a tick, with as many decimals as the distance to the next tick requires. */
 export function tickText(value: number, step: number): string {
   const size = Math.abs(value);
   if (size >= 1e5 || step < 1e-4) {
@@ -63,7 +64,7 @@ export function tickText(value: number, step: number): string {
   return value.toFixed(decimalsOf(step));
 }
 
-/** As many as it takes to write the step itself: one for 0.1 and 0.5, two for 0.25. */
+/** Return the number of decimals of a step: one for 0.1 and 0.5, two for 0.25. */
 function decimalsOf(step: number): number {
   const whole = (decimals: number): boolean =>
     Math.abs(step * 10 ** decimals - Math.round(step * 10 ** decimals)) < 1e-6;
@@ -74,7 +75,7 @@ function decimalsOf(step: number): number {
   return decimals;
 }
 
-/** A number that stands for itself, such as 0.003 on a logarithmic axis. */
+/** Format a tick of a logarithmic axis, such as 0.003, in full. */
 export function logTickText(value: number): string {
   return value >= 1e5 || value < 1e-3 ? value.toExponential().replace('e+', 'e') : String(Number(value.toPrecision(6)));
 }
@@ -83,7 +84,7 @@ export const SECONDS = [
   1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400
 ].concat([2, 5, 10, 20, 50, 100, 200, 500].map(days => days * 86400));
 
-/** Seconds on an axis: `45 s`, `2:30`, `1:30 h`, `2 d`. */
+/** Format seconds at an axis: `45 s`, `2:30`, `1:30 h`, `2 d`. */
 export function secondsText(seconds: number, step: number): string {
   const value = Math.round(seconds);
   if (step >= 86400) {

@@ -1,4 +1,4 @@
-/** One artifact, small: its picture, or which kind of file it is, with its name below. */
+/** Thumbnail of an artifact: its picture, or the kind of its file, with the name below. */
 
 import type { Artifact } from '../api/types';
 import { isPicture, kindText, PICTURE_BYTES, sizeText, whenText } from '../model/artifacts';
@@ -17,7 +17,7 @@ export class Tile {
   private _url: string | null = null;
   private _disposed = false;
 
-  /** `changed` is called when there is a picture, or another one. */
+  /** `changed` is called when the picture has been loaded or replaced. */
   constructor(
     private readonly _watch: Pick<Watch, 'artifact'>,
     pressed: (tile: Tile) => void,
@@ -41,7 +41,7 @@ export class Tile {
     return this._artifact;
   }
 
-  /** Where its picture is; null before it has come, and of what is none. */
+  /** URL of the picture; null before it is loaded, and for files that are no pictures. */
   get url(): string | null {
     return this._url;
   }
@@ -67,7 +67,7 @@ export class Tile {
     }
   }
 
-  /** Say whether its picture is shown large. */
+  /** Set whether the picture is shown enlarged. */
   expand(large: boolean): void {
     setAttribute(this._button, 'aria-expanded', String(large));
   }

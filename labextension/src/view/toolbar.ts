@@ -1,4 +1,4 @@
-/** How curves are drawn, to be changed by hand: log axis, smoothing, what stands along the x axis. */
+/** Controls for curves: logarithmic axis, smoothing, and the quantity of the x axis. */
 
 import { h, setText } from './dom';
 import { AXES, type Axis, type ViewSettings } from './settings';
@@ -35,7 +35,7 @@ export class Toolbar {
     return this._settings;
   }
 
-  /** Settings that come from elsewhere. */
+  /** Show settings that were changed elsewhere. */
   set settings(settings: ViewSettings) {
     this._settings = settings;
     this._show();

@@ -1,4 +1,4 @@
-/** One experiment, drawn into a node and kept up to date for as long as it is there. */
+/** View of one experiment, drawn into a node and kept up to date. */
 
 import type { Curves as CurvesOf } from '../api/types';
 import { stateOf } from '../model/overview';
@@ -24,7 +24,7 @@ export { DEFAULTS, type Axis, type ViewSettings } from './settings';
 
 const TICK_MS = 1000;
 
-/** What a view needs of a Watch. */
+/** The part of Watch that a view needs. */
 export type Watched = Pick<Watch, 'look' | 'subscribe' | 'act' | 'retry' | 'logs' | 'ask' | 'artifact' | 'csv'>;
 
 export class ExperimentView {
@@ -74,7 +74,7 @@ export class ExperimentView {
     }
   }
 
-  /** Other settings for the curves. */
+  /** Settings of the curves. */
   set settings(settings: ViewSettings) {
     this._curves.settings = settings;
     this._frame.request();
@@ -143,19 +143,19 @@ export class ExperimentView {
     this._writeTrial(look);
   }
 
-  /** Of a search the curves and the log are those of the trial that is looked at. */
+  /** Draw curves and log of the selected trial of a search. */
   private _writeTrial(look: Look): void {
     this._curves.update(this._shown(look));
     this._artifacts.update(look, this._chosen(look));
     this._log.update(look, this._chosen(look));
   }
 
-  /** The trial of a search that is looked at; null where there is a single one. */
+  /** Return the selected trial of a search; null if there is a single trial. */
   private _chosen(look: Look): number | null {
     return look.overview?.experiment.config.search ? this._search.trial : null;
   }
 
-  /** What is known, with the curves of the trial that is looked at. */
+  /** Return the data to draw, with the curves of the selected trial. */
   private _shown(look: Look): Look {
     const trial = this._chosen(look);
     if (trial === null || trial === look.trial) {

@@ -1,4 +1,4 @@
-/** How much each hyperparameter makes of the difference: a bar each, the largest first. */
+/** Importance of each hyperparameter as a bar, the largest first. */
 
 import type { Importance } from '../../api/types';
 import { num } from '../../model/curves';
@@ -22,7 +22,7 @@ export function bars(importance: Importance, width: number): { shapes: Shape[]; 
   return { shapes, height: named.length * ROW + 6 };
 }
 
-/** In words, for those who cannot see it. */
+/** Describe the bars for screen readers. */
 export function barsText(importance: Importance): string {
   return largestFirst(importance)
     .map(([name, share]) => `${name} ${percent(share)}`)

@@ -1,4 +1,4 @@
-/** A drawing with its title, as wide as there is room, whose trials can be picked. */
+/** Drawing with a title, as wide as its container, whose trials can be selected by clicking. */
 
 import { h, setAttribute, setText, show } from '../dom';
 import { paint, type Shape } from './shapes';
@@ -18,7 +18,7 @@ export class Chart {
   private _draw: Draw | null = null;
   private _width = 0;
 
-  /** `picked` is called with the trial that was clicked; `beside` stands beside the title. */
+  /** `picked` is called with a clicked trial; `beside` is placed next to the title. */
   constructor(
     title: string,
     private _height: number,
@@ -44,7 +44,7 @@ export class Chart {
     this._resizing.observe(this.root);
   }
 
-  /** What to draw from now on; `words` say the same to those who cannot see it, `note` stands below. */
+  /** Set the drawing; `words` describe it for screen readers, `note` is shown below it. */
   update(draw: Draw, words: string, note = '', height = this._height): void {
     this._draw = draw;
     this._height = height;

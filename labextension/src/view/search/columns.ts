@@ -1,4 +1,4 @@
-/** The columns of the table of trials, and what is said of those that it does not show. */
+/** Columns of the table of trials, and the note on trials that it does not show. */
 
 import type { SearchStatus, TrialRow } from '../../api/types';
 import { num } from '../../model/curves';
@@ -10,7 +10,7 @@ export interface Column {
   readonly cell: (row: TrialRow) => string;
 }
 
-/** The columns of the table: those of the trial, then one a hyperparameter. */
+/** Return the columns: those of the trial, then one per hyperparameter. */
 export function columnsOf(status: SearchStatus): Column[] {
   const { metric, unit, units, number: own } = status;
   const params = status.params.map(name => ({
@@ -38,7 +38,7 @@ function stateText(row: TrialRow): string {
     : row.state;
 }
 
-/** What is not shown, and where it is. */
+/** Return a sentence on the trials that are not shown, and where they are. */
 export function noteText(shown: number, through: number, loaded: number, total: number): string {
   if (through < loaded) {
     return (

@@ -1,4 +1,4 @@
-/** The rung ladder: at each rung every result, who went on from there, and what it took. */
+/** Rungs of a search: all results of each rung, and which trials were promoted. */
 
 import type { BracketStatus, Metric, SearchStatus } from '../../api/types';
 import { number } from '../../model/text';
@@ -9,7 +9,7 @@ import { pathOf, type Shape, text } from './shapes';
 const HEAD = 30; // pixels for the words above a rung
 const SPREAD = 0.28; // of a rung's width: results of about the same value stand beside each other
 
-/** One ladder, its lowest rung on the left; `chosen` is the trial that is looked at. */
+/** Draw one bracket, its lowest rung on the left; `chosen` is the selected trial. */
 export function ladder(
   status: SearchStatus,
   bracket: BracketStatus,
@@ -59,7 +59,7 @@ export function ladder(
   return way.length > 1 ? [...found, line] : found;
 }
 
-/** In words, for those who cannot see it. */
+/** Describe a bracket for screen readers. */
 export function ladderText(bracket: BracketStatus, unit: string, metric: Metric): string {
   const rungs = bracket.rungs.map(rung => {
     const best = rung.best === null ? '' : `, best ${metric.name} ${number(rung.best)}`;
@@ -82,7 +82,7 @@ function words({ results, went_on }: { results: number; went_on: number }, x: nu
   ];
 }
 
-/** From 0 to 1, the same for a trial always. */
+/** Return a number from 0 to 1 that is constant for a trial, to separate overlapping points. */
 function jitter(trial: number): number {
   return (trial * 0.618033988749895) % 1;
 }

@@ -9,7 +9,7 @@ import { pathOf, type Shape } from './shapes';
 
 export type Over = 'time' | 'units';
 
-/** Who was the best by when, over the time since the submission or over what had been trained. */
+/** Draw the incumbent over the time since submission, or over the amount of training. */
 export function incumbent(status: SearchStatus, over: Over, width: number, height: number): Shape[] {
   const { incumbent: steps, metric, unit } = status;
   const end = over === 'time' ? status.elapsed : status.trained;
@@ -39,7 +39,7 @@ export function incumbent(status: SearchStatus, over: Over, width: number, heigh
   return [...axes, { tag: 'path', props: { d: path, class: 'dl-best-line' } }, ...dots];
 }
 
-/** The curves of many trials: who does not train any more is pale, and the best lie on top. */
+/** Draw the learning curves of many trials: inactive ones are pale, and the best are on top. */
 export function manyCurves(
   curves: SearchCurves,
   number_: number,
@@ -81,7 +81,7 @@ const LOOKS: Partial<Record<string, string>> = {
   completed: 'dl-done'
 };
 
-/** A line; of a single point a short stroke, which can be seen. */
+/** Return a path through points; a single point becomes a short, visible stroke. */
 function dotted(points: readonly ([number, number] | null)[]): string {
   const [only, ...others] = points;
   return only && others.length === 0 ? `M${only[0] - 3} ${only[1]}h6` : pathOf(points);

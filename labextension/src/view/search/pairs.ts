@@ -1,4 +1,4 @@
-/** Two hyperparameters against each other, or one against the metric: every trial, or the best of each field. */
+/** Two hyperparameters against each other, or one against the metric: every trial, or the best per grid cell. */
 
 import type { SearchStatus, TrialRow, Value } from '../../api/types';
 import { bestRows } from '../../model/best';
@@ -43,7 +43,7 @@ export interface Field {
   readonly trials: readonly TrialRow[]; // the best first
 }
 
-/** The trials by fields of a grid, the best first. */
+/** Return the trials of each grid cell, best first. */
 export function fields(
   status: SearchStatus,
   across: Axis,
@@ -64,7 +64,7 @@ export function fields(
   return { columns, rows, found: [...found.values()] };
 }
 
-/** The best trial of each field as its colour. */
+/** Draw the best trial of each grid cell as its colour. */
 export function heat(status: SearchStatus, across: Axis, up: Axis, width: number, height: number): Shape[] {
   const { columns, rows, found } = fields(status, across, up);
   const { x, y, axes } = plane(

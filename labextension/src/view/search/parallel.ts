@@ -1,4 +1,4 @@
-/** Parallel coordinates: an axis a hyperparameter, a line a trial, and brushes that choose among them. */
+/** Parallel coordinates: an axis per hyperparameter, a line per trial, and brushes that select trials. */
 
 import type { Space, SearchStatus, TrialRow, Value } from '../../api/types';
 import { metricScale, paramScale, ranks, rowText, type Scale, shade } from './scale';
@@ -8,7 +8,7 @@ const [TOP, BOTTOM, LEFT, RIGHT] = [26, 14, 52, 30];
 const MOST = 12; // axes: more have no room
 const CHARACTER = 6.2;
 
-/** Which part of an axis is chosen: from lower to upper, each from 0 to 1. */
+/** Selected part of each axis: lower and upper bound, each from 0 to 1. */
 export type Brushes = ReadonlyMap<string, readonly [number, number]>;
 
 export interface Axis {
@@ -17,7 +17,7 @@ export interface Axis {
   readonly of: (row: TrialRow) => Value | undefined;
 }
 
-/** The hyperparameters of the search, and at the end what came of them. */
+/** Return the axes: the hyperparameters of the search, and last the metric. */
 export function axesOf(status: SearchStatus, space: Space): Axis[] {
   const params = status.params.slice(0, MOST - 1).map(name => {
     const values = status.trials.flatMap(row => (row.params[name] === undefined ? [] : [row.params[name]]));
@@ -30,7 +30,7 @@ export function axesOf(status: SearchStatus, space: Space): Axis[] {
   return [...params, { name: status.metric.name, scale, of: row => row.best ?? undefined }];
 }
 
-/** Whether a trial lies within all brushes. */
+/** Return whether a trial lies within all brushes. */
 export function within(row: TrialRow, axes: readonly Axis[], brushes: Brushes): boolean {
   return axes.every(axis => {
     const brush = brushes.get(axis.name);
@@ -39,7 +39,7 @@ export function within(row: TrialRow, axes: readonly Axis[], brushes: Brushes): 
   });
 }
 
-/** Where an axis stands, and what a height on it means. */
+/** Return the positions of the axes, and the conversion between heights and values. */
 export function geometry(count: number, width: number, height: number): Geometry {
   const gap = (width - LEFT - RIGHT) / Math.max(1, count - 1);
   const length = height - TOP - BOTTOM;

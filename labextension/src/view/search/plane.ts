@@ -1,4 +1,4 @@
-/** Two axes with their numbers, and where things stand between them. */
+/** Two axes with their numbers, and the positions of points between them. */
 
 import type { Scale } from './scale';
 import { round, type Shape, text } from './shapes';
@@ -12,7 +12,7 @@ export interface Plane {
   readonly axes: readonly Shape[];
 }
 
-/** `title` stands below the horizontal axis. */
+/** Draw the axes; `title` is the text below the horizontal axis. */
 export function plane(width: number, height: number, across: Scale, up: Scale, title: string): Plane {
   const left = Math.max(LEFT, ...up.ticks.map(tick => Math.min(96, tick.text.length * CHARACTER + 12)));
   const x = (share: number): number => round(left + share * (width - left - RIGHT));
@@ -31,7 +31,7 @@ export function plane(width: number, height: number, across: Scale, up: Scale, t
   return { x, y, axes: [...rows, ...columns, name] };
 }
 
-/** Those whose texts do not touch. */
+/** Return the ticks whose labels do not overlap. */
 function apart(ticks: Scale['ticks'], x: (share: number) => number): Scale['ticks'] {
   let end = -Infinity;
   return ticks.filter(tick => {

@@ -1,4 +1,4 @@
-/** Asks for something again and again while it changes and somebody can see it; never twice at once. */
+/** Poller that requests data while it changes and is visible, one request at a time. */
 
 export class Polling<Answer> {
   private _timer: ReturnType<typeof setTimeout> | undefined;
@@ -7,7 +7,7 @@ export class Polling<Answer> {
   private _askedAt = -Infinity; // by a clock that is never set
   private _disposed = false;
 
-  /** `ask` may throw, which `failed` hears; between two answers are at least `every` milliseconds. */
+  /** `ask` may throw, which calls `failed`; answers are at least `every` milliseconds apart. */
   constructor(
     private readonly _ask: () => Promise<Answer>,
     private readonly _answered: (answer: Answer) => void,
@@ -15,7 +15,7 @@ export class Polling<Answer> {
     private readonly _every: number
   ) {}
 
-  /** There may be something new; `now` does not wait for its time. */
+  /** Request new data, with `now` at once. */
   want(now = false): void {
     this._wanted = true;
     if (this._requesting || this._disposed) {

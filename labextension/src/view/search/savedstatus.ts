@@ -1,11 +1,11 @@
-/** What can be said of a search with no service at all: the trials that a notebook has kept. */
+/** Status of a search without a service, from the trials that a notebook has saved. */
 
 import type { Overview, SearchStatus, Trial, TrialRow, Value } from '../../api/types';
 import { bestRows } from '../../model/best';
 import { num } from '../../model/curves';
 import { countsOf, ended } from '../../model/overview';
 
-/** Null where it is no search. */
+/** Return the status; null if the experiment is no search. */
 export function statusOf(overview: Overview): SearchStatus | null {
   const { experiment, trials } = overview;
   const { search, metric, steps, epochs } = experiment.config;

@@ -1,4 +1,4 @@
-/** Where values stand on an axis: from 0 to 1, whatever they are. */
+/** Position of values of any kind on an axis, from 0 to 1. */
 
 import type { Metric, Num, Parameter, Range, Space, TrialRow, Value } from '../../api/types';
 import { bestRows } from '../../model/best';
@@ -12,7 +12,7 @@ export interface Tick {
 }
 
 export interface Scale {
-  /** From 0 to 1, what lies beyond at the edge; null for what has no place. */
+  /** Return the position from 0 to 1, with values out of range at the ends; null for values without a position. */
   readonly place: (value: Value | undefined) => number | null;
   readonly ticks: readonly Tick[];
   readonly fields: number; // into how many it is cut for a heat map
@@ -23,7 +23,7 @@ const WIDE = 10; // largest by smallest: beyond, a logarithmic axis shows more
 const TICKS = 5;
 const FAR = 0.9; // of the results, worst last: what is worse than that may lie beyond the axis, if it lies far
 
-/** The axis of a hyperparameter, by what it may be, else by the values that there are. */
+/** Return the scale of a hyperparameter, by its domain, else by the existing values. */
 export function paramScale(name: string, space: Space, values: readonly Value[]): Scale {
   const domain = parameterOf(name, space)?.domain;
   if (domain?.type === 'choices') {
@@ -42,13 +42,13 @@ export function paramScale(name: string, space: Space, values: readonly Value[])
     : choiceScale([...new Map(values.map(value => [valueText(value), value])).values()]);
 }
 
-/** The parameter behind a column; `blocks[2].kind` is the `kind` of each of `blocks`. */
+/** Return the parameter of a column; `blocks[2].kind` is the parameter `kind` of each of `blocks`. */
 export function parameterOf(name: string, space: Space): Parameter | undefined {
   const [, list, inner] = /^(.*)\[\d+\]\.(.*)$/.exec(name) ?? [];
   return space.parameters.find(each => each.name === (inner ?? name) && each.each === (list ?? null));
 }
 
-/** All values of a range that has few. */
+/** Return all values of a range that has few; else null. */
 function fewOf({ low, high, whole, scale }: Range): number[] | null {
   const next = (value: number): number => (scale === 'log2' ? value * 2 : value + 1);
   if (!whole && scale !== 'log2') {
@@ -64,7 +64,10 @@ function fewOf({ low, high, whole, scale }: Range): number[] | null {
   return found;
 }
 
-/** The axis of a metric; a few that are far worse than the rest lie at its edge, or nobody could tell the good apart. */
+/**
+ * Return the scale of a metric; a few values far worse than the rest are at its end, so that good ones stay
+ * distinguishable.
+ */
 export function metricScale(values: readonly (Num | null)[], metric: Metric): Scale {
   const sign = metric.mode === 'max' ? -1 : 1;
   const finite = values.flatMap(value => (value === null || !Number.isFinite(num(value)) ? [] : [num(value)]));
@@ -104,7 +107,7 @@ export function logarithmic(low: number, high: number, roomy = false): Scale {
   };
 }
 
-/** Each choice in the middle of its share. */
+/** Return a scale with each choice in the middle of its share. */
 export function choiceScale(values: readonly Value[]): Scale {
   const places = new Map(values.map((value, index) => [key(value), (index + 0.5) / values.length]));
   return {
@@ -114,14 +117,14 @@ export function choiceScale(values: readonly Value[]): Scale {
   };
 }
 
-/** The status of each trial among those that have a result: 1 the best, 0 the worst. */
+/** Return the rank of each trial with a result: 1 for the best, 0 for the worst. */
 export function ranks(rows: readonly TrialRow[], metric: Metric): Map<number, number> {
   const valued = bestRows(rows, metric);
   const last = Math.max(1, valued.length - 1);
   return new Map(valued.map(({ trial }, index) => [trial, 1 - index / last]));
 }
 
-/** A trial's colour: the better, the more of the accent; null is of one without a result. */
+/** Return a trial's colour, the stronger the better; null is the rank of a trial without a result. */
 export function shade(rank: number | null): string {
   if (rank === null) {
     return 'var(--dl-line)';
@@ -129,7 +132,7 @@ export function shade(rank: number | null): string {
   return `color-mix(in oklab, var(--dl-best) ${Math.round(rank ** 1.5 * 100)}%, var(--dl-poor))`;
 }
 
-/** What a pointer is told of a trial: `12.7  error 0.034  lr=0.003 width=64`. */
+/** Format a trial's tooltip: `12.7  error 0.034  lr=0.003 width=64`. */
 export function rowText(number_: number, row: TrialRow, metric: Metric): string {
   const value = row.best === null ? (row.failure ?? row.state) : `${metric.name} ${number(row.best)}`;
   const params = Object.entries(row.params).map(([name, held]) => `${name}=${valueText(held)}`);

@@ -1,4 +1,4 @@
-/** A search: in words, drawn in several ways, and as a table; a trial that is clicked is looked at below. */
+/** A search: summary, charts in tabs, and the table of trials; a clicked trial is shown below. */
 
 import type { Curves, Importance, SearchCurves, SearchStatus } from '../../api/types';
 import { searchText } from '../../model/text';
@@ -22,7 +22,7 @@ const EVERY_MS = 1500;
 const ROWS = 500; // trials that are drawn
 const LINES = 150; // learning curves
 
-/** What the service has said of it. */
+/** Answers of the service about the search. */
 type SearchAnswers = Partial<Pick<TabView, 'status'> & { curves: SearchCurves; importance: Importance }>;
 
 export type SearchSource = Pick<Watch, 'ask' | 'act'>;
@@ -50,7 +50,7 @@ export class SearchPart {
   private _picked: number | null = null; // by hand; null: whoever is the best
   readonly root: HTMLElement;
 
-  /** `looked` is called with the curves of the trial that is looked at. */
+  /** `looked` is called with the curves of the selected trial. */
   constructor(
     private readonly _watch: SearchSource,
     private readonly _looked: (curves: Curves) => void
@@ -115,7 +115,7 @@ export class SearchPart {
     );
   }
 
-  /** The trial that is looked at: the one that was clicked, else the best; null where there is none. */
+  /** Selected trial: the one that was clicked, else the best; null if there is none. */
   get trial(): number | null {
     return this._picked ?? this._seen?.status.best?.trial ?? this._seen?.status.trials[0]?.trial ?? null;
   }
@@ -141,7 +141,7 @@ export class SearchPart {
     }
   }
 
-  /** Ask for what can be seen, where there is something new; `now`: it has just come into sight. */
+  /** Request what is visible and may have changed; with `now` at once, as it has become visible. */
   private _again(now = false): void {
     const look = this._look;
     const seq = look?.overview?.seq ?? -1;

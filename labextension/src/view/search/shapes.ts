@@ -1,4 +1,4 @@
-/** Drawings as plain things: a chart says what is to be seen, and only `paint` touches the page. */
+/** Drawings as plain data: charts return shapes, and only `paint` changes the page. */
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -9,12 +9,12 @@ export interface Shape {
   readonly title?: string; // what a pointer is told
 }
 
-/** Let `svg` show these shapes, and no others. */
+/** Make `svg` show exactly these shapes. */
 export function paint(svg: SVGSVGElement, shapes: readonly Shape[]): void {
   svg.replaceChildren(...shapes.map(made));
 }
 
-/** A line through points; a null interrupts it. */
+/** Return an SVG path through points, interrupted at null. */
 export function pathOf(points: readonly (readonly [number, number] | null)[]): string {
   let pen = 'M';
   const parts: string[] = [];
@@ -31,7 +31,7 @@ export function text(x: number, y: number, said: string, props: Readonly<Record<
   return { tag: 'text', props: { x: round(x), y: round(y), ...props }, text: said };
 }
 
-/** Pixels, as fine as anybody sees. */
+/** Round pixels to a visible precision. */
 export function round(pixels: number): number {
   return Math.round(pixels * 10) / 10;
 }

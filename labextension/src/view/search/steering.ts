@@ -1,4 +1,4 @@
-/** What a person may do with a search and its trials: promote, prune, and let it have more. */
+/** Actions on a search and its trials: promote, prune, and extend the search. */
 
 import type { SearchStatus, TrialRow } from '../../api/types';
 import { ended } from '../../model/overview';
@@ -6,7 +6,7 @@ import type { Act, Look, Steer, Watch } from '../../service/watch';
 import { h, setAttribute, setText, show } from '../dom';
 import { Question } from '../question';
 
-/** What makes sense for a trial: who rests may go on, and who has not ended may be given up. */
+/** Return the possible actions on a trial: paused trials can be promoted, unfinished ones pruned. */
 export function steersFor(look: Look, row: TrialRow): Steer[] {
   if (!isOpen(look)) {
     return [];
@@ -24,12 +24,12 @@ export function steersFor(look: Look, row: TrialRow): Steer[] {
   }
 }
 
-/** Whether its trials may be steered: it goes on, and there is a service to say so to. */
+/** Return whether trials can be steered: the search is active, and the service is connected. */
 export function isOpen({ connection, overview }: Look): boolean {
   return connection === 'live' && overview !== null && !ended(overview) && overview.experiment.state !== 'stopping';
 }
 
-/** Whether a search has completed, and may have more trials: there is a service to ask for them. */
+/** Return whether a search has completed and can be extended, as the service is connected. */
 export function mayHaveMore({ connection, heard, overview }: Look): boolean {
   return heard && ['live', 'ended'].includes(connection) && overview?.experiment.state === 'completed';
 }
@@ -70,7 +70,7 @@ export class Steering {
     }
   }
 
-  /** Do it, after a question where it is for good; `opener` is what was pressed. */
+  /** Perform an action, after confirmation if it is final; `opener` is the pressed button. */
   steer(trial: number, verb: Steer, number: number, opener: HTMLElement): void {
     const act = (): void => void this._act(`trials/${trial}/${verb}`);
     if (verb === 'promote') {

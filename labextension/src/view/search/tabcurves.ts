@@ -1,4 +1,4 @@
-/** The learning curves of many trials. */
+/** Tab with the learning curves of many trials. */
 
 import { h } from '../dom';
 import { Chart } from './chart';

@@ -1,4 +1,4 @@
-/** Which hyperparameters make the difference. */
+/** Tab with the importance of hyperparameters. */
 
 import { h } from '../dom';
 import { bars, barsText } from './bars';

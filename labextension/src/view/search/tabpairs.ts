@@ -1,4 +1,4 @@
-/** Two columns against each other: every trial, and the best of each field. */
+/** Tab with two columns against each other: every trial, and the best per grid cell. */
 
 import { h, setLines } from '../dom';
 import { Chart } from './chart';
@@ -49,7 +49,7 @@ export class PairsTab {
     this._heat.dispose();
   }
 
-  /** All columns to choose from: at first the first two hyperparameters. */
+  /** Offer all columns for selection; the first two hyperparameters are selected at first. */
   private _offer(axes: readonly Axis[]): void {
     const names = axes.map(axis => axis.name);
     if (names.join('\n') === this._names) {

@@ -1,4 +1,4 @@
-/** Parallel coordinates whose axes can be brushed: what is chosen there is chosen in the table, too. */
+/** Tab with parallel coordinates; brushing an axis also filters the table of trials. */
 
 import type { TrialRow } from '../../api/types';
 import { button, h, show } from '../dom';
@@ -17,7 +17,7 @@ export class ParallelTab {
   private _from: { axis: Axis; share: number } | null = null; // where a brush was begun
   readonly root: HTMLElement;
 
-  /** `chosen` is called when other trials are chosen. */
+  /** `chosen` is called when the selection of trials changes. */
   constructor(
     picked: (trial: number) => void,
     private readonly _chosen: () => void
@@ -31,7 +31,7 @@ export class ParallelTab {
     svg.addEventListener('pointercancel', () => (this._from = null));
   }
 
-  /** Whether a trial is among the chosen. */
+  /** Return whether a trial is selected. */
   lets(row: TrialRow): boolean {
     return this._brushes.size === 0 || within(row, this._axes, this._brushes);
   }

@@ -1,4 +1,4 @@
-/** Who was the best by when, and the ladders of rungs. */
+/** Tab with the incumbent over time, and the brackets of rungs. */
 
 import type { BracketStatus } from '../../api/types';
 import { number } from '../../model/text';
@@ -53,7 +53,7 @@ export class ProgressTab {
     this._rungs.dispose();
   }
 
-  /** Ladders to choose from, where there are several. */
+  /** Offer the brackets for selection, if there are several. */
   private _offer(brackets: readonly BracketStatus[]): void {
     const chosen = Math.max(0, this._which.selectedIndex);
     setLines(this._which, brackets.map(nameOf), () => h('option'));
@@ -68,7 +68,7 @@ export class ProgressTab {
   }
 }
 
-/** `from epoch 4: 12 results`: what its lowest rung has. */
+/** Format a bracket's name, by its lowest rung: `from epoch 4: 12 results`. */
 function nameOf({ rungs }: BracketStatus): string {
   const [first] = rungs;
   return `from ${first?.unit ?? 1}: ${first?.results ?? 0} results`;

@@ -1,4 +1,4 @@
-/** Tabs, of which one is shown; only that one is drawn. */
+/** Tabs, of which only the visible one is drawn. */
 
 import { h, setAttribute, show } from '../dom';
 import type { TabView } from './tabview';
@@ -15,7 +15,7 @@ export class Tabs {
   private _shown: string;
   private _seen: TabView | null = null;
 
-  /** `changed` is called when another one is shown. */
+  /** `changed` is called when another tab is selected. */
   constructor(
     private readonly _tabs: readonly (readonly [string, Tab])[],
     private readonly _changed: () => void

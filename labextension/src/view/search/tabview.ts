@@ -1,9 +1,9 @@
-/** What the tabs of a search draw. */
+/** Data that the tabs of a search draw. */
 
 import type { Importance, SearchCurves, SearchStatus } from '../../api/types';
 import type { Look } from '../../service/watch';
 
-/** A search as it is known now, and which of its trials is looked at. */
+/** Current data of a search, and the selected trial. */
 export interface TabView {
   readonly status: SearchStatus;
   readonly look: Look;

@@ -1,4 +1,4 @@
-/** One row of the table of trials, changed in place. */
+/** Row of the table of trials, updated in place. */
 
 import type { TrialRow as Row } from '../../api/types';
 import type { Steer } from '../../service/watch';
@@ -19,7 +19,7 @@ export class TrialRow {
   private readonly _last = h('td', { class: 'dl-steer' });
   readonly root: HTMLTableRowElement;
 
-  /** `picked` is called when it is clicked, `steered` with the button that was pressed. */
+  /** `picked` is called when the row is clicked, `steered` with an action and the pressed button. */
   constructor(picked: () => void, steered: (verb: Steer, opener: HTMLElement) => void) {
     for (const [verb, what] of STEERS) {
       const press = button(verb, () => steered(verb, press), 'dl-small');
@@ -32,7 +32,7 @@ export class TrialRow {
     this.root = h('tr', { tabindex: -1, onclick: picked }, first, h('td', {}, this._chip), this._last);
   }
 
-  /** `cells` begin with its name and its state; `steers` are what may be done with it. */
+  /** Update the row; `cells` begin with name and state, `steers` are the possible actions. */
   update(row: Row, cells: readonly string[], rank: number | null, steers: readonly Steer[]): void {
     const [name = '', state = '', ...rest] = cells;
     setAttribute(this._rank, 'style', `background:${shade(rank)}`);

@@ -1,4 +1,4 @@
-/** The table of a search's trials: the best first, or by the column whose head was pressed. */
+/** Table of a search's trials, best first, or sorted by a selected column. */
 
 import type { SearchStatus, TrialRow } from '../../api/types';
 import type { Steer } from '../../service/watch';
@@ -20,8 +20,8 @@ export class TrialTable {
   sort = 'best';
 
   /**
-   * `sorted` is called when another order is wanted, `picked` with the trial that was clicked, `steered` with what
-   * shall be done with one; `steers` says what may be.
+   * `sorted` is called when another order is selected, `picked` with a clicked trial, and `steered` with an action on a
+   * trial; `steers` returns the possible actions.
    */
   constructor(
     private readonly _sorted: () => void,
@@ -43,7 +43,7 @@ export class TrialTable {
     );
   }
 
-  /** Show those of these trials that `shown` lets through. */
+  /** Show those of the trials for which `shown` returns true. */
   update(status: SearchStatus, shown: (row: TrialRow) => boolean, chosen: number | null): void {
     this._columns = columnsOf(status);
     this._heads();

@@ -1,10 +1,13 @@
-/** What a search has trained and used, in words. */
+/** Text about the training and the slot time that a search has used. */
 
 import type { SearchStatus } from '../../api/types';
 import { num } from '../../model/curves';
 import { duration } from '../../model/text';
 
-/** `asha, 1/4 goes on from each rung · 99 epochs trained in 1 min 21 s of slot time; its budget is used up`. */
+/**
+ * Format the usage: `asha, 1/4 goes on from each rung · 99 epochs trained in 1 min 21 s of slot time; its budget is
+ * used up`.
+ */
 export function spentText(status: SearchStatus): string {
   const { method, search, trained, unit, spent, closed } = status;
   const of = search.budget === null ? '' : ` of ${duration(num(search.budget))}`;
