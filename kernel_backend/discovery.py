@@ -31,8 +31,8 @@ from kernel_backend.home import writing
 START_LIMIT = 30.0  # for a service to listen
 END_LIMIT = 60.0  # for a service to end
 LOG_LIMIT = 5_000_000  # bytes of service.log, after which it is truncated
-# Modules of the [server] extra, and variables that a service must not inherit from a kernel: with
-# DAYLIGHT_ATTEMPT, which marks an attempt's processes, it would be killed with that attempt.
+# Modules of the [server] extra, and environment variables that a service must not inherit from a kernel.
+# DAYLIGHT_ATTEMPT marks an attempt's processes: a service with it would be killed together with that attempt.
 _NEEDED = ("alembic", "sqlalchemy", "tornado", "traitlets")
 _KERNEL_ONLY = ("MPLBACKEND", "JPY_PARENT_PID", "JPY_SESSION_NAME", "DAYLIGHT_ATTEMPT")
 

@@ -47,7 +47,7 @@ class UnderHub:
                 "its configuration says how, with jupyter_ext.hub.daylight(c)"
             )
         self.host, self.port, self.prefix = url.hostname, url.port, prefix.rstrip("/")
-        # Our pages do not use the stream, and notebook servers' pages on the same host must not.
+        # Daylight's pages do not use the stream, and pages of notebook servers on the same host must not use it.
         auth = HubOAuth(cache_max_age=age, allow_websocket_cookie_auth=False)
         _ = auth.api_token, auth.oauth_client_id, auth.access_scopes  # read before the variables are removed
         for name in SECRETS:  # processes started from now on run users' code
@@ -103,7 +103,7 @@ class UnderHub:
     async def _keep(self, directory: Directory) -> None:
         try:
             await asyncio.to_thread(write_private, self._kept, json.dumps(directory.to_json()))
-        except OSError as error:  # such as a full disk; the hub's directory applies all the same
+        except OSError as error:  # such as a full disk; the directory read from the hub is used anyway
             _log.warning("%s cannot be written: %s", self._kept, error)
 
     async def first(self) -> Directory:

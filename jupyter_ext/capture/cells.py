@@ -61,7 +61,7 @@ def parse_cell(source: str) -> Parsed:
     if opening:  # %%bash, %%html: contains no Python
         magic = Magic(1, f"%%{opening[1]}", opening[2].strip(), opening[0].strip())
         return Parsed(lines, _commented(lines), _NOTHING, (magic,))
-    if source.lstrip().startswith("In ["):  # which is Python, too: an annotation
+    if source.lstrip().startswith("In ["):  # a pasted prompt, which is also valid Python (an annotation)
         source = _cleaned(source)
         lines = tuple(source.split("\n"))
     try:

@@ -32,5 +32,5 @@ class Statement:
     star: bool = False
     magics: set[str] = field(default_factory=set)  # names bound by `name = !ls` and similar, anywhere inside
     failed: bool = False  # it raised, perhaps after some effects; the job catches the error and continues
-    sets_secret: bool = False  # `os.environ["API_KEY"] = ...`: such values stay out of snapshots
+    sets_secret: bool = False  # `os.environ["API_KEY"] = ...`: such values are not put into snapshots
     counts_subclasses: bool = False  # reads `__subclasses__`

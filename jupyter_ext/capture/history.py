@@ -28,7 +28,9 @@ class History:
         self.by_hash: set[int] = set()  # times of statements whose result may depend on the order of a set
         self.prompting: list[int] = []  # times of statements that prompt the user
         self.stars: list[int] = []
-        self.settings: dict[str, list[int]] = defaultdict(list)  # by package: times of what sets something in it
+        self.settings: dict[str, list[int]] = defaultdict(
+            list
+        )  # by package: times of statements that change its settings
         self.unseen: list[int] = []  # times of statements that run code generated at run time
         follower = Follower(counts_subclasses=any(statement.counts_subclasses for statement in executed))
         for time, statement in enumerate(executed):

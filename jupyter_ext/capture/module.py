@@ -52,7 +52,7 @@ class Capture:
     problems: tuple[Problem, ...] = ()
     captured: tuple[Captured, ...] = ()
     files: dict[str, bytes] = field(default_factory=dict)  # captured values, by name in the archive
-    carried: tuple[str, ...] = ()  # project paths in a command's words, which the snapshot includes
+    carried: tuple[str, ...] = ()  # project paths in a command's arguments, which the snapshot includes
     modules: tuple[str, ...] = ()  # modules that a command runs by name
     interpreter: str = ""  # another Python that a command names, with packages of its own
     drawn: tuple[str, ...] = ()  # captured values that no option requested, as they are drawn without a seed

@@ -141,7 +141,9 @@ class DaylightMagics(Magics):
             written += f" --back {options.back}" if plain and options.back else ""
             tail = source.tail if source else ""
             tell(as_script(checked, asked, written) if options.as_script else dry_run(checked, asked, written, tail))
-            if cell is not None and checked.definition.form == "script":  # captures must know that it has not trained
+            if (
+                cell is not None and checked.definition.form == "script"
+            ):  # later captures must know that it has not trained
                 self.recorder.body_ran(None, source="")
             return
         if options.local:

@@ -62,7 +62,7 @@ class SubmitOptions:
     commits: tuple[str, ...] = ()  # external versions of data
     name: str | None = None
     allow_unused: bool = False  # True if functions with names similar to a role may be unused
-    form: Form | None = None  # of a program, whatever is in it
+    form: Form | None = None  # fixed form of a program, regardless of its content
 
     @property
     def texts(self) -> dict[str, Value]:
@@ -112,7 +112,7 @@ class ParsedLine(NamedTuple):
     space: Space
     wanted: SubmitOptions
     wrong: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()  # words of other options: name, display and waiting
+    others: tuple[str, ...] = ()  # other options as arguments: name, display and waiting
 
 
 def read(options: Namespace, wrong: Sequence[str] = ()) -> ParsedLine:

@@ -105,7 +105,7 @@ class _Run:
                 self._read.put(message)
         except DaylightError as error:
             end = error
-        except Exception as error:  # otherwise the page would wait for ever
+        except Exception as error:  # otherwise the page would wait without end
             end = DaylightError(f"the view in the kernel broke ({type(error).__name__}: {error})")
         self._read.put(end)
 

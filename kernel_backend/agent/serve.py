@@ -60,7 +60,7 @@ def _listen(control: socket.socket, operations: AgentOperations) -> None:
                 threading.Thread(target=_converse, args=(link, operations), daemon=True).start()
     except OSError:
         _log.exception("the service cannot be reached any more")
-    os._exit(0)  # abandons work in progress, for which no caller waits
+    os._exit(0)  # ends work in progress, for which no caller waits any more
 
 
 def _converse(link: socket.socket, operations: AgentOperations) -> None:

@@ -408,7 +408,7 @@ class Run:
         return self._methods
 
     def __reduce__(self) -> str:
-        return "run"  # a pickled `run` is the `run` of the process that loads it
+        return "run"  # unpickling returns the `run` of the loading process
 
 
 def _say(name: str, path: Path) -> None:

@@ -294,7 +294,7 @@ def digest(data: bytes | memoryview) -> str:
 
 def dump(manifest: Manifest) -> bytes:
     """Serialise a manifest to JSON, with an additional field that is a digest of all others."""
-    unknown = set() if manifest.uid else {"uid"}  # an old manifest, which must stay as it was written
+    unknown = set() if manifest.uid else {"uid"}  # an old manifest, whose digest was computed without `uid`
     body = manifest.model_dump(mode="json", exclude={"folder", "pinned", "files"} | unknown)
     return _written({"digest": digest(_canonical(body)), **body})
 

@@ -29,7 +29,7 @@ experiment.json   options and hyperparameters
 manifest.json     the parts with their sizes and xxh3-128 digests, and on what the bits depend
 """
 
-# A tensor of several modules is stored under one name, which the manifest tells.
+# A tensor that several modules share is stored under one name, which is in the manifest.
 _OF_PROGRAM = """\
 import json; modules = json.load(open("manifest.json"))["state"]["{part}"]; tensors = {tensors}
     names = {{name: module["{state}"] for name, module in modules.items()}}

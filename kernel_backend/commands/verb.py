@@ -71,7 +71,7 @@ class Verb:
     host: Host = "both"
     client: tuple[str, ...] = ()
     job: tuple[str, ...] = ()
-    runs: bool = False  # words after -- are a command, stored in the argument `program`
+    runs: bool = False  # what follows -- is a shell command, stored in the argument `program`
 
     def parser(self, host: Host = "terminal") -> OptionParser:
         """Return the verb's argument parser for the command line (`terminal`) or for `%dl` (`notebook`)."""

@@ -19,7 +19,7 @@ from kernel_backend.errors import InvalidRequest
 
 THREADS = 8  # digesting releases the interpreter lock, and network drives answer many requests at once
 AT_ONCE = 500  # files per task of a thread
-SLOW_S = 1e-4  # seconds to stat a file from which a drive counts as slow
+SLOW_S = 1e-4  # seconds to stat a file, above which a drive is treated as slow
 PIECE = 2**20  # bytes
 TOLD_S = 2.0  # between progress messages
 TRIES = 3  # for a file that changes while it is read

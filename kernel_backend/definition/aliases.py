@@ -64,10 +64,10 @@ def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
     asked = {each.value_of for each in parameters if each.kind != "hyperparameter"}
     if role in ("loss", "metrics"):
         if parameters and parameters[0].name == "input" and "output" not in asked:
-            free.insert(0, "input")  # as torch names it: a loss must take an output
+            free.insert(0, "input")  # torch's name of the output, which a loss must take
         return _of_a_step(free, asked)
     if any(each.kind == "loop" and each.value_of not in LOOP_VALUES for each in parameters):
-        return {}  # it takes models by name, and so no parameters
+        return {}  # it takes models by name instead of parameters
     free = [each for each in free if not _NUMBER.fullmatch(each)]
     if role == "optimizer" and not asked & {"params", "named_params", "model"}:
         return dict(zip(free[:1], ["params"], strict=False))

@@ -133,8 +133,8 @@ def _domain(definition: Definition, name: str, domain: Range | Choices) -> Range
     if isinstance(domain, Choices):
         return Choices(values=tuple(definition.fitted(name, value) for value in domain.values))
     if not domain.whole:
-        definition.fitted(name, 0.5)  # any fraction shows whether the function accepts fractions
+        definition.fitted(name, 0.5)  # raises if the function accepts integers only
         return domain
     low, high = (definition.fitted(name, int(end)) for end in (domain.low, domain.high))
-    # Of `dropout=0..1` a function that takes any number gets any number.
+    # For `dropout=0..1`, a function that accepts any number gets real numbers, not only integers.
     return domain if isinstance(low, int) and isinstance(high, int) else domain.model_copy(update={"whole": False})

@@ -13,7 +13,7 @@ from kernel_backend.model.record import Record, Value
 
 MARK = "__dlcommand__"  # assigned by the definition's last line
 CHECKPOINTS = "checkpoints"  # {checkpoints} is the trial's folder, not a hyperparameter
-PYTHON = "python"  # as the first word: the job's own interpreter
+PYTHON = "python"  # as the first argument: the job's own interpreter
 # `{{name}}` is the escaped text {name}, and `${name}` is a shell variable.
 _PLACEHOLDER = re.compile(r"\{\{(?P<text>[A-Za-z_]\w*)\}\}|(?<!\$)\{(?P<name>[A-Za-z_]\w*)\}")
 
@@ -22,11 +22,11 @@ class Command(Record):
     """Argument vector of a shell command, with the index of the argument that names the program's file."""
 
     words: tuple[str, ...]
-    at: int | None = None  # index of the word that names a file of the snapshot
+    at: int | None = None  # index of the argument that names a file of the snapshot
     program: str | None = None  # path of that file, relative to the project's root
     module: bool = False  # `python -m`: a module, found on the module path
-    taken: bool = False  # its training loop is taken where it has one: a process of the job runs the program
-    why: str = ""  # it is not, of a program in Python
+    taken: bool = False  # Daylight runs its training loop, in a process of the job
+    why: str = ""  # for a Python program, the reason why `taken` is False
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -32,10 +32,9 @@ LOOP_VALUES = frozenset({
 })
 # Roles that code often calls itself: if the cell's own code uses such a function, it is a helper instead.
 HELPERS = frozenset({"collate", "sampler", "augment", "on_epoch"})
-# fmt: on
-# Version of the rules for reading a definition. A snapshot stores its version, so that it always trains equally. 2:
-# aliases of roles are accepted, and the default AdamW has a hyperparameter `lr`. 3: aliases of test_data and collate,
-# and other forms than functions. 4: a role may be an assigned value.
+# fmt: on Version of the rules for reading a definition. A snapshot stores its version, so that it is always read by the
+# same rules. 2: aliases of roles are accepted, and the default AdamW has a hyperparameter `lr`. 3: aliases of test_data
+# and collate, and other forms than functions. 4: a role may be an assigned value.
 CONTRACT = 4
 SINCE_THREE = frozenset({"test_data", "collate"})
 # Loop values that a role can take, for messages.
@@ -114,11 +113,11 @@ class Definition(Record):
     unused: tuple[str, ...] = ()  # warnings about unused functions that look like roles
     settings: dict[str, Any] = {}  # fields of Config that the code sets; options take precedence
     models: tuple[str, ...] = ()  # keys of the dict that `model` returns, as far as its source shows
-    about: str = ""  # of a script: where its training loops are; of a command in Python: why it is none
+    about: str = ""  # of a script: where its training loops are; of a Python command: why it is not a script
     excluded: dict[str, str] = {}  # of a script: names that are not hyperparameters, with advice for each
     epochs_name: str = ""  # of a script: its own name for the number of epochs
     epochs_fixed: str = ""  # of a script: why `--epochs` cannot change its number of epochs; empty if it can
-    command: Command | None = None  # of the form command, and of a script that one starts
+    command: Command | None = None  # for the forms command and script: the shell command
 
     @property
     def summary(self) -> str:

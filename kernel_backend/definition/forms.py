@@ -46,7 +46,7 @@ def form_of(tree: ast.Module, roles_from: int, modules: Mapping[str, ast.Module]
         return "lightning"
     if is_keras(tree, roles_from):
         return "keras"
-    # If the cell's own code calls a function, it is a helper of its loop.
+    # A function that the cell's own code calls is a helper of its training loop.
     roles = {role_of(name) or name for name in names - names_used(tree)}
     return "script" if not roles >= set(REQUIRED) and is_script(tree, roles_from, modules) else "functions"
 

@@ -60,7 +60,7 @@ def _ends(a: Side, b: Side, shared: Sequence[tuple[int, str]]) -> Results:
         text = f"{told}; there are no checkpoints of the same step to compare (newest: {newest})"
         return Results(identical=None, text=text, equal_to=equal_to)
     ends = {max(a.checkpoints), max(b.checkpoints)}
-    meant = b.experiment.config.until == steps[-1]  # the step at which the verification was to stop
+    meant = b.experiment.config.until == steps[-1]  # the last step of the verification
     whole = _completed(a) and _completed(b) and (ends == {steps[-1]} or meant)
     text = f"{'bit-identical' if whole else 'bit-identical so far'}: the checkpoints of step {steps[-1]}, and {told}"
     return Results(identical=whole or None, text=text, equal_to=max(steps[-1], equal_to or 0))

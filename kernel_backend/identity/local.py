@@ -22,7 +22,7 @@ class LocalIdentity:
 
 
 def _user() -> str:
-    # By user id, not by $USER, which sudo and containers change: an owner's name must not change.
+    # The name is that of the user id: $USER changes with sudo and in containers, but an owner's name must not.
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -50,16 +50,17 @@ def attempt_end(
     `matched` cancels retries. Errors of storage never fail a trial: it is paused when its retries are used up.
     """
     if trial.state is TrialState.STOPPING:
-        # The hold tells a trial that its search pruned from one that a user stopped.
+        # The hold distinguishes a trial that its search pruned from one that a user stopped.
         return AttemptEnd(e.Ended(pruned=Hold.SEARCH in trial.holds), notes=_left_unsaved(failure))
     if outcome is Outcome.OK:
         return AttemptEnd(e.Finished(), {"failures": 0, "failure": None})
     if outcome is Outcome.INFEASIBLE:
-        # Its engine's queue can never hold it, whatever our own scheduler takes for possible: the user must change it.
+        # The engine's own queue can never start it, even if Daylight's scheduler considers it feasible: the user must
+        # act.
         why = failure.message if failure is not None else "its engine can never hold it"
         return AttemptEnd(e.Lost(held=True), {"failure": failure}, (f"paused: {why}",), pause=True)
     if trial.state is TrialState.RELEASING:
-        # It was being preempted or paused: its newest checkpoint matters, not the outcome.
+        # The attempt was being preempted or paused: its newest checkpoint is used, whatever the outcome.
         held = bool(trial.holds)
         event = e.Released(held=held) if outcome is Outcome.RELEASED else e.Lost(held=held)
         return AttemptEnd(event, notes=_left_unsaved(failure))

@@ -98,7 +98,7 @@ def _failed_at(attempt: Attempt) -> Place | None:
 
 
 def _start_of(failure: Failure) -> Place | None:
-    # An error before the first step is one of the code or the machine; only a crash may be due to the checkpoint.
+    # An error before the first step is caused by the code or the machine; only a crash may be due to the checkpoint.
     return "start" if failure.crash else None
 
 

@@ -24,7 +24,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smh])?")
 _SLOT_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(?:gpu|slot)-?)?([smh])", re.IGNORECASE)
 MOST_PRIORITY = 1000
 LONGEST_NAME = 200  # characters of an experiment's name
-FIRST = 1_000_000  # priorities from here on are set by admins and go ahead of everything, guarantees included
+FIRST = 1_000_000  # priorities from here on are set by admins, and precede everything, including guarantees
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 

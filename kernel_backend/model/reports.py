@@ -178,7 +178,7 @@ class NodeEnd(Record):
     through: bool = False  # its ranks had completed their steps
     preparing: tuple[int, ...] = ()  # ranks that were in `prepare`
     matched: tuple[LogMatch, ...] = ()
-    lost: str = ""  # why the exit codes say nothing, such as the end of the forkserver
+    lost: str = ""  # why there are no valid exit codes, such as the end of the forkserver
     refused: Failure | None = None  # why its ranks were never started, or the launcher could not go on
     refused_as: Literal["failed", "lost", "released"] = "failed"
     ended_at: float

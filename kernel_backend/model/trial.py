@@ -14,7 +14,7 @@ from kernel_backend.model.states import AttemptState, Hold, Outcome, TrialState
 # Types of failures that are no exceptions.
 HANG = "Hang"  # no process reported it: the ranks made no progress
 USAGE_ERROR = "UsageError"  # the program refused its command line
-PROGRAM_FAILED = "ProgramFailed"  # the program of a command exited with an error, and no traceback says which
+PROGRAM_FAILED = "ProgramFailed"  # the program of a command exited with an error, without a traceback
 
 BEFORE = 0  # attempt number of a checkpoint that was copied from another trial
 WEIGHTS = ":weights"  # suffix of a checkpoint of which only the weights are used, so that training starts at step 0

@@ -23,7 +23,7 @@ _ARITHMETIC: dict[type[ast.operator], Any] = {
     ast.FloorDiv: operator.floordiv,
     ast.Pow: operator.pow,
 }
-# Words that are values, not text, in any case.
+# Texts that are parsed as values, in upper or lower case.
 WORDS: dict[str, Value] = {
     "true": True,
     "false": False,
@@ -166,7 +166,7 @@ def coerce(value: Value, annotation: str | None, default: Value = None) -> Value
 
 
 def _like(default: Value) -> list[Any]:
-    # Without an annotation an integer default only means a number: `dropout=0` accepts 0.1.
+    # Without an annotation, an integer default means any number: `dropout=0` accepts 0.1.
     return [int, float] if type(default) is int else [type(default)]
 
 

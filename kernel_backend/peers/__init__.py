@@ -23,8 +23,8 @@ def check_connection(connection: socket.socket, users: Collection[int]) -> None:
     """
     here, there = ConnectionEnd.of(connection.getsockname()), ConnectionEnd.of(connection.getpeername())
     if _is_local(there.address):
-        # The listener is looked up first. A connection that is accepted later belongs to it: had there been another
-        # listener before, the kernel would have reset the connections that it had not accepted.
+        # The listener is looked up first. A connection that is accepted later belongs to this listener: if another one
+        # had been there before, the kernel would have reset its connections that were not accepted yet.
         listener, accepted = _look(there, ConnectionEnd(here.address, 0)), _look(there, here)
         _check(accepted if accepted is not None and accepted.held else listener, there, users)
 

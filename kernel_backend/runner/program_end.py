@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 END = 64 * 1024  # bytes read from the end of the log
-_REFUSED = 2  # the exit code of argparse, click and their like for a command line that they refuse
+_REFUSED = 2  # exit code of argparse, click and similar parsers for a usage error
 _LINES = 30  # lines at the end of the log that may hold the usage
 _BOX = " \t│╭╮╰╯─"  # drawn around a message by rich, as in typer
 _BY_SHELL = 128  # a shell adds it to the signal that ended its command

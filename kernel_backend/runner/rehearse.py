@@ -48,7 +48,7 @@ def main(folder: Path) -> NoReturn:
         if not isinstance(training, ScriptTraining):
             leave(refused="it is no program with a training loop of its own")
         training.rehearsal.close()
-        training.saves = False  # it runs for a few steps, and its checkpoints would serve nobody
+        training.saves = False  # it runs for a few steps only, so that checkpoints are useless
         training.files.record = None
         recorder = training.recorder
         recorder.wanted = set(range(first, last + 1))

@@ -93,7 +93,7 @@ class ClusterState:
         self.free: dict[str, list[int]] = {}  # slot indices, by node
         self._largest: dict[tuple[str, bool, frozenset[str]], int] = {}  # sizes of largest gangs, cached
         self._usual_pool: str | None = None
-        self.closed_pools: Mapping[str, str] = {}  # why nothing is started in a pool now, whatever is free there
+        self.closed_pools: Mapping[str, str] = {}  # why nothing is started in a pool now, even if slots are free
         self.runs: dict[RequestKey, Allocation] = {}
         self.queue = Queue()
         self.reservations = tuple(reservations)

@@ -17,7 +17,7 @@ class Meter:
         self._at = 0.0
         self._decayed = 0.0
         self.held = 0
-        self.waiting = 0  # slots of gangs in their engines' own queues: they count for limits, and are not used yet
+        self.waiting = 0  # slots of gangs in their engines' own queues: limited, but not used yet
         # Corners of the piecewise linear curve of slot-seconds over time, from the last one before the window.
         self._times: list[float] = [0.0]
         self._totals: list[float] = [0.0]

@@ -41,7 +41,7 @@ class Setting(NamedTuple):
     read: Callable[[Any], str]
     begins: str  # the default value
     statement: str  # statement that sets the value `{}`
-    said: str = ""  # regular expression for code that sets it, if it is not like the statement
+    said: str = ""  # regular expression for code that sets it, if it differs from the statement
     refuses: bool = True  # whether a job refuses to train with another value, or only notes it
 
     @property

@@ -231,7 +231,7 @@ def elapsed(overview: Overview, now: float) -> float:
         return (experiment.ended_at or now) - experiment.created_at
     seconds, until = 0.0, float("-inf")
     had = [attempt for attempt in attempts if attempt.state is not AttemptState.PENDING]
-    # Saved views that are older than pools say nothing of when slots were granted.
+    # Views saved before there were pools have no time at which slots were granted.
     spans = [(attempt.granted_at or attempt.created_at, attempt.ended_at or now) for attempt in had]
     for begin, end in sorted(spans):
         seconds += max(0.0, end - max(begin, until))  # overlapping trials are counted once

@@ -12,14 +12,14 @@ from kernel_backend.errors import InvalidRequest
 
 SEPARATOR = "--"  # between the options of a submission and the command
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
-_OWN = frozenset({"python", "python3", f"python3.{sys.version_info.minor}"})  # names of the job's own
-_UNSEEN = re.compile(r"-[uB]+")  # options that change nothing of what a program computes
+_OWN = frozenset({"python", "python3", f"python3.{sys.version_info.minor}"})  # names of the job's own interpreter
+_UNSEEN = re.compile(r"-[uB]+")  # options that do not affect what a program computes
 _MODULE = ("-m", "--module")
 _SHELLS = frozenset({"bash", "sh", "dash", "zsh"})
 # Programs that start the ranks of a training; Daylight starts them instead, with the same variables.
 _LAUNCHERS = frozenset({"torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec"})
 _LAUNCHING_MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"})
-_WITH_VALUE = frozenset({"-W", "-X", "-o"})  # options of interpreters that take the next word
+_WITH_VALUE = frozenset({"-W", "-X", "-o"})  # options of interpreters whose value is the next argument
 
 Kind = Literal["python", "module", "shell", "executable"]
 
@@ -29,8 +29,8 @@ class Program(NamedTuple):
 
     words: tuple[str, ...]
     kind: Kind
-    at: int | None  # None: no word names it, as in `python -c CODE`
-    dropped: tuple[str, ...] = ()  # words of a launcher
+    at: int | None  # None: no argument names it, as in `python -c CODE`
+    dropped: tuple[str, ...] = ()  # arguments of a launcher
 
     @property
     def own_process(self) -> str | None:

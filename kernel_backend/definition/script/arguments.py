@@ -14,7 +14,7 @@ from kernel_backend.definition.script.options import OptionPlace, flags_of, opti
 from kernel_backend.definition.script.written import Place, Put
 
 _PLACEHOLDER = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}")
-_NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # which argparse takes for a value
+_NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # which argparse treats as a value, not as an option
 _NO = "--no-"  # of argparse.BooleanOptionalAction
 
 
@@ -31,9 +31,9 @@ class _Use(NamedTuple):
     """Option that a command line sets, and the arguments that hold its value."""
 
     option: OptionPlace
-    text: str | None  # None: of a switch
+    text: str | None  # None for a switch, which has no value
     words: range
-    head: str  # of the word that holds the value, such as `--lr=`
+    head: str  # beginning of the argument that holds the value, such as `--lr=`
     on: bool = True  # of a switch
 
 

@@ -125,7 +125,7 @@ class _Graph:
         if scope.qualified == "":
             return 0
         if scope not in self._depths:
-            self._depths[scope] = 0  # of a scope that calls itself
+            self._depths[scope] = 0  # used if the scope calls itself
             self._depths[scope] = max(
                 (
                     self.depth(other) + around

@@ -46,12 +46,12 @@ class LaunchSpec(Record):
     snapshot: str  # id of the snapshot
     checkpoints: str  # location of the trial's checkpoints: a folder, or a URL such as s3://bucket/12/1
     rerun: bool = False  # reruns an earlier experiment, perhaps with other libraries or data
-    until: int | None = None  # unit (epoch or step) after which the ranks ask how to continue
+    until: int | None = None  # unit (epoch or step) after which the ranks request a new target
     resume_from: str | None = None  # "<step>-<attempt>"
     home: str  # DAYLIGHT_HOME, in which ranks find the service's address again after a restart
     service_url: str | None = None  # service's address, for launchers that cannot read its home
     service_uid: int | None = None  # Unix user id of the service
-    pool: str = ""  # "": this machine; a launcher of an earlier version refuses what it does not know
+    pool: str = ""  # "": this machine (an earlier version refuses any other value)
     excluded: tuple[str, ...] = ()  # nodes that its engine must not choose
     service_urls: tuple[str, ...] = ()  # the service's addresses for launchers on other nodes, the preferred first
 

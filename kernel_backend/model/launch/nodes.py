@@ -42,8 +42,8 @@ class NodeOffer(Record):
 
     node: int = Field(ge=0, lt=MOST_NODES)
     nodes: int = Field(ge=1, le=MOST_NODES)
-    process: str = Field(min_length=8, max_length=64)  # random, so that a second launcher of the node is told apart
-    name: str = Field(min_length=1, max_length=255)  # as the engine calls the node
+    process: str = Field(min_length=8, max_length=64)  # random; distinguishes a second launcher on the node
+    name: str = Field(min_length=1, max_length=255)  # the engine's name of the node
     addresses: tuple[Device, ...] = Field(max_length=64)  # the preferred first
     torch_port: int = Field(0, ge=0, lt=65536)
     horovod_port: int = Field(0, ge=0, lt=65536)  # 0: Horovod is not installed, or not wanted
@@ -92,7 +92,7 @@ class JoinAnswer(Record):
     outcome: Literal["failed", "lost", "released"] = "lost"  # of the gang, if the action is `leave`
     probe: tuple[str, ...] = ()  # addresses of node 0
     port: int = 0
-    process: str = ""  # what is to be answered there
+    process: str = ""  # the text that the probe must return there
     nodes: tuple[GangNode, ...] = ()  # of the gang by number, if the action is `go`
 
 

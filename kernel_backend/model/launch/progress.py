@@ -14,7 +14,7 @@ SLOW_S = 120.0  # minimum limit of a slow phase
 # Imports, data, compilers, disks, downloads.
 _SLOW = ("starting", "first step", "checkpoint", "finishing", "waiting", "preparing")
 _SLOWER = 3  # factor by which their limit exceeds that of a step
-_BEYOND_S = 300.0  # that a backend waits longer for a peer than any limit
+_BEYOND_S = 300.0  # added to the largest limit: how long a backend waits for a peer
 
 _LAYOUT = struct.Struct("<QQB")  # tick number, step, index of the phase
 SIZE = _LAYOUT.size

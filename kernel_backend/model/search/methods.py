@@ -141,7 +141,7 @@ class SearchMethod(Record):
     options: tuple[MethodOption, ...] = ()  # options of this method only
     trials: int | None = None  # default number of trials without budget or time limit; None: computed by the factory
     sampler: Sampler = "random"  # default sampler of new trials
-    learns: bool = False  # earlier results change its proposals, whatever the sampler
+    learns: bool = False  # earlier results change its proposals, with any sampler
     space: Literal["none", "any", "ranges", "counted"] = "ranges"  # required kind of space; counted: finite
     # When it decides about a trial. `rungs`: the searcher has `brackets` of rungs, which the views draw.
     judged: Literal["end", "midway", "rungs"] = "end"

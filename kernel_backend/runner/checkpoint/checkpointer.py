@@ -78,10 +78,10 @@ class Checkpointer:
         self._newest: str | None = None  # ID of the newest checkpoint that was committed or restored
         self._fenced: Fenced | None = None  # a later attempt has started, so that this one must end
         self._missed = 0  # checkpoints in a row that could not be written
-        self._proved = False  # a lazy copy of this training was consistent at least once
+        self._proved = False  # at least one lazy copy of this training was consistent
         self.retained: int | None = None  # the step of a checkpoint that no rule deletes
         self.cost = Cost()
-        self.due = False  # a torn copy was discarded: save again at the next step
+        self.due = False  # an inconsistent copy was discarded: save again at the next step
 
     @property
     def busy(self) -> bool:

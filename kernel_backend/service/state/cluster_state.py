@@ -236,7 +236,7 @@ class ClusterStateManager:
         try:
             return self._store.experiment(number)
         except (ValueError, TypeError):
-            return None  # its gangs count as holding slots all the same
+            return None  # its gangs still count as holding slots
 
     def _horizon(self, cluster: ClusterState) -> float:
         """Return the earliest time (seconds since the epoch) from which slot use affects fair shares or slot-hours."""

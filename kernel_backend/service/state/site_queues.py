@@ -41,7 +41,7 @@ def admitted(starts: Sequence[Start], most: Mapping[str, int], cluster: ClusterS
 
 def _waiting(most: Mapping[str, int], cluster: ClusterState, cache: StoreCache) -> Counter[str]:
     """Count the gangs that wait in external queues, by pool."""
-    if not most:  # as in every service with the local pool alone, whose rounds have no time for this
+    if not most:  # the usual case (only the local pool), which must be fast
         return Counter()
     pending = (each.experiment for each in cache.open_attempts if each.state is AttemptState.PENDING)
     known = (cache.experiments[number] for number in pending if number in cache.experiments)

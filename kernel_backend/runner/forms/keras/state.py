@@ -132,9 +132,9 @@ class CallbackState:
 
 
 _FRAMEWORK = frozenset({"_model", "model", "params", "validation_data"})
-_OF_THE_FILE = frozenset({"append", "append_header"})  # of a CSVLogger: each attempt finds another file
-# The function that tells what is better, which Keras chooses only at the end of a callback's first epoch. Where less is
-# better it also changes the sign of `min_delta`: both are held, as a second choice would change the sign back.
+_OF_THE_FILE = frozenset({"append", "append_header"})  # of a CSVLogger, whose file differs in each attempt
+# The comparison function, which Keras chooses only at the end of a callback's first epoch. If lower is better, Keras
+# also changes the sign of `min_delta`. Both are saved, as choosing again would change the sign back.
 _COMPARISON = "monitor_op"
 _COMPARISONS = {"less": keras.ops.less, "greater": keras.ops.greater}
 _NAMED = "$comparison"

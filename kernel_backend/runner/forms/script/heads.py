@@ -43,8 +43,8 @@ class Active:
     site: Site
     frame: FrameType
     items: Any = None  # iterator of a `for` loop
-    length: int | None = None  # of that, where it is known
-    over: range | None = None  # what it goes through, if that is a range
+    length: int | None = None  # number of iterations, if known
+    over: range | None = None  # the range over which the loop iterates, if any
     inside: bool = False  # an iteration has begun and has not ended
     start: Snapshot | None = None  # state at the start of the current iteration, if recorded
     finished: list[Station | str] = field(default_factory=list)  # loops in the iteration; keys: without their states

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from kernel_backend.runner.forms.script.state.paths import Path
 
-# Attributes through which a tensor can be written without a new version.
+# Attributes through which a tensor can be written without raising its version counter.
 _UNCOUNTED = frozenset({"data", "storage", "untyped_storage", "data_ptr", "__dlpack__", "to_dlpack", "from_dlpack"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "STORE_ATTR", "LOAD_METHOD", "IMPORT_FROM"})
 
