@@ -51,7 +51,7 @@ const panel: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null,
     registry: ISettingRegistry | null
   ) => {
-    // Jupyter Notebook has no tabs to open experiments in: there the outputs show them.
+    // Jupyter Notebook has no tabs for experiments: only outputs show them.
     if (shell) {
       activatePanel(app, followed(registry), { shell, restorer, palette });
     }

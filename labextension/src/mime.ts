@@ -16,20 +16,20 @@ import { h } from './view/dom';
 import { ExperimentView } from './view/view';
 import { WriteBack } from './writeback';
 
-const RANK = 40; // text/html has 50
+const RANK = 40; // text/html has rank 50
 const CANNOT = 'This version of Daylight cannot show what stands here.';
 
 /** Options of the renderer; `news` is called when an experiment begins, ends or changes its state. */
 export interface RendererOptions {
   source: LabSource;
   settings: LiveSettings;
-  writable: (node: Node) => boolean | null; // whether its document may be changed; null while it is in none
+  writable: (node: Node) => boolean | null; // whether the node's document may be changed; null if it is in none
   news: () => void;
 }
 
 export function rendererFactory(options: RendererOptions): IRenderMime.IRendererFactory {
   return {
-    safe: true, // whatever stands in a notebook goes in as text
+    safe: true, // text from a notebook is always inserted as text
     mimeTypes: [MIME_TYPE],
     defaultRank: RANK,
     createRenderer: () => new ExperimentRenderer(options)
@@ -108,7 +108,7 @@ class Live {
     const page = {
       enabled: () => _options.settings.current.writeBack && this._isWritable(node),
       visible: () => document.visibilityState === 'visible',
-      now: () => performance.now() / 1000 // of a clock that is never set
+      now: () => performance.now() / 1000 // a monotonic clock
     };
     this._writing = new WriteBack(this._watch, _saved.overview, page, () => this._writeBack());
     this._spread();

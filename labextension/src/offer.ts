@@ -14,7 +14,7 @@ export type Replace = (node: Node, text: string) => boolean;
 
 export function offerFactory(replace: Replace): IRenderMime.IRendererFactory {
   return {
-    safe: true, // the cell goes in as text, and runs only when it is run
+    safe: true, // the cell is inserted as text, and runs only when the user runs it
     mimeTypes: [OFFER_TYPE],
     defaultRank: RANK,
     createRenderer: () => new OfferRenderer(replace)

@@ -4,19 +4,19 @@ import type { Overview } from './api/types';
 import { stateOf } from './model/overview';
 import type { Connection, Look, Watch } from './service/watch';
 
-const BETWEEN_S = 30; // from one writing to the next while it goes on
-const STATE_S = 2; // the same when its state has changed
-const LONGEST_S = 600; // when writing fails again and again
+const BETWEEN_S = 30; // seconds between writes while the experiment runs
+const STATE_S = 2; // the same after a change of its state
+const LONGEST_S = 600; // maximum after repeated failures
 
 export interface WriteState {
   now: number; // seconds
-  enabled: boolean; // by the person's settings
-  visible: boolean; // of several pages the one that is looked at writes
+  enabled: boolean; // by the user's settings
+  visible: boolean; // whether the page is visible: if several are open, only the visible one writes
   connection: Connection;
   shown: Overview | null;
-  kept: Overview; // as the output has it
+  kept: Overview; // state in the output
   triedAt: number | null;
-  failures: number; // in a row
+  failures: number; // consecutive failures
 }
 
 /** Return the seconds until the output must be written, 0 for now; null if it is up to date, or must not be written. */
@@ -133,7 +133,7 @@ export class WriteBack {
       await this._write();
       this._failures = 0;
       if (this._kept === before) {
-        this._kept = shown ?? before; // else the output has told by now what it holds
+        this._kept = shown ?? before; // otherwise the output has changed meanwhile
       }
     } catch {
       this._failures += 1;

@@ -12,7 +12,7 @@ export type Overview = Omit<generated.Overview, 'id' | 'state' | 'name'>;
 
 export type Kind = generated.StoredReport['kind'];
 export type Metrics = generated.StoredReport['metrics'];
-export type Num = Metrics[string]; // what is not finite travels as text
+export type Num = Metrics[string]; // NaN and infinity are sent as text
 export type Params = generated.Trial['params'];
 export type Value = Params[string];
 

@@ -3,11 +3,11 @@
 import type { Artifact } from '../api/types';
 import { size } from './text';
 
-export const MOST_TILES = 24; // of a trial
-export const PICTURE_BYTES = 4 * 2 ** 20; // of one that is fetched unasked; a kernel passes on no more
-export const MOST_BYTES = 50 * 2 ** 20; // of what goes through a page at all
+export const MOST_TILES = 24; // tiles of one trial
+export const PICTURE_BYTES = 4 * 2 ** 20; // of a picture that is fetched without a click; a kernel forwards no more
+export const MOST_BYTES = 50 * 2 ** 20; // size of any file that a page transfers
 
-// Nothing in them runs.
+// Media types that cannot contain scripts.
 const PICTURES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 const DAY_S = 86_400;
 

@@ -2,8 +2,8 @@
 
 import type { Curve, Curves, Kind, Num, StoredReport } from '../api/types';
 
-export const POINTS = 400; // a curve is thinned to this many once it has twice as many
-export const LARGEST = 1e150; // what is not below is taken like infinity: no axis can hold it
+export const POINTS = 400; // a curve is reduced to this many points once it has twice as many
+export const LARGEST = 1e150; // larger values are treated as infinity: no axis can show them
 
 /** Convert a JSON number to a number; the service sends NaN and infinity as text. */
 export function num(value: Num): number {
@@ -221,5 +221,5 @@ function values(one: Point, next: Point): [number | null, number | null, number 
   }
   const mean = (one.mean * one.size + next.mean * next.size) / (one.size + next.size);
   const [low, high] = [Math.min(one.low, next.low), Math.max(one.high, next.high)];
-  return [Math.min(Math.max(mean, low), high), low, high]; // the last bit of a division must not lead out of the band
+  return [Math.min(Math.max(mean, low), high), low, high]; // rounding must not move the mean out of the band
 }

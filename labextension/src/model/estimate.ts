@@ -3,7 +3,7 @@
 import type { Attempt, Curve, Overview, Trial } from '../api/types';
 import { checkpointStep } from './text';
 
-const LATELY_S = 60; // at least this long, and at least the last quarter of what the attempt has done
+const LATELY_S = 60; // the speed is measured over at least this time, and at least the last quarter of the attempt
 const LATELY_PART = 0.25;
 
 interface Mark {
@@ -13,7 +13,7 @@ interface Mark {
 
 interface StepRate {
   perStep: number; // seconds
-  silence: number; // seconds: the longest between two reports
+  silence: number; // seconds: the longest time between two reports
   newest: Mark;
 }
 

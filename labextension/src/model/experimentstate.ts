@@ -5,7 +5,7 @@ import { LiveCurves } from './curves';
 import { after, ended, overviewIn, sameExperiment } from './overview';
 import type { Saved, SavedSearch } from './saved';
 
-const TRIAL = 1; // the one whose curves are kept, unless others are told
+const TRIAL = 1; // trial whose curves are stored by default
 
 export class ExperimentCache {
   private _overview: Overview | null = null;

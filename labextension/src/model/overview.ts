@@ -14,9 +14,9 @@ import type {
 import { bestFirst, better } from './best';
 import { type Counts, countStates, lookedAt, MOST } from './showntrials';
 
-const ATTEMPTS = 10; // of a trial: as many as the service gives
+const ATTEMPTS = 10; // newest attempts per trial, as in the service's answers
 
-// What an active experiment is doing, from the liveliest of its trials.
+// Displayed state of an active experiment: the first of these that any trial has.
 const LIVELIEST: readonly TrialState[] = ['running', 'starting', 'releasing', 'stopping', 'queued', 'paused'];
 const ENDED: readonly ExperimentState[] = ['stopped', 'completed', 'failed'];
 
@@ -32,8 +32,7 @@ export function overviewIn(json: unknown): Overview | null {
   if (typeof json !== 'object' || json === null || !('experiment' in json) || !('trials' in json)) {
     return null;
   }
-  // Notebooks that were saved before there were searches have no counts, their trials no best value, and those before
-  // artifacts know of none.
+  // Old notebooks have no counts, no best values of trials, and no artifacts.
   const {
     experiment,
     trials: told,
@@ -151,7 +150,7 @@ function recounted(overview: Overview, trial: Trial): Counts {
   const counts = { ...countsOf(overview) };
   const total = Object.values(counts).reduce((sum, count) => sum + count, 0);
   const known = overview.trials.find(each => each.index === trial.index)?.state;
-  // Who is not looked at rests, or has ended and changes no more.
+  // A trial that is not displayed is paused, or has ended and does not change.
   const before = known ?? (trial.index <= total ? 'paused' : undefined);
   counts[trial.state] = (counts[trial.state] ?? 0) + 1;
   if (before !== undefined) {
@@ -177,7 +176,7 @@ function movedOn(trials: Trial[], report: StoredReport, metric: Metric): Trial[]
   const validation = report.kind === 'validation';
   const { step, epoch, metrics } = report;
   const newest = step < trial.step ? {} : { step, epoch, [validation ? 'metrics' : 'training']: metrics };
-  // An older attempt's may come late.
+  // The report of an older attempt may arrive late.
   const best = validation ? better(trial.best, report, metric) : trial.best;
   const copy = [...trials];
   copy[place] = { ...trial, ...newest, best };

@@ -62,7 +62,7 @@ export function firstLine(text: string): string {
   return end < 0 ? text : letters.slice(0, end).join('');
 }
 
-// JavaScript has rounded the middle up, away from an even digit: one less, and that never borrows.
+// JavaScript has rounded the middle up, away from an even digit: subtract one from the last digit, which is odd.
 function even(text: string, middle: boolean): string {
   const last = Number(text.at(-1));
   return middle && last % 2 === 1 ? text.slice(0, -1) + String(last - 1) : text;

@@ -12,9 +12,9 @@ export interface SavedSearch {
 export interface Saved {
   version: 1;
   number: number;
-  at: number; // when this was true: seconds since the epoch
+  at: number; // time of the state, in seconds since the epoch
   captured: string[]; // sentences about the submission
-  names: string[]; // of the hyperparameters, in their order: notebooks are saved with sorted keys
+  names: string[]; // hyperparameters in their order, since notebooks are saved with sorted keys
   overview: Overview;
   curves: Curves | null;
   search: SavedSearch | null;

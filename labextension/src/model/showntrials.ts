@@ -3,7 +3,7 @@
 import type { Metric, Trial, TrialState } from '../api/types';
 import { bestFirst } from './best';
 
-export const MOST = 50; // of one experiment are all looked at; of more, the following
+export const MOST = 50; // up to this number of trials, all are displayed
 const [BEST, TROUBLED] = [20, 5];
 const LIVE: readonly TrialState[] = ['queued', 'starting', 'running', 'releasing', 'stopping'];
 

@@ -162,10 +162,10 @@ function limitOf(search: Search, overview: Overview): number | null {
   if (search.budget !== null || search.max_time !== null) {
     return search.trials;
   }
-  return search.trials ?? overview.default_trials ?? null; // what was saved by an older version has none
+  return search.trials ?? overview.default_trials ?? null; // older versions saved no default
 }
 
-const FEW_NODES = 4; // whose names are shown
+const FEW_NODES = 4; // up to this number, nodes are shown by name
 
 const STATES: readonly TrialState[] = [
   'queued',
@@ -182,7 +182,7 @@ const STATES: readonly TrialState[] = [
 
 /** Format the current epoch, or the one that has just ended: `epoch 3/10`; `epoch 3` if `epochs` is not known. */
 export function epochText(epoch: number, epochs: number | null): string {
-  // A whole epoch may be a hair more than a whole number: 3 steps of 1/3.
+  // Rounding errors may make a complete epoch slightly more than an integer: 3 steps of 1/3.
   const now = Math.max(Math.ceil(epoch - 1e-6), 0);
   return epochs === null ? `epoch ${now}` : `epoch ${Math.min(now, epochs)}/${epochs}`;
 }
@@ -209,7 +209,7 @@ export function runsAsItIs(config: Config): boolean {
 export function progressLine(trial: Trial, config: Config, report: StoredReport | null = null): string {
   const { epoch, step } = report ?? trial;
   const values = report ? metricsText(report.metrics) : newestText(trial);
-  // Code that runs as it is has no epochs.
+  // Code that is run unchanged has no epochs.
   const steps = config.form === 'command' && step ? [`step ${step}`] : [];
   const taken = runsAsItIs(config) ? steps : [epochText(epoch, knownEpochs(config)), `step ${step}`];
   const parts = [reference(trial), ...taken, values];
@@ -316,17 +316,17 @@ function nodesText(overview: Overview): string {
  */
 export function elapsed(overview: Overview, now: number): number {
   const { experiment, attempts } = overview;
-  // An overview has the newest ones only.
+  // An overview has only the newest attempts.
   const whole = new Set(attempts.filter(attempt => attempt.number === 1).map(attempt => attempt.trial));
   if (attempts.length === 0 || attempts.some(attempt => !whole.has(attempt.trial))) {
     return (experiment.ended_at ?? now) - experiment.created_at;
   }
-  // Attempts of saved views that are older than pools say nothing of when they got their slots.
+  // Views saved before there were pools have no time at which slots were granted.
   const had = attempts.filter(attempt => attempt.state !== 'pending');
   const spans = had.map(attempt => [attempt.granted_at ?? attempt.created_at, attempt.ended_at ?? now] as const);
   let [seconds, until] = [0, -Infinity];
   for (const [begin, end] of spans.sort(([one, last], [other, end]) => one - other || last - end)) {
-    seconds += Math.max(0, end - Math.max(begin, until)); // of trials that ran at once, each moment counts once
+    seconds += Math.max(0, end - Math.max(begin, until)); // overlapping trials are counted once
     until = Math.max(until, end);
   }
   return seconds;

@@ -92,7 +92,7 @@ function columnsFor(look: Look, narrow: (change: Partial<Look>) => void): Column
       return column;
     }
     const now = look.order !== order ? 'none' : look.down ? 'descending' : 'ascending';
-    // Numbers begin with the largest, names with A.
+    // Numbers are sorted descending at first, names ascending.
     const turn = (): void => narrow({ order, down: look.order === order ? !look.down : order !== 'name' });
     return { ...column, sort: { now, turn } };
   };

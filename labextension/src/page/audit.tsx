@@ -20,7 +20,7 @@ export function Audit({ cluster, snapshot }: { cluster: Cluster; snapshot: Clust
   const [search, setSearch] = React.useState(snapshot.auditOf);
   const entries = snapshot.audit ?? [];
   const answered = snapshot.auditOf === search;
-  const found = answered ? entries : entriesWith(entries, search); // what is there already, until the service has answered
+  const found = answered ? entries : entriesWith(entries, search); // filters loaded entries until the service answers
   return (
     <section className="dl-wide" aria-labelledby="dl-audit">
       <div className="dl-bar-above">

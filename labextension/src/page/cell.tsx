@@ -4,11 +4,11 @@ import * as React from 'react';
 
 interface Props {
   name: string; // `Limit of ada`
-  text: string; // as it is shown, and as its input begins
+  text: string; // displayed text, also the initial text of the input
   width: number; // characters
-  empty?: string; // what nothing typed means
-  note?: string; // beside it: what the hub says
-  changed?: boolean; // it was set here
+  empty?: string; // meaning of an empty input
+  note?: string; // next to the input: the hub's value
+  changed?: boolean; // it was set in this service
   save: (typed: string) => Promise<void>; // throws an error whose message is shown
 }
 
@@ -17,7 +17,7 @@ export function EditCell({ name, text, width, empty, note, changed, save }: Prop
   const [wrong, setWrong] = React.useState<string | null>(null);
   const [busy, setBusy] = React.useState(false);
   const button = React.useRef<HTMLButtonElement>(null);
-  const back = React.useRef(false); // whether the focus goes to the number when the input is gone
+  const back = React.useRef(false); // whether the number gets the focus when the input is closed
   const id = React.useId();
   React.useEffect(() => {
     if (draft === null && back.current) {
@@ -49,7 +49,7 @@ export function EditCell({ name, text, width, empty, note, changed, save }: Prop
     }
   };
   const pressed = (event: React.KeyboardEvent): void => {
-    event.stopPropagation(); // arrows move within the text
+    event.stopPropagation(); // arrow keys move within the text
     if (event.key === 'Enter') {
       void keep(true);
     } else if (event.key === 'Escape') {
@@ -90,7 +90,7 @@ export function EditCell({ name, text, width, empty, note, changed, save }: Prop
           setWrong(null);
         }}
         onKeyDown={pressed}
-        onBlur={() => void (wrong === null && keep(false))} // what was refused is not asked again
+        onBlur={() => void (wrong === null && keep(false))} // a refused value is not sent again
       />
       {wrong && (
         <small id={id} role="alert" className="dl-wrong">

@@ -18,12 +18,12 @@ import {
 import type { Requester } from './source';
 
 const INTERVAL_MS = 3_000;
-const LONGEST_MS = 15_000; // between two looks while nothing answers
-const ENTRIES = 200; // lines of the log at once
-const OWN_EXPERIMENTS = 200; // own experiments at once
-const DISK_S = 600; // between two looks at the disk, which the service measures anew for each
+const LONGEST_MS = 15_000; // maximum interval between polls while the service does not answer
+const ENTRIES = 200; // audit entries per request
+const OWN_EXPERIMENTS = 200; // own experiments per request
+const DISK_S = 600; // interval between requests of the disk usage, which the service measures each time
 const LARGEST = 5; // experiments of which the disk usage is shown
-const TYPING_MS = 300; // after which what is searched for is asked for
+const TYPING_MS = 300; // delay after the last key before the search is sent
 
 /** Last action, and whether it can be undone. */
 export interface Done {
@@ -38,10 +38,10 @@ export class Cluster {
   private _snapshot = NOTHING;
   private _done: Done | null = null;
   private _view: View = 'cluster';
-  private _search = ''; // in the log
+  private _search = ''; // search in the audit log
   private _typing: ReturnType<typeof setTimeout> | undefined;
-  private _diskAt = -Infinity; // when the disk was asked for
-  private _turn = 0; // an answer to an older question is not taken any more
+  private _diskAt = -Infinity; // time of the last request of the disk usage
+  private _turn = 0; // number of the current request; answers to earlier ones are ignored
 
   constructor(
     private readonly _source: Requester,
@@ -53,7 +53,7 @@ export class Cluster {
       factory: () => this._look(),
       standby: 'when-hidden'
     });
-    // A poll made with these numbers would take its own longest rest, 30 s, for a shorter one.
+    // Set here: the constructor of Poll would replace a maximum below its default of 30 s.
     this._poll.frequency = { interval: INTERVAL_MS, max: LONGEST_MS, backoff: true };
   }
 
@@ -93,7 +93,7 @@ export class Cluster {
   /** Perform an action, show its result and offer to undo it; throws ServiceError. */
   async act(act: Act): Promise<void> {
     const answer = await this._source.ask(act.method, act.path, {}, act.body);
-    this._turn += 1; // what was asked before does not know of it
+    this._turn += 1; // answers to earlier requests do not include this action
     const undo = act.undoneBy ? act.undoneBy(answer) : act.undo;
     this._done = { text: act.said(answer), undo, wrong: false };
     this._take(act.fold(this._snapshot, answer));
@@ -122,7 +122,7 @@ export class Cluster {
 
   /** Return the slots that an account has held during the last `seconds`; throws ServiceError. */
   async use(account: Pick<Account, 'kind' | 'name'>, seconds: number, points: number): Promise<UseOverTime> {
-    const until = Math.floor(this._now()); // the service takes whole seconds
+    const until = Math.floor(this._now()); // the service accepts whole seconds
     const query = { since: until - seconds, until, points };
     return this._get('/api/accounts/{kind}/{name}/use', query, { kind: account.kind, name: account.name });
   }
@@ -164,7 +164,7 @@ export class Cluster {
     } catch (error) {
       if (turn === this._turn) {
         this._take(failed(this._snapshot, ours(error)));
-        throw error; // the poll takes its time then
+        throw error; // Poll then increases its interval
       }
     }
   }

@@ -8,18 +8,18 @@ export const VIEWS = ['cluster', 'accounts', 'audit'] as const;
 export type View = (typeof VIEWS)[number];
 
 export interface ClusterSnapshot {
-  readonly at: number; // when all of it was so: seconds since the epoch; 0 before the first answer
-  readonly error: ServiceError | null; // why the last look failed
+  readonly at: number; // time of the answer, in seconds since the epoch; 0 before the first
+  readonly error: ServiceError | null; // error of the last request
   readonly me: Self | null;
-  readonly experiments: readonly Overview[]; // those that run or wait, newest first
+  readonly experiments: readonly Overview[]; // running and waiting ones, newest first
   readonly queue: readonly Waiting[];
   readonly nodes: readonly NodeUse[];
   readonly pools: readonly PoolStatus[];
   readonly disk: DiskReport | null; // of the user's own files
   readonly accounts: readonly Account[] | null;
   readonly audit: readonly AuditEntry[] | null; // newest first
-  readonly auditOf: string; // what was searched for in it
-  readonly auditEnds: boolean; // whether nothing is older than its last line
+  readonly auditOf: string; // the search to which `audit` belongs
+  readonly auditEnds: boolean; // whether the log has no entries older than these
 }
 
 export const NOTHING: ClusterSnapshot = {

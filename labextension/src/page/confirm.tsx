@@ -16,7 +16,7 @@ export function Ask({ title, yes, no, children, answered }: Props): React.JSX.El
   React.useEffect(() => {
     const shown = dialog.current;
     shown?.showModal();
-    return () => shown?.close(); // it gives the focus back
+    return () => shown?.close(); // returns the focus
   }, []);
   return (
     <dialog

@@ -8,7 +8,7 @@ export type FieldName = keyof Quota;
 export interface Field {
   readonly name: FieldName;
   readonly title: string;
-  readonly hint: string; // what it means
+  readonly hint: string; // description of the field
   readonly width: number; // characters of its input
 }
 

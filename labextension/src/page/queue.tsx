@@ -13,7 +13,7 @@ import type { Column } from './table';
 import { Row, Table } from './table';
 import { estimateText, sinceText } from './text';
 
-const SHORT = 20; // rows, until a person wants all
+const SHORT = 20; // rows shown before the user expands the list
 
 export function Queue({ cluster, snapshot }: { cluster: Cluster; snapshot: ClusterSnapshot }): React.JSX.Element {
   const [all, setAll] = React.useState(false);
@@ -43,7 +43,7 @@ interface Props {
   cluster: Cluster;
   snapshot: ClusterSnapshot;
   rows: readonly Waiting[];
-  pools: boolean; // whether there are several
+  pools: boolean; // whether there are several pools
 }
 
 function Waits({ cluster, snapshot, rows, pools }: Props): React.JSX.Element {

@@ -11,7 +11,7 @@ export type Order = 'name' | 'held' | 'limit' | 'guarantee';
 export interface Look {
   readonly search: string;
   readonly kind: Account['kind'] | null;
-  readonly changed: boolean; // only those with numbers that were set here
+  readonly changed: boolean; // show only accounts with numbers that were set in this service
   readonly order: Order;
   readonly down: boolean;
   readonly page: number; // from 0
@@ -21,9 +21,9 @@ export const ALL: Look = { search: '', kind: null, changed: false, order: 'name'
 
 export interface Page<Row> {
   readonly rows: readonly Row[];
-  readonly first: number; // of them, counted from 1; 0 of none
+  readonly first: number; // number of the first row, from 1; 0 if there is none
   readonly of: number;
-  readonly page: number; // the one that is shown: the last, where so many are no more
+  readonly page: number; // displayed page; the last one if there are fewer
   readonly pages: number;
 }
 
@@ -82,7 +82,7 @@ export function personText(owner: string, group: string): string {
   return owner || (group ? `a user of ${group}` : 'another user');
 }
 
-const FIRST = 1_000_000; // from here on a priority is one that only the head of the queue has
+const FIRST = 1_000_000; // priorities from here on are those of the head of the queue
 
 export function isFirst(priority: number): boolean {
   return priority >= FIRST;

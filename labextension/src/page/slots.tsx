@@ -9,7 +9,7 @@ import { Bar } from './table';
 export function Slots({ account, name, text }: { account: Account; name: string; text: string }): React.JSX.Element {
   const { limit, guarantee } = account.quota;
   if (limit === null) {
-    return <span className="dl-use-text">{text}</span>; // of no limit there is no part
+    return <span className="dl-use-text">{text}</span>; // without a limit there is no fraction
   }
   return (
     <Bar

@@ -33,7 +33,7 @@ export class PageSource implements Requester {
       throw refusal(response, said);
     }
     if (said === undefined) {
-      throw new ServiceError(401, LOGGED_OUT); // a form to log in, most likely
+      throw new ServiceError(401, LOGGED_OUT); // most likely a login page
     }
     return said;
   }
@@ -45,7 +45,7 @@ export class PageSource implements Requester {
         headers: headersFor(this._token, document.cookie),
         body: body === undefined ? null : JSON.stringify(body),
         credentials: 'same-origin',
-        redirect: 'manual', // to a form: nothing that a page could read
+        redirect: 'manual', // a redirect leads to a login page, which the page cannot read
         signal: AbortSignal.timeout(PATIENCE_MS)
       });
       return [response, await response.text()];

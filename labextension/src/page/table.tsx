@@ -16,7 +16,7 @@ interface TableProps {
   onKeyDown?: (event: React.KeyboardEvent<HTMLElement>) => void;
 }
 
-// The roles are written out: what is no table to the eye any more stays one to a screen reader.
+// Roles are explicit: a table that CSS shows as cards stays a table for screen readers.
 export function Table({ name, columns, children, onKeyDown }: TableProps): React.JSX.Element {
   return (
     <table className="dl-cards" role="table" aria-label={name} onKeyDown={onKeyDown}>
@@ -42,8 +42,8 @@ export function Table({ name, columns, children, onKeyDown }: TableProps): React
 
 interface RowProps {
   columns: readonly Column[];
-  cells: readonly React.ReactNode[]; // as many as there are columns; the first names the row
-  mark?: string | undefined; // what CSS knows the row by
+  cells: readonly React.ReactNode[]; // one per column; the first names the row
+  mark?: string | undefined; // class for CSS
 }
 
 export function Row({ columns, cells, mark }: RowProps): React.JSX.Element {
@@ -67,10 +67,10 @@ export function Row({ columns, cells, mark }: RowProps): React.JSX.Element {
 }
 
 interface BarProps {
-  part: number; // from 0 to 1
-  mark?: number | undefined; // a place on it, from 0 to 1: the guarantee
+  part: number; // filled fraction, from 0 to 1
+  mark?: number | undefined; // position of a mark, from 0 to 1: the guarantee
   name: string;
-  text: string; // what it says
+  text: string; // text below the bar
 }
 
 /** Bar of the used fraction of something, with its text below. */

@@ -33,8 +33,8 @@ export const COMPARE = 'daylight:compare';
 export const REFRESH = 'daylight:refresh';
 const COPY = 'daylight:copy-command';
 const CATEGORY = 'Daylight';
-const SHOWN_MS = 10_000; // a notification; without this it is only counted
-const BRIEF_MS = 3_000; // one that says only that something was done
+const SHOWN_MS = 10_000; // duration of a notification; without it the notification is only counted
+const BRIEF_MS = 3_000; // duration of a notification of success
 
 type Args = ReadonlyPartialJSONObject;
 
@@ -93,7 +93,7 @@ export class Commands {
       isEnabled: args => this._isThere(args),
       execute: async args => {
         const numbers = Array.isArray(args.numbers) ? args.numbers.filter(each => typeof each === 'number') : [];
-        // The tab in front is open already: here a person means another one.
+        // The active tab is open already: ask for another experiment.
         const number = numbers.length ? null : (this._given(args) ?? (await askNumber('Open an experiment')));
         const wanted = number === null ? numbers : [number];
         if (wanted.length) {

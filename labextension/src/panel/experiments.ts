@@ -14,8 +14,8 @@ import { EVERYTHING, hasMoved, isActive, maybeMore, nextPause, ofNotebook, PAGE,
 import type { Filter } from './list';
 import type { LiveSettings } from './settings';
 
-const DISK_S = 600; // between two looks at the disk, which the service measures anew for each
-const LONGEST_S = 60; // between two looks, if a person wants it so
+const DISK_S = 600; // interval between requests of the disk usage, which the service measures each time
+const LONGEST_S = 60; // longest interval that the user can set
 
 export class Experiments implements IDisposable {
   private readonly _poll: Poll;
@@ -24,14 +24,14 @@ export class Experiments implements IDisposable {
   private _found: readonly Overview[] = [];
   private _nodes: readonly NodeUse[] = [];
   private _warnings: readonly string[] = [];
-  private _diskAt = -Infinity; // when the disk was asked for
+  private _diskAt = -Infinity; // time of the last request of the disk usage
   private _at = 0;
   private _error: ServiceError | null = null;
   private _filter = EVERYTHING;
   private _limit = PAGE;
   private _loaded = false;
   private _watched = false;
-  private _turn = 0; // an answer to an older question is not taken any more
+  private _turn = 0; // number of the current request; answers to earlier ones are ignored
   private _pause: number;
 
   constructor(
@@ -145,7 +145,7 @@ export class Experiments implements IDisposable {
   /** Poll now, if polling is active. */
   refresh(): void {
     if (this._watched) {
-      // Not `refresh()`: it does nothing while an older question is still open.
+      // Not `refresh()`, which does nothing while an earlier request is pending.
       void this._poll.schedule({ interval: Poll.IMMEDIATE, phase: 'refreshed' });
     }
   }

@@ -7,7 +7,7 @@ import type { NodeUse } from '../api/types';
 import type { Filter } from './list';
 import { STATES } from './list';
 
-const TYPING_MS = 250; // after the last key the search begins
+const TYPING_MS = 250; // delay after the last key before the search begins
 
 export function Meters({ nodes }: { nodes: readonly NodeUse[] }): React.JSX.Element {
   return (
@@ -54,7 +54,7 @@ export function Refresh({ refresh }: { refresh: () => void }): React.JSX.Element
 
 interface FilterProps {
   filter: Filter;
-  notebook: string | null; // the one that was in front last
+  notebook: string | null; // the last notebook that was in front
   narrow: (filter: Partial<Filter>) => void;
 }
 

@@ -50,7 +50,7 @@ export function Item({ overview, now, chosen, open, choose }: Props): React.JSX.
 function Facts({ overview, now }: { overview: Overview; now: number }): React.JSX.Element {
   const { number, name, created_at, config } = overview.experiment;
   const trial = frontOf(overview);
-  const begun = trial && trial.step > 0 && !runsAsItIs(config) ? trial : null; // else there are no epochs
+  const begun = trial && trial.step > 0 && !runsAsItIs(config) ? trial : null; // code run unchanged has no epochs
   const newest = trial ? newestText(trial) : '';
   const told = trial ? toldBy(trial) : [];
   const { tags, note } = labelsOf(overview.experiment);

@@ -7,9 +7,9 @@ import { lossFirst, metricsText, newestOf } from '../model/text';
 import type { Query } from '../service/source';
 
 export const PAGE = 50; // experiments
-const OF_A_NOTEBOOK = 500; // are looked through for those of one notebook
-const MOST = 1000; // that the service tells at once
-const LONGEST_S = 15; // between two looks
+const OF_A_NOTEBOOK = 500; // experiments that are searched for those of a notebook
+const MOST = 1000; // largest number that the service returns at once
+const LONGEST_S = 15; // longest interval between requests
 const SLOWER = 1.5;
 
 /** States that the filter chips select. */
@@ -18,7 +18,7 @@ export const STATES = ['running', 'queued', 'paused', 'completed', 'failed', 'st
 export interface Filter {
   readonly search: string;
   readonly state: string | null;
-  readonly notebook: string | null; // a path as the Lab knows it
+  readonly notebook: string | null; // path below JupyterLab's root
 }
 
 export const EVERYTHING: Filter = { search: '', state: null, notebook: null };
@@ -59,7 +59,7 @@ export function ofNotebook(found: readonly Overview[], notebook: string | null):
 /** Properties of an answer that determine the next interval. */
 export interface Heard {
   failed: boolean;
-  moved: boolean; // something is not as it was the last time
+  moved: boolean; // the answer differs from the previous one
   active: boolean;
 }
 

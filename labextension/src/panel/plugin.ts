@@ -11,7 +11,7 @@ import { Panel } from './panel';
 import type { LiveSettings } from './settings';
 import { Tabs } from './tabs';
 
-const RANK = 150; // below files and running kernels
+const RANK = 150; // below the file browser and the running kernels
 
 export interface PanelHost {
   shell: ILabShell;

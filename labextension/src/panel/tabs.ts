@@ -108,7 +108,7 @@ export class Tabs {
   open(numbers: readonly number[]): void {
     const id = `daylight-${numbers.join('-')}`;
     const known = this._tracker.find(each => each.id === id);
-    known?.content.retry(); // what was not there before may be there now
+    known?.content.retry(); // the experiment may exist by now
     const widget = known ?? this._make(id, numbers);
     if (!widget.isAttached) {
       this._shell.add(widget, 'main');

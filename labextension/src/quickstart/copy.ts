@@ -19,7 +19,7 @@ export async function copyInto(
   const made = await contents.newUntitled({ path: folder, type: 'notebook' });
   try {
     await contents.save(made.path, { type: 'notebook', format: 'json', content: notebook });
-    const above = made.path.slice(0, -made.name.length); // with its drive, where the folder is of one
+    const above = made.path.slice(0, -made.name.length); // including the drive, if the folder is on one
     return (await contents.rename(made.path, above + name)).path;
   } catch (error) {
     await contents.delete(made.path).catch(() => undefined);

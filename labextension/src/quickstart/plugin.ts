@@ -12,7 +12,7 @@ import { copyInto } from './copy';
 
 export const QUICKSTART = 'daylight:quickstart';
 const CATEGORY = 'Daylight';
-const SHOWN_MS = 10_000; // a notification; without this it is only counted
+const SHOWN_MS = 10_000; // duration of a notification; without it the notification is only counted
 
 /** Objects to which the command is added; they also provide the folder if the launcher does not. */
 export interface QuickstartHost {

@@ -8,11 +8,11 @@ import type { Answer } from './questions';
 import { ServiceError } from './source';
 import type { ActionBody, Listener, Query, Source, Subscription } from './source';
 
-const SILENT_MS = 15_000; // the kernel speaks every 5 s: without a word for as long it does not answer
-const PATIENCE_MS = 15_000; // with an answer; less with a kernel that has been silent before
+const SILENT_MS = 15_000; // the kernel sends a message every 5 s: after this time without one it does not respond
+const PATIENCE_MS = 15_000; // time to wait for an answer; less if the kernel was silent before
 const LITTLE_PATIENCE_MS = 3_000;
-const HERE_MS = 20_000; // from one of our own signs of life to the next
-const GONE = ['comm_live_update', 'comm:close']; // what hosts tell of a kernel that restarts, and of one that is back
+const HERE_MS = 20_000; // interval between messages that this page is open
+const GONE = ['comm_live_update', 'comm:close']; // messages by which hosts report that a kernel restarts or is back
 
 /** The part of a widget's model that is used. */
 export interface Channel {
@@ -33,9 +33,9 @@ export class CommSource implements Source {
   private readonly _log: MessageLog;
   private readonly _questions: Questions;
   private readonly _listening = new Set<Listening>();
-  private _heardAt = -Infinity; // by a clock that is never set
-  private _hopedAt = performance.now(); // as long after this as after a word there is hope for one
-  private _told = 0; // the newest message that a listener has heard
+  private _heardAt = -Infinity; // by a monotonic clock
+  private _hopedAt = performance.now(); // time from which the kernel is given time to send its first message
+  private _told = 0; // number of the newest message passed to a listener
 
   constructor(
     private readonly _channel: Channel,
@@ -54,7 +54,7 @@ export class CommSource implements Source {
   }
 
   async get(path: string, query: Query = {}): Promise<unknown> {
-    const least = this._channel.get('saved').overview.seq; // whatever is answered now includes this
+    const least = this._channel.get('saved').overview.seq; // the answer to a request includes everything up to here
     const answer = await this._questions.ask('GET', path, query);
     return path === `${this._path}/curves` ? including(least, answer as Curves) : answer;
   }
@@ -142,7 +142,7 @@ export class CommSource implements Source {
     try {
       this._channel.send(content);
     } catch {
-      // Whether the kernel hears is seen by what it says.
+      // A message of the kernel is the only sign that it receives messages.
     }
   }
 
@@ -171,7 +171,7 @@ export class CommSource implements Source {
       case this._path:
         return overview;
       case `${this._path}/curves`:
-        return curves ? including(overview.seq, curves) : undefined; // the kernel asks for them after the overview
+        return curves ? including(overview.seq, curves) : undefined; // the kernel fetches the curves after the overview
       default:
         return undefined;
     }

@@ -23,14 +23,14 @@ export interface ConnectionOptions {
   chance: () => number;
 }
 
-const WAIT_MS = 5_000; // why a trial waits is not said in the stream: it is asked for this often
-const SOON_MS = 250; // and soon after it was queued
-const ENDED_MS = 30_000; // an ended search may be given more trials on another page: no stream tells that
-const PAUSES_S = [0.5, 1, 2, 4, 8, 15]; // before the service is tried again
-const STEADY_S = 10; // a stream that was open for this long was a good one: pauses begin anew
-const FAR = 2_000; // messages missed: from here on thinned curves are less to read than the stream
-const DEAF = 3; // streams in a row that brought nothing although the service answered: something on the way blocks them
-const POLL_S = 5; // between two looks then
+const WAIT_MS = 5_000; // interval for polling why a trial waits, which the stream does not report
+const SOON_MS = 250; // first poll after a trial was queued
+const ENDED_MS = 30_000; // interval for polling whether another page has extended an ended search
+const PAUSES_S = [0.5, 1, 2, 4, 8, 15]; // before reconnecting
+const STEADY_S = 10; // a stream that was open this long resets the pauses
+const FAR = 2_000; // missed messages from which downsampled curves are smaller than the stream
+const DEAF = 3; // consecutive streams without a message while the service answers: something blocks them
+const POLL_S = 5; // seconds between polls in that case
 
 const BLOCKED = `live updates do not come through to this page (websockets are blocked on the way?); looking every ${POLL_S} s`;
 
@@ -43,12 +43,12 @@ export class Line {
   private _connection: Connection = 'connecting';
   private _error: string | null = null;
   private _heardAt: number | null = null;
-  private _turn = 0; // counts connections: what an older one still answers is of no interest
-  private _busy = false; // this turn waits for answers
+  private _turn = 0; // number of the current connection; answers of earlier ones are ignored
+  private _busy = false; // requests of this turn are pending
   private _failures = 0;
-  private _why = ''; // it was lost
-  private _answered = false; // in this turn
-  private _fruitless = 0; // streams in a row
+  private _why = ''; // reason for the lost connection
+  private _answered = false; // the service has answered in this turn
+  private _fruitless = 0; // consecutive streams without a message
   private _stream: Subscription | null = null;
   private _openedAt: number | null = null;
   private _retrying: Timer | undefined;
@@ -98,7 +98,7 @@ export class Line {
 
   /** Connect now, unless that is in progress. */
   retry(): void {
-    const goesOnAgain = this._connection === 'ended' && !this._known.ended; // a search that got more trials
+    const goesOnAgain = this._connection === 'ended' && !this._known.ended; // a search that was extended
     if ((goesOnAgain || ['lost', 'gone', 'foreign'].includes(this._connection)) && !this._busy) {
       this._failures = 0;
       this.connect();
@@ -138,7 +138,7 @@ export class Line {
   /** Load missing data; return true if the experiment has a stream to follow. */
   private async _load(turn: number): Promise<boolean> {
     const known = this._known;
-    const last = known.ended; // it has said its last word: what is fetched now is all that there will be
+    const last = known.ended; // the experiment has ended: the data fetched now is final
     const whole = last || !known.complete || this._isDeaf;
     const [overview, own] = await Promise.all([this._getOverview(), whole ? this._getCurves() : null]);
     const curves = own && (await this._ofBest(overview, own));
@@ -197,7 +197,7 @@ export class Line {
     if (turn === this._turn) {
       this._stream = stream;
     } else {
-      stream.close(); // it has failed or told the end within the call
+      stream.close(); // the stream has failed or ended within the call
     }
   }
 
@@ -255,7 +255,7 @@ export class Line {
   private _failed(error: unknown): void {
     const steady = this._openedAt !== null && this._options.clock() - this._openedAt >= STEADY_S;
     if (error instanceof StreamCut && this._answered && this._isDeaf) {
-      this._dropStream(); // the next look is on its way
+      this._dropStream(); // polling continues
       return;
     }
     if (steady) {
@@ -287,7 +287,7 @@ export class Line {
     this._failures += 1;
     this._why = error instanceof Error ? error.message : String(error);
     this._become('lost', inWords(this._why, `trying again in ${pause} s`));
-    // Not all views of a page at the same moment.
+    // Spread the retries of a page's views over time.
     this._retrying = setTimeout(() => this.connect(), 1000 * pause * (0.8 + 0.4 * this._options.chance()));
   }
 
@@ -296,7 +296,7 @@ export class Line {
     return this._fruitless >= DEAF;
   }
 
-  // What no stream tells
+  // Changes that the stream does not report
 
   /** Request the overview after a delay, as long as something may change without a message. */
   private _askBeside(after?: number): void {
@@ -315,7 +315,7 @@ export class Line {
         this._takeBeside(overview);
       }
     } catch {
-      // Whether the service is there is for the stream to say; of what has ended all is known.
+      // The stream detects lost connections; the data of an ended experiment is complete.
     }
     if (turn === this._turn) {
       this._askBeside();
@@ -354,7 +354,7 @@ export class Line {
   private _waits(): boolean {
     const overview = this._known.overview;
     const state = overview && stateOf(overview);
-    // A trial that is too large for the machine is paused by the engine, which says why.
+    // A trial too large for the machine is paused by the engine, with a reason.
     return (
       state === 'queued' || (state === 'paused' && !!overview?.trials.some(trial => trial.holds.includes('engine')))
     );
@@ -378,7 +378,7 @@ export class Line {
     this._heardAt = this._options.clock();
     this._changed();
     if (this._known.ended && this._stream) {
-      this.connect(); // for the last word
+      this.connect(); // to fetch the final state
     }
   }
 

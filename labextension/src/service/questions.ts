@@ -3,11 +3,11 @@
 import { ServiceError } from './source';
 import type { ActionBody } from './source';
 
-const BUSY_MS = 4_000; // without an answer for as long the kernel is busy
-const FORGOTTEN_MS = 60_000; // then one may be asked again, although an older one was not answered
+const BUSY_MS = 4_000; // time without an answer after which the kernel counts as busy
+const FORGOTTEN_MS = 60_000; // time after which a request is sent again although an earlier one was not answered
 const BUSY = 'the kernel is busy; this answer comes when it is done';
 
-export const NO_ANSWER = 408; // a status whose words are shown: they say what to do
+export const NO_ANSWER = 408; // status whose message is shown, as it says what to do
 
 /** The kernel's message `{"type": "answer", ...}`. */
 export interface Answer {
@@ -39,7 +39,7 @@ interface Question {
 
 export class Questions {
   private readonly _open = new Map<number, Question>();
-  // Other pages hear these answers, too: so that no two have the same number, they begin anywhere.
+  // Other pages receive these answers, too: a random start keeps the numbers unique.
   private _next = Math.floor(Math.random() * 2 ** 40);
 
   constructor(private readonly _kernel: Kernel) {}
@@ -52,7 +52,7 @@ export class Questions {
         return Promise.resolve(known);
       }
       if (asked.some(question => question.path === path)) {
-        return Promise.reject(this._noAnswer()); // a busy kernel finds it once and not a hundred times
+        return Promise.reject(this._noAnswer()); // a busy kernel gets one request per path, not a hundred
       }
     }
     return new Promise((resolve, reject) => {
@@ -94,7 +94,7 @@ export class Questions {
     for (const question of this._open.values()) {
       const known = question.method === 'GET' && question.overdue ? this._kernel.known(question.path) : undefined;
       if (known !== undefined) {
-        question.resolve(known); // it stays open: as long as it is not answered, the kernel is busy
+        question.resolve(known); // the request stays open: until it is answered, the kernel is busy
       }
     }
   }
@@ -108,7 +108,7 @@ export class Questions {
   private _late(id: number): void {
     const question = this._open.get(id);
     if (question) {
-      question.overdue = true; // told by the timer itself: a clock may be set, or be a hair behind it
+      question.overdue = true; // set by the timer itself, as comparing times may be off by rounding
       this.look();
     }
   }

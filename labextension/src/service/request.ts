@@ -14,7 +14,7 @@ const NO_EXTENSION =
   'then start the server again';
 const NO_JSON = "this is no answer of Daylight's service: reload the page, you may have to log in again";
 
-const OPENING_MS = 5_000; // what a websocket gets to open: some proxies never answer
+const OPENING_MS = 5_000; // time for a websocket to open: some proxies never answer
 
 export class LabSource implements Source {
   constructor(private readonly _settings: ServerConnection.ISettings) {}
@@ -99,7 +99,7 @@ export class LabSource implements Source {
     read: (response: Response) => Promise<Read>
   ): Promise<[Response, Read]> {
     try {
-      // Answers say themselves that they are not to be kept: no need for a number at the end of each address.
+      // The service's answers forbid caching, so that URLs need no cache-busting number.
       const response = await ServerConnection.makeRequest(url, { method, body, cache: 'default' }, this._settings);
       return [response, await read(response)];
     } catch {

@@ -16,13 +16,13 @@ export interface Look {
   readonly number: number;
   readonly overview: Overview | null;
   readonly curves: readonly Curve[];
-  readonly trial: number; // whose curves they are
+  readonly trial: number; // trial to which the curves belong
   readonly captured: readonly string[];
-  readonly search: SavedSearch | null; // how it stood when the notebook was saved
+  readonly search: SavedSearch | null; // status when the notebook was saved
   readonly connection: Connection;
-  readonly heard: boolean; // whether the service has answered: what is shown may also be a notebook's own copy
-  readonly error: string | null; // in words: what is wrong with the connection
-  readonly at: number; // when this was true: seconds since the epoch
+  readonly heard: boolean; // whether the service has answered; otherwise the data is the notebook's copy
+  readonly error: string | null; // text of the connection error
+  readonly at: number; // time of the state, in seconds since the epoch
 }
 
 /** Part of a log to return; the default trial is the first. */
@@ -34,7 +34,7 @@ export type Verb = 'stop' | 'pause' | 'resume' | 'delete' | 'undelete';
 export type Act = Verb | 'extend' | 'label' | `trials/${number}/${Steer}`;
 export type Steer = 'promote' | 'prune';
 
-const EMIT_MS = 50; // a burst of messages is one change
+const EMIT_MS = 50; // messages within this time are one change
 const SYSTEM: ConnectionOptions = { clock: () => Date.now() / 1000, chance: Math.random };
 
 export class Watch {
@@ -46,7 +46,7 @@ export class Watch {
   private _begun = false;
   private _disposed = false;
   private _emitting: ReturnType<typeof setTimeout> | undefined;
-  private _unsubscribe = (): void => undefined; // from changes of the same page
+  private _unsubscribe = (): void => undefined; // from changes made by this page
 
   constructor(
     private readonly _source: Source,
@@ -94,7 +94,7 @@ export class Watch {
 
   /** Merge a saved state, such as that of a changed output; an older one changes nothing. */
   adopt(saved: Saved): void {
-    // Who listens to the service hears it first, and has finer curves than a notebook keeps.
+    // A connected page has newer data and finer curves than the notebook.
     if (this._line.connection !== 'live' && !this._disposed && this._known.restore(saved)) {
       this._savedAt = saved.at;
       this._changed();
@@ -103,7 +103,7 @@ export class Watch {
 
   /** Call `listener` after each change, at most once per frame; returns a function that unsubscribes it. */
   subscribe(listener: (look: Look) => void): () => void {
-    const own = (look: Look): void => listener(look); // one listener may come twice
+    const own = (look: Look): void => listener(look); // a new function, so that the same listener can subscribe twice
     if (!this._disposed) {
       this._listeners.add(own);
     }
@@ -123,7 +123,7 @@ export class Watch {
     const overview = readOverview(await this._source.post(`/experiments/${this._number}/${verb}`, asked));
     if (!this._disposed) {
       this._line.takeNewer(overview);
-      this.retry(); // who answers a verb can be listened to again
+      this.retry(); // the service answers, so that a stream can be opened
     }
     announce(this._number, this._elsewhere);
   }

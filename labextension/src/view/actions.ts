@@ -8,7 +8,7 @@ import { button, changes, h, setText, show } from './dom';
 import { download } from './download';
 import { DELETE, Question, STOP } from './question';
 
-const SAID_MS = 2000; // how long "copied" stays
+const SAID_MS = 2000; // duration of the text "copied"
 
 export class Actions {
   private readonly _stop = button('Stop', () => this._ask());
@@ -27,7 +27,7 @@ export class Actions {
   private readonly _moved = changes();
 
   readonly buttons: HTMLElement;
-  readonly root: HTMLElement; // the question, and what went wrong
+  readonly root: HTMLElement; // confirmation and error
 
   constructor(private readonly _watch: Pick<Watch, 'act' | 'csv' | 'look'>) {
     this.buttons = h(
@@ -47,7 +47,7 @@ export class Actions {
 
   update(look: Look): void {
     if (this._moved(look.connection, look.overview && stateOf(look.overview))) {
-      setText(this._error, ''); // it was about what is over now
+      setText(this._error, ''); // the error of an earlier action
     }
     const offered = verbsFor(look);
     const focused = this.buttons.contains(document.activeElement) ? document.activeElement : null;
@@ -66,7 +66,7 @@ export class Actions {
       this._deletion.close();
     }
     if (focused instanceof HTMLElement && focused.hidden) {
-      this._copy.focus(); // whoever acted by keyboard stays here
+      this._copy.focus(); // return the focus to the button, for keyboard users
     }
   }
 

@@ -29,7 +29,7 @@ export class Artifacts {
   private _picked: Tile | null = null;
   private _look: Look | null = null;
   private _chosen: number | null = null;
-  private _seq = 0; // of the newest artifact that was asked for
+  private _seq = 0; // number of the newest artifact that was requested
 
   constructor(private readonly _watch: ArtifactSource) {
     const save = button('Save', () => this._picked && void this._save(this._picked.artifact));
@@ -85,7 +85,7 @@ export class Artifacts {
   }
 
   private _fail(error: unknown): void {
-    this._seq = 0; // the next change, or coming into sight, asks again
+    this._seq = 0; // the next change, or becoming visible, requests again
     setText(this._problem, error instanceof Error ? error.message : String(error));
   }
 

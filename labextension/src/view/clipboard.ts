@@ -8,7 +8,7 @@ export async function copy(text: string): Promise<boolean> {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    return copyBySelection(text); // a page over plain HTTP, or a frame
+    return copyBySelection(text); // on a page over plain HTTP, or in a frame
   }
 }
 

@@ -35,7 +35,7 @@ export class Curves {
     this._look = look;
     const some = look.curves.length > 0;
     show(this._toolbar.root, some);
-    // A failure says by itself why nothing was reported, and code that runs as it is need not report.
+    // A failure explains missing curves itself, and code that is run unchanged need not report any.
     const { overview } = look;
     const expected = overview !== null && !runsAsItIs(overview.experiment.config) && failureOf(overview) === null;
     show(this.root, overview !== null && (some || expected));

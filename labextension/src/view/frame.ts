@@ -22,7 +22,7 @@ export class Frame {
 
 /** Observer of an element's visibility; `appeared` is called when it becomes visible. */
 export class Sight {
-  visible = true; // until the observer has looked
+  visible = true; // until the observer reports
   private readonly _observer: IntersectionObserver;
 
   constructor(node: Element, appeared: () => void) {

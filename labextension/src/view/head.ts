@@ -37,7 +37,7 @@ export class Head {
   /** Update the duration. */
   tick(look: Look): void {
     const overview = look.overview;
-    // What is not known to go on any more is as old as what was heard last.
+    // Without a connection, the duration ends with the last message.
     const now = look.connection === 'live' || look.connection === 'connecting' ? Date.now() / 1000 : look.at;
     setText(
       this._facts,

@@ -51,7 +51,7 @@ export class LabelPart {
     this._error
   );
   private readonly _changed = changes();
-  private _before: Labels | null = null; // what the form was opened with
+  private _before: Labels | null = null; // labels when the form was opened
 
   readonly opener = button('Edit', () => this._open());
   readonly root = h('div', { class: 'dl-labels' }, this._tags, this._note, this._form);

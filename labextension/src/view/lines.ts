@@ -4,21 +4,21 @@ import type { Curve } from '../api/types';
 import { LARGEST, POINTS, smoothed, thinned } from '../model/curves';
 import type { Axis, ViewSettings } from './settings';
 
-export const DOTS = 30; // a line of at most so many points shows each of them
+export const DOTS = 30; // a line with at most this many points shows each of them
 
 type Column = readonly (number | null)[];
 
 export interface Line {
   readonly label: string;
-  readonly colour: string; // of the theme
+  readonly colour: string; // a colour of the theme
   readonly dashed: boolean;
   readonly curve: Curve;
   readonly x: readonly number[];
   readonly mean: Column;
-  readonly raw: Column | null; // the values as they are, where `mean` is smoothed
-  readonly low: Column | null; // lowest and highest, where points stand for several reports
+  readonly raw: Column | null; // unsmoothed values, if `mean` is smoothed
+  readonly low: Column | null; // minimum and maximum, if points summarise several reports
   readonly high: Column | null;
-  readonly broken: readonly number[]; // on the axis
+  readonly broken: readonly number[]; // positions on the axis
 }
 
 export interface Panel {
@@ -46,7 +46,7 @@ export function lineOf(
   settings: ViewSettings,
   origin: number
 ): Line {
-  const curve = thinned(whole, POINTS); // what grew live has its newest points closer together than the rest
+  const curve = thinned(whole, POINTS); // live curves have a higher resolution at their end
   const values = curve.mean.map(drawable);
   const smooth = settings.smoothing > 0;
   const several = curve.size.some(size => size > 1);

@@ -10,11 +10,11 @@ import { emptyText, LogText } from './logtext';
 
 const EVERY_MS = 2000;
 const TAIL = 65_536; // bytes
-const NEAR = 24; // pixels from the end: as good as there
+const NEAR = 24; // pixels from the end that count as the end
 
 export class Log {
   private readonly _about = h('p', { class: 'dl-dim' });
-  // Not read aloud as it grows: nobody could follow.
+  // Not announced by screen readers while it grows: it would be too much.
   private readonly _box = h('div', {
     class: 'dl-log-text',
     role: 'log',
@@ -27,14 +27,14 @@ export class Log {
   private readonly _sight: Sight;
   private readonly _log = new LogText();
   private _timer: ReturnType<typeof setTimeout> | undefined;
-  private _chunk: LogChunk | null = null; // the newest
-  private _whose = ''; // the attempt that the log should be of
-  private _read = ''; // and the one that it is of
+  private _chunk: LogChunk | null = null; // newest chunk
+  private _whose = ''; // attempt that should be shown
+  private _read = ''; // attempt that is shown
   private _trial: number | undefined;
   private _requesting = false;
   private _disposed = false;
   private _over = false;
-  private _unfolded = false; // by itself, once
+  private _unfolded = false; // it was opened automatically, which happens once
 
   constructor(private readonly _watch: Pick<Watch, 'logs'>) {
     const opened = (): void => this._again(0);
@@ -51,14 +51,14 @@ export class Log {
   update(look: Look, chosen: number | null = null): void {
     const overview = look.overview;
     const index = chosen ?? overview?.trials[0]?.index;
-    const trial = overview?.trials.find(each => each.index === index); // of very many, one that rests is not among them
+    const trial = overview?.trials.find(each => each.index === index); // paused trials may not be listed
     this._trial = index;
     setText(this._name, chosen === null ? 'Log' : `Log of ${look.number}.${chosen}`);
     show(this._fold, index !== undefined && trial?.attempt !== 0 && look.connection !== 'foreign');
     this._over = overview !== null && ended(overview);
     if (!this._unfolded && overview && runsAsItIs(overview.experiment.config)) {
       this._unfolded = true;
-      this._fold.open = true; // what such code prints is what there is to see
+      this._fold.open = true; // output is the only result of such code
     }
     if (this._over && this._chunk) {
       this._write();

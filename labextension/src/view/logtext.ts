@@ -1,8 +1,8 @@
 /** Log as a terminal shows it: without colours, with progress bars in one line, limited to the newest lines. */
 
 export const LINES = 2000;
-const WIDE = 2000; // characters of a line: more are cut
-const OPEN = 4 * WIDE; // of one whose end has not come: colours take room, too
+const WIDE = 2000; // characters to which a line is cut
+const OPEN = 4 * WIDE; // limit for an incomplete line, including control sequences
 
 // eslint-disable-next-line no-control-regex -- these characters are what is looked for
 const ESCAPES = /\u001b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-Z\\-_])/g;
@@ -11,7 +11,7 @@ const UNFINISHED = /\u001b(?:\[[0-9;:?]*[ -/]*|\][^\u0007\u001b]*)?$/;
 
 export class LogText {
   private _lines: string[] = [];
-  private _open = ''; // the last line, as it came, until its end comes
+  private _open = ''; // the incomplete last line, unchanged
 
   /** Append text, which may begin and end anywhere. */
   append(text: string): void {

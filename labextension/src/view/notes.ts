@@ -8,7 +8,7 @@ import { changes, h, setLines, show } from './dom';
 const NO_LINES: readonly string[] = [];
 
 function factsOf(overview: Overview): string[] {
-  // The trials of a search come and go: that is no news.
+  // Ends of a search's trials are routine, and not listed.
   const attempts = overview.experiment.config.search === null ? attemptLines(overview) : [];
   return [guaranteeText(overview), ...attempts].filter(line => line !== '');
 }

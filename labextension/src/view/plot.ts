@@ -7,9 +7,9 @@ import { aligned, type Line } from './lines';
 import { axesOf, bandsOf, cursorOf, lastSeriesOf, layers, type Picture, scalesOf, seriesOf, shapeOf } from './plotlook';
 import type { Theme } from './theme';
 
-const LEAST = 20; // pixels: less is no room for a plot
-const NO_AXIS = 32; // pixels of room where there is no y axis: about as much as one takes
-const CROSS = 3; // half the size of a mark for what is not finite, in pixels
+const LEAST = 20; // pixels: minimum size of a plot
+const NO_AXIS = 32; // pixels reserved if there is no y axis: about its width
+const CROSS = 3; // half the size of a mark for a non-finite value, in pixels
 const NOTHING: Picture = { lines: [], axis: 'epoch', log: false };
 
 /** Position of the pointer: x, and for each line the index of its nearest point. */

@@ -39,7 +39,7 @@ export function scalesOf(picture: Picture): uPlot.Scales {
     // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is not there when it runs
     y.distr = 3;
   }
-  // Not the limits that uPlot offers: around a single point it makes room that other plots do not have.
+  // Not uPlot's own limits, whose margin around a single point differs from that of other plots.
   return { x: { time: false, range: plot => [0, (plot.data[0].at(-1) ?? 0) * 1.01 || 1] }, y };
 }
 

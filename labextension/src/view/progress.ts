@@ -20,7 +20,7 @@ export class Progress {
   update(look: Look): void {
     const trial = look.overview ? frontOf(look.overview) : undefined;
     const config = look.overview?.experiment.config;
-    // A search says by itself how far it is, and of code that runs as it is nobody knows.
+    // A search shows its own progress, and the length of code that is run unchanged is unknown.
     const single = config !== undefined && config.search === null && !runsAsItIs(config);
     show(this.root, trial !== undefined && single);
     if (look.overview && trial && single) {

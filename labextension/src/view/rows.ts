@@ -6,7 +6,7 @@ import { duration, elapsed, epochText, knownEpochs, lossFirst, number, paramsTex
 
 export interface Row {
   readonly name: string;
-  readonly values: readonly string[]; // one an experiment; empty where it has no such thing
+  readonly values: readonly string[]; // one per experiment; empty if it has none
   readonly differs: boolean;
 }
 

@@ -4,7 +4,7 @@ import { paramsText } from '../model/text';
 import type { Look } from '../service/watch';
 import { changes, h, setLines, setText, show } from './dom';
 
-const LONG = 320; // characters: beyond, they are folded
+const LONG = 320; // characters beyond which hyperparameters are collapsed
 
 export class About {
   private readonly _sentences = h('div');

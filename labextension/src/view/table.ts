@@ -4,7 +4,7 @@ import { tableOf } from './describe';
 import { h, setLines, setText, show } from './dom';
 import type { Line } from './lines';
 
-const EVERY_MS = 1000; // between two fillings: nobody reads faster
+const EVERY_MS = 1000; // minimum time between updates
 
 export class Table {
   private readonly _head = h('tr');

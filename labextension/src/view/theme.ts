@@ -2,7 +2,7 @@
 
 import { h } from './dom';
 
-// JupyterLab; VS Code; Colab; pages of other makes
+// JupyterLab; VS Code; Colab; others
 const TOLD_BY = ['data-jp-theme-name', 'data-jp-theme-light', 'data-vscode-theme-kind', 'theme', 'class', 'style'];
 
 /** Reader of the colours below an element; calls `changed` when the theme of the page has changed. */
@@ -42,7 +42,7 @@ export class Theme {
   }
 
   private _read(name: string): string {
-    // A variable's own value is text with other variables in it; a colour that was computed from it is not.
+    // A variable's value may refer to other variables; a computed colour does not.
     this._probe.style.color = `var(--dl-${name})`;
     return getComputedStyle(this._probe).color;
   }

@@ -13,7 +13,7 @@ export class Tile {
   private readonly _about = h('span', { class: 'dl-dim' });
   private readonly _button: HTMLButtonElement;
   private _artifact: Artifact | null = null;
-  private _shown = ''; // the version of the picture
+  private _shown = ''; // version of the picture
   private _url: string | null = null;
   private _disposed = false;
 
@@ -82,7 +82,7 @@ export class Tile {
     try {
       bytes = await this._watch.artifact(artifact.trial, artifact.name);
     } catch {
-      return; // its kind stands there instead; pressing it says what is wrong
+      return; // the file's kind is shown instead; clicking it shows the error
     }
     if (this._disposed || version !== this._shown) {
       return;

@@ -45,8 +45,8 @@ export class ExperimentView {
   private readonly _unsubscribe: () => void;
   private readonly _ticking: ReturnType<typeof setInterval>;
   private _look: Look;
-  private _trial: CurvesOf | null = null; // the trial of a search that is looked at
-  private _fresh = true; // it is not shown yet
+  private _trial: CurvesOf | null = null; // curves of the selected trial of a search
+  private _fresh = true; // not drawn yet
 
   constructor(node: HTMLElement, watch: Watched, settings: ViewSettings = DEFAULTS) {
     this._look = watch.look;
@@ -69,7 +69,7 @@ export class ExperimentView {
     try {
       this._draw();
     } catch (error) {
-      this.dispose(); // what a notebook says may be damaged
+      this.dispose(); // a notebook's saved state may be damaged
       throw error;
     }
   }

@@ -4,7 +4,7 @@ import { h, setAttribute, setText, show } from '../dom';
 import { paint, type Shape } from './shapes';
 
 const SVG = 'http://www.w3.org/2000/svg';
-const LEAST = 60; // pixels: less is no room
+const LEAST = 60; // pixels: minimum width
 
 export type Draw = (width: number, height: number) => readonly Shape[];
 

@@ -5,7 +5,7 @@ import { num } from '../../model/curves';
 import { duration, number, valueText } from '../../model/text';
 
 export interface Column {
-  readonly name: string; // what it is sorted by
+  readonly name: string; // sort key
   readonly head: string;
   readonly cell: (row: TrialRow) => string;
 }

@@ -6,8 +6,8 @@ import { plane } from './plane';
 import { metricScale, type Scale } from './scale';
 import { pathOf, type Shape, text } from './shapes';
 
-const HEAD = 30; // pixels for the words above a rung
-const SPREAD = 0.28; // of a rung's width: results of about the same value stand beside each other
+const HEAD = 30; // pixels for the text above a rung
+const SPREAD = 0.28; // fraction of a rung's width over which similar results are spread
 
 /** Draw one bracket, its lowest rung on the left; `chosen` is the selected trial. */
 export function ladder(

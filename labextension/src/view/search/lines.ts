@@ -74,7 +74,7 @@ export function manyCurves(
   return [...axes, ...lines.reverse(), ...front];
 }
 
-const FRONT = 5; // of the best are drawn strongly
+const FRONT = 5; // number of best trials that are drawn strongly
 const LOOKS: Partial<Record<string, string>> = {
   running: 'dl-lively',
   starting: 'dl-lively',

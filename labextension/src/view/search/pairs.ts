@@ -40,7 +40,7 @@ export function scatter(
 export interface Field {
   readonly column: number;
   readonly row: number;
-  readonly trials: readonly TrialRow[]; // the best first
+  readonly trials: readonly TrialRow[]; // best first
 }
 
 /** Return the trials of each grid cell, best first. */

@@ -5,7 +5,7 @@ import { metricScale, paramScale, ranks, rowText, type Scale, shade } from './sc
 import { pathOf, round, type Shape, text } from './shapes';
 
 const [TOP, BOTTOM, LEFT, RIGHT] = [26, 14, 52, 30];
-const MOST = 12; // axes: more have no room
+const MOST = 12; // maximum number of axes
 const CHARACTER = 6.2;
 
 /** Selected part of each axis: lower and upper bound, each from 0 to 1. */
@@ -74,7 +74,7 @@ export function parallel(
   const lines = order.map((row): Shape => {
     const points = axes.flatMap((axis, index): [number, number][] => {
       const at = axis.scale.place(axis.of(row));
-      return at === null ? [] : [[place.x(index), place.y(at)]]; // who does not have it goes on to the next
+      return at === null ? [] : [[place.x(index), place.y(at)]]; // without the parameter: skip this axis
     });
     const faded = within(row, axes, brushes) ? '' : 'dl-faded';
     const stroke = row.trial === chosen ? 'var(--dl-chosen)' : shade(rank.get(row.trial) ?? null);

@@ -4,7 +4,7 @@ import type { Scale } from './scale';
 import { round, type Shape, text } from './shapes';
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [44, 10, 8, 32];
-const CHARACTER = 6.2; // pixels, about
+const CHARACTER = 6.2; // approximate width in pixels
 
 export interface Plane {
   readonly x: (share: number) => number;

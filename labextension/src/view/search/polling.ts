@@ -4,7 +4,7 @@ export class Polling<Answer> {
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _requesting = false;
   private _wanted = false;
-  private _askedAt = -Infinity; // by a clock that is never set
+  private _askedAt = -Infinity; // by a monotonic clock
   private _disposed = false;
 
   /** `ask` may throw, which calls `failed`; answers are at least `every` milliseconds apart. */

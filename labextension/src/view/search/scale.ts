@@ -15,13 +15,13 @@ export interface Scale {
   /** Return the position from 0 to 1, with values out of range at the ends; null for values without a position. */
   readonly place: (value: Value | undefined) => number | null;
   readonly ticks: readonly Tick[];
-  readonly fields: number; // into how many it is cut for a heat map
+  readonly fields: number; // number of intervals in a heat map
 }
 
-const FIELDS = 8; // of numbers; fewer whole ones are choices
-const WIDE = 10; // largest by smallest: beyond, a logarithmic axis shows more
+const FIELDS = 8; // intervals of a numeric range; ranges with fewer integers are treated as choices
+const WIDE = 10; // ratio of largest to smallest value above which a logarithmic axis is used
 const TICKS = 5;
-const FAR = 0.9; // of the results, worst last: what is worse than that may lie beyond the axis, if it lies far
+const FAR = 0.9; // fraction of the results that is always within the axis; far worse values may lie beyond
 
 /** Return the scale of a hyperparameter, by its domain, else by the existing values. */
 export function paramScale(name: string, space: Space, values: readonly Value[]): Scale {
@@ -78,7 +78,7 @@ export function metricScale(values: readonly (Num | null)[], metric: Metric): Sc
   }
   const worst = Math.abs(last - best) > 3 * Math.abs(most - best) && most !== best ? most : last;
   const [low, high] = [Math.min(best, worst), Math.max(best, worst)];
-  const falls = metric.mode === 'min'; // what rises to 1 is told apart at its upper end
+  const falls = metric.mode === 'min'; // metrics that rise to 1 need resolution at the upper end
   return falls && low > 0 && high / low > WIDE ? logarithmic(low, high, true) : linear(low, high, true);
 }
 

@@ -46,8 +46,8 @@ export class SearchPart {
   private _look: Look | null = null;
   private _seen: TabView | null = null;
   private _answers: SearchAnswers = {};
-  private _seq = -1; // of what was asked for last
-  private _picked: number | null = null; // by hand; null: whoever is the best
+  private _seq = -1; // sequence number of the last request
+  private _picked: number | null = null; // trial selected by the user; null: the best
   readonly root: HTMLElement;
 
   /** `looked` is called with the curves of the selected trial. */

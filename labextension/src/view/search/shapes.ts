@@ -6,7 +6,7 @@ export interface Shape {
   readonly tag: 'circle' | 'line' | 'path' | 'rect' | 'text';
   readonly props: Readonly<Record<string, string | number>>;
   readonly text?: string;
-  readonly title?: string; // what a pointer is told
+  readonly title?: string; // tooltip
 }
 
 /** Make `svg` show exactly these shapes. */

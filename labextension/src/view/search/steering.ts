@@ -46,7 +46,7 @@ export class Steering {
   private _total = 0;
   private _acting = false;
   readonly root = h('div', {}, this._question.root, this._error);
-  readonly more: HTMLFormElement; // how many trials there may be in all
+  readonly more: HTMLFormElement; // form for the new total number of trials
 
   constructor(private readonly _watch: Pick<Watch, 'act'>) {
     const submitted = (event: Event): void => {

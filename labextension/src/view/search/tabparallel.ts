@@ -7,14 +7,14 @@ import { axesOf, type Axis, type Brushes, geometry, parallel, within } from './p
 import type { TabView } from './tabview';
 
 const HEIGHT = 300;
-const LEAST = 0.02; // of an axis: less was a click
+const LEAST = 0.02; // fraction of an axis; a shorter brush is a click
 
 export class ParallelTab {
   private readonly _clear = button('choose all', () => this._brush(new Map()), 'dl-quiet');
   private readonly _chart: Chart;
   private _axes: Axis[] = [];
   private _brushes: Brushes = new Map();
-  private _from: { axis: Axis; share: number } | null = null; // where a brush was begun
+  private _from: { axis: Axis; share: number } | null = null; // start of the brush
   readonly root: HTMLElement;
 
   /** `chosen` is called when the selection of trials changes. */

@@ -27,7 +27,7 @@ export class TrialRow {
       this._buttons.set(verb, press);
     }
     this._last.append(...this._buttons.values());
-    this._last.addEventListener('click', event => event.stopPropagation()); // to steer is not to pick
+    this._last.addEventListener('click', event => event.stopPropagation()); // the buttons of a row do not select it
     const first = h('th', { scope: 'row' }, this._rank, this._pick);
     this.root = h('tr', { tabindex: -1, onclick: picked }, first, h('td', {}, this._chip), this._last);
   }
@@ -47,7 +47,7 @@ export class TrialRow {
       setAttribute(press, 'aria-label', `${verb} ${name}`);
     }
     if (focused instanceof HTMLElement && focused.hidden) {
-      this._pick.focus(); // whoever acted by keyboard stays here
+      this._pick.focus(); // return the focus, for keyboard users
     }
   }
 

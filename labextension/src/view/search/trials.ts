@@ -7,7 +7,7 @@ import { type Column, columnsOf, noteText } from './columns';
 import { ranks } from './scale';
 import { TrialRow as Row } from './trialrow';
 
-const SHOWN = 200; // rows: more are a matter for job.trials()
+const SHOWN = 200; // rows; job.trials() returns more
 
 export class TrialTable {
   private readonly _head = h('tr');
@@ -76,7 +76,7 @@ export class TrialTable {
     const focused = [...this._head.children].findIndex(each => each.contains(document.activeElement));
     setChildren(this._head, heads);
     if (focused >= 0) {
-      heads[focused]?.querySelector('button')?.focus(); // whoever sorts by keyboard stays there
+      heads[focused]?.querySelector('button')?.focus(); // return the focus, for keyboard users
     }
   }
 
