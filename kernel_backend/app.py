@@ -81,12 +81,12 @@ class Daylight(Program):
     port = Int(0, min=0, max=65535, help="port to listen on; 0 takes a free one").tag(config=True)
     home = Unicode(help="folder of database, snapshots, checkpoints and logs (DAYLIGHT_HOME)").tag(config=True)
     checkpoints = Unicode(help="folder or URL of all checkpoints; by default `checkpoints` in home").tag(config=True)
-    idle_timeout = Float(3600.0, min=0.0, help="seconds without anything to do before it ends").tag(config=True)
+    idle_timeout = Float(3600.0, min=0.0, help="seconds without work after which the service ends").tag(config=True)
     slots = Int(0, min=0, max=GANG, help="how many slots this machine offers; 0: as many as it has").tag(config=True)
     hub = Bool(help="be a service of the JupyterHub that runs this process; it says where to listen").tag(config=True)
-    identity_age = Int(30, min=1, max=30, help="seconds for which the hub's word on who somebody is holds").tag(
-        config=True
-    )
+    identity_age = Int(
+        30, min=1, max=30, help="seconds for which the hub's answer about a user's identity is cached"
+    ).tag(config=True)
     spawn_helper = Unicode(
         help="socket of the spawn helper (python -m kernel_backend.spawn_helper): trainings run as their Unix users"
     ).tag(config=True)
@@ -214,7 +214,7 @@ class Daylight(Program):
         raise_file_limit()
         logging.getLogger("alembic").setLevel(logging.WARNING)
         if opened := make_private(home, group=self.hub):
-            _log.warning("others could read %s: now they cannot", ", ".join(map(str, opened)))
+            _log.warning("%s was readable by other users; it is private now", ", ".join(map(str, opened)))
         if self.hub:
             discovery.end(home)  # left running when the hub was killed
         with discovery.lock(home) as ours:
@@ -373,11 +373,11 @@ async def _stay_announced(home: Path, token: str, announce: Callable[[], object]
                 lock = ExitStack()
                 if lock.enter_context(discovery.lock(home)):  # the file that this process has locked is gone
                     locks.push(lock.pop_all())
-                    _log.warning("service.lock was deleted: it is there again")
+                    _log.warning("service.lock was deleted, and has been restored")
                 lock.close()
                 if not discovery.announced(home, token):
                     announce()
-                    _log.warning("what says where this service listens was deleted: it is there again")
+                    _log.warning("the file with this service's address was deleted, and has been restored")
             except Conflict as error:
                 _log.error("%s; this one ends", error)
                 os.kill(os.getpid(), signal.SIGTERM)

@@ -58,10 +58,8 @@ Route = tuple[str, type, dict[str, Any]]
 class DaylightExtension(LoggingConfigurable):
     """Jupyter server extension that connects its pages to the user's Daylight service."""
 
-    start_limit = Float(START_LIMIT, min=0.0, help="seconds that the service may take until it listens").tag(
-        config=True
-    )
-    answer_limit = Float(30.0, min=0.1, help="seconds to wait for an answer of the service").tag(config=True)
+    start_limit = Float(START_LIMIT, min=0.0, help="seconds for the service to start").tag(config=True)
+    answer_limit = Float(30.0, min=0.1, help="seconds to wait for the service's answer").tag(config=True)
 
     def routes(self) -> list[Route]:
         """Return routes: pattern below the base URL, handler, and the handler's arguments."""

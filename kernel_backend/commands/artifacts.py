@@ -68,15 +68,15 @@ def _artifacts(call: Call) -> Answer:
 
 ARTIFACTS = Verb(
     "artifacts",
-    "list what trials have kept with run.artifact, or bring it here",
+    "list or download the artifacts that trials saved with run.artifact",
     _artifacts,
     (
         NUMBER,
-        argument("--get", metavar="NAME", help="bring the artifact of this name here, of each trial that has it"),
+        argument("--get", metavar="NAME", help="download the artifact of this name from each trial that has it"),
         argument(
             "--out",
             metavar="DIR",
-            help="folder to bring it into; alone: all of them [artifacts-12]",
+            help="folder for downloads; without --get, all artifacts [artifacts-12]",
             complete="folder",
         ),
         JSON,

@@ -160,11 +160,11 @@ def _gc(call: Call) -> Answer:
 VERBS = (
     Verb(
         "checkpoints",
-        "list what has been committed, and why it is kept",
+        "list committed checkpoints, and why each is retained",
         _checkpoints,
         (
             NUMBER,
-            argument("--verify", action="store_true", help="read every byte of those that have not been read yet"),
+            argument("--verify", action="store_true", help="verify every byte of checkpoints not verified yet"),
             JSON,
         ),
         ("checkpoints 12", "checkpoints 12.1 --verify"),
@@ -197,7 +197,7 @@ VERBS = (
     ),
     Verb(
         "gc",
-        "delete the checkpoints and logs that the rules let go",
+        "delete the checkpoints and logs that no rule retains",
         _gc,
         (
             argument(
@@ -209,11 +209,11 @@ VERBS = (
                 complete="experiment",
             ),
             argument("--dry-run", action="store_true", help="only say what would go"),
-            argument("--verbose", action="store_true", help="say what stays, too, and why"),
+            argument("--verbose", action="store_true", help="also list what is retained, and why"),
             JSON,
         ),
         ("gc --dry-run", "gc 12 --verbose"),
-        takes="one experiment, or none for all",
+        takes="one experiment; without it, all",
         client=("collect",),
     ),
 )

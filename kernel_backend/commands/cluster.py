@@ -182,7 +182,7 @@ NUMBERS = "numbers, of quota set; quota clear takes those that are named, or all
 VERBS = (
     Verb(
         "quota",
-        "show what you may have and have in use; admins set it",
+        "show your quotas and what you use of them; admins set quotas",
         _quota,
         (
             _action(_QUOTA_ACTIONS),
@@ -206,7 +206,7 @@ VERBS = (
     ),
     Verb(
         "queue",
-        "list what waits, with its position and why; change its priority",
+        "list waiting experiments with position and reason; change priorities",
         _queue,
         (_action("nothing: the queue; priority NUMBER N, first NUMBER or priority NUMBER asked (admins)"), JSON),
         ("queue", "queue priority 12 5", "queue first 12"),
@@ -214,7 +214,7 @@ VERBS = (
     ),
     Verb(
         "nodes",
-        "list where experiments run, what is in use and by whom; drain a node",
+        "list nodes, their slots in use and by whom; drain a node",
         _nodes,
         (_action("nothing: the nodes; drain NAME or undrain NAME (admins)", "node"), JSON),
         ("nodes", "nodes drain gpu7", "nodes undrain gpu7"),
@@ -222,13 +222,13 @@ VERBS = (
     ),
     Verb(
         "audit",
-        "list what admins have done to what others have",
+        "list admins' changes to other users' experiments and to shared objects",
         _audit,
         (
             argument("words", nargs="*", help=argparse.SUPPRESS),
-            argument("--limit", metavar="N", type=int, default=50, help="at most so many, newest first [50]"),
-            argument("--before", metavar="NO", type=int, help="those before this number of the log"),
-            argument("--search", metavar="TEXT", default="", help="those in which all of these words are"),
+            argument("--limit", metavar="N", type=int, default=50, help="maximum number of entries, newest first [50]"),
+            argument("--before", metavar="NO", type=int, help="entries before this number of the log"),
+            argument("--search", metavar="TEXT", default="", help="entries that contain all of these words"),
             JSON,
         ),
         ("audit", "audit --limit 10 --json"),

@@ -46,7 +46,7 @@ def _history(call: Call) -> Answer:
 
 DIFF = Verb(
     "diff",
-    "say what differs between two experiments, the likeliest cause first",
+    "list the differences between two experiments, the likeliest cause first",
     _diff,
     (
         NUMBER,
@@ -60,12 +60,12 @@ DIFF = Verb(
         argument(
             "--attribute",
             action="store_true",
-            help="train again with one group of causes after the other put back, and say how much each makes",
+            help="rerun with one group of causes after the other restored, and report the effect of each",
         ),
         argument(
             "--strict",
             action="store_true",
-            help="exit with 1 unless both have completed with the same bits: equal reports, checkpoints and ends",
+            help="exit with 1 unless both are bit-identical: equal reports, checkpoints and final states",
         ),
         JSON,
     ),
@@ -76,11 +76,13 @@ DIFF = Verb(
 )
 HISTORY = Verb(
     "history",
-    "say what has changed from experiment to experiment",
+    "list the changes from experiment to experiment",
     _history,
     (
         argument("words", nargs="*", metavar="TEXT", help="names that contain it"),
-        argument("--limit", metavar="N", type=count, default=20, help="so many, newest first, at most 200 [20]"),
+        argument(
+            "--limit", metavar="N", type=count, default=20, help="number of experiments, newest first, at most 200 [20]"
+        ),
         JSON,
     ),
     ("history digits",),

@@ -69,7 +69,7 @@ def _at(at: float) -> str:
 VERBS = (
     Verb(
         "delete",
-        "delete experiments that have ended; for a day they can be brought back, then their disk is freed",
+        "delete ended experiments; they can be restored for a day, then their files are removed",
         _delete,
         (NUMBERS, argument("--yes", action="store_true", help="do not ask", host="terminal"), JSON),
         ("delete 12", "delete 12 14 --yes"),
@@ -79,7 +79,7 @@ VERBS = (
     ),
     Verb(
         "undelete",
-        "bring experiments back that were deleted within the last day",
+        "restore experiments that were deleted within the last day",
         _undelete,
         (NUMBERS, JSON),
         ("undelete 12",),

@@ -28,7 +28,7 @@ def _du(call: Call) -> Answer:
 
 DU = Verb(
     "du",
-    "show what takes disk: checkpoints, artifacts, logs and code of each experiment, the largest first",
+    "show the disk usage of each experiment (checkpoints, artifacts, logs and code), the largest first",
     _du,
     (
         argument("words", nargs="*", metavar="NUMBER", help="only these, and what stays", complete="experiment"),

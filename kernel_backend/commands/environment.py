@@ -16,11 +16,11 @@ def _env(call: Call) -> Answer:
 
 ENV = Verb(
     "env",
-    "show what it ran with, and the lock of that",
+    "show an experiment's Python environment, and its lock file",
     _env,
     (
         NUMBER,
-        argument("--lock", action="store_true", help="print the lock: requirements with hashes, as pip takes them"),
+        argument("--lock", action="store_true", help="print the lock file: requirements with hashes, for pip"),
         JSON,
     ),
     ("env 12", "env 12 --lock"),

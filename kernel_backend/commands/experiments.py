@@ -19,7 +19,7 @@ from kernel_backend.text import OWNED_HEAD, TABLE_HEAD, already_text, head_text,
 from kernel_backend.text.provenance import fact_lines
 
 STATES = "queued, starting, running, releasing, paused, stopping, stopped, completed, failed or deleted"
-EVERYBODY = "those of everybody in this group, without a name of all of whom you may see any"
+EVERYBODY = "experiments of all users in this group; without a name, all that you may see"
 
 
 def _list(call: Call) -> Answer:
@@ -118,7 +118,7 @@ LOOK = (
             argument(
                 "--follow",
                 action="store_true",
-                help="stay, and show how it goes on until it has ended",
+                help="show progress until the experiment has ended",
                 host="terminal",
             ),
             JSON,
@@ -143,7 +143,7 @@ LOOK = (
     ),
     Verb(
         "facts",
-        "show what a result depends on beside its code: data, files, first weights",
+        "show what a result depends on besides its code: data, files, initial weights",
         _facts,
         (NUMBER, JSON),
         ("facts 12",),
@@ -161,10 +161,10 @@ LOOK = (
 )
 CHANGE = (
     _change("stop", "end an experiment for good; its checkpoints stay", Client.stop),
-    _change("pause", "commit a checkpoint and give the slots back", Client.pause),
+    _change("pause", "commit a checkpoint and release the slots", Client.pause),
     Verb(
         "resume",
-        "go on with a paused experiment",
+        "resume a paused experiment",
         _resume,
         (
             NUMBER,
@@ -172,7 +172,7 @@ CHANGE = (
                 "--slots",
                 metavar="N",
                 type=parse_slots,
-                help="on so many slots from here on [as many as before]",
+                help="number of slots from now on [as before]",
             ),
             JSON,
         ),

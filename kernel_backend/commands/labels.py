@@ -47,7 +47,7 @@ def _edited(call: Call, edit: LabelEdit) -> Answer:
 VERBS = (
     Verb(
         "rename",
-        "give an experiment another name",
+        "rename an experiment",
         _rename,
         (NUMBER, argument("words", nargs="*", metavar="NAME", help="the new name"), JSON),
         ("rename 12 wide net, more data",),
@@ -60,7 +60,7 @@ VERBS = (
         _note,
         (
             NUMBER,
-            argument("words", nargs="*", metavar="TEXT", help="the note; it replaces the one of before"),
+            argument("words", nargs="*", metavar="TEXT", help="the note, which replaces an earlier one"),
             argument("--clear", action="store_true", help="remove the note"),
             JSON,
         ),

@@ -95,17 +95,17 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 LOGS = Verb(
     "logs",
-    "print what a rank has printed",
+    "print the output of a rank",
     _logs,
     (
         NUMBER,
-        argument("--rank", metavar="N", type=count, help="whose [the one that failed first, else 0]"),
-        argument("--attempt", metavar="N", type=count, help="of which attempt [the newest]"),
+        argument("--rank", metavar="N", type=count, help="number of the rank [the first that failed, else 0]"),
+        argument("--attempt", metavar="N", type=count, help="number of the attempt [the newest]"),
         argument("--grep", metavar="REGEX", default="", help="only lines that it matches"),
         argument(
             "--follow",
             action="store_true",
-            help="stay, and print what comes until the trial has ended",
+            help="print new lines until the trial has ended",
             host="terminal",
         ),
         JSON,

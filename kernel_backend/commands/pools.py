@@ -79,7 +79,7 @@ def _option(name: str) -> Option:
 
 POOL = Verb(
     "pool",
-    "list the pools: this machine, and what else trains; add or remove one",
+    "list the pools (this machine and others); add or remove one",
     _pool,
     (
         argument(

@@ -204,14 +204,14 @@ def _waited(
 
 RERUN = Verb(
     "rerun",
-    "train an experiment's snapshot again",
+    "rerun an experiment's snapshot",
     _rerun,
     (
         argument(
             "words",
             nargs="*",
             metavar="NUMBER name=value",
-            help="the experiment, or one trial of a search, and what shall be other",
+            help="the experiment, or one trial of a search, and the changes",
             complete="experiment",
         ),
         *rerun_options(),
@@ -222,14 +222,14 @@ RERUN = Verb(
 )
 CONTINUE = Verb(
     "continue",
-    "train an experiment longer, or on with other values, from one of its checkpoints",
+    "continue an experiment from a checkpoint, longer or with other values",
     _continue,
     (
         argument(
             "words",
             nargs="*",
             metavar="NUMBER name=value",
-            help="the experiment, or one trial of a search, and what shall be other from there on",
+            help="the experiment, or one trial of a search, and the changes from there on",
             complete="experiment",
         ),
         argument(
@@ -247,7 +247,7 @@ CONTINUE = Verb(
 )
 VERIFY = Verb(
     "verify",
-    "train an experiment's first steps again, and say whether bits agree",
+    "rerun an experiment's first steps, and report whether they are bit-identical",
     _verify,
     (NUMBER, TRUST, JSON),
     ("verify 41",),

@@ -113,7 +113,7 @@ VERBS = (
                 "--sort",
                 metavar="COLUMN",
                 default="trial",
-                help="a column, such as trial, best, state, seconds or lr; -lr turns it round [trial]",
+                help="a column, such as trial, best, state, seconds or lr; -lr reverses the order [trial]",
                 complete="column",
             ),
             argument("-n", dest="count", metavar="N", type=count, default=1000, help="at most so many [1000]"),
@@ -123,11 +123,11 @@ VERBS = (
         client=("trial_rows",),
         job=("trials",),
     ),
-    _steer("promote", "let a trial of a search go on next, whatever its rank", Client.promote),
-    _steer("prune", "give a trial of a search up for good", Client.prune),
+    _steer("promote", "promote a trial of a search next, whatever its rank", Client.promote),
+    _steer("prune", "prune a trial of a search for good", Client.prune),
     Verb(
         "extend",
-        "let a search have more trials or time; a completed one goes on",
+        "give a search more trials or time; a completed one is reopened",
         _extend,
         (
             NUMBER,

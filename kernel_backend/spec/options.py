@@ -106,11 +106,13 @@ _VIEW = {"metavar": "KIND", "choices": VIEWS}
 _NO_WAIT = {"action": "store_const", "const": False, "dest": "wait"}
 
 OPTIONS: tuple[Option, ...] = (
-    _setting("--slots", "resources", "N", "how many slots (GPUs, or shares of the CPU) train together [1]", most=GANG),
+    _setting(
+        "--slots", "resources", "N", "number of slots (GPUs, or shares of the CPU) that train together [1]", most=GANG
+    ),
     _on("--one-node", "resources", "all of them on one node", "one_node"),
-    _setting("--pool", "resources", "NAME", "the pool of nodes to train on [where there is one: that]"),
-    _setting("--group", "resources", "NAME", "the one of your groups that the slots count for [your first]"),
-    _setting("--priority", "resources", "N", "what is served first, as far as your quota allows [0]"),
+    _setting("--pool", "resources", "NAME", "the pool of nodes to train on [the only one, if there is one]"),
+    _setting("--group", "resources", "NAME", "your group to which the slots are charged [your first]"),
+    _setting("--priority", "resources", "N", "higher is served first, as far as your quota allows [0]"),
     _on(
         "--preemptible",
         "resources",
@@ -121,15 +123,18 @@ OPTIONS: tuple[Option, ...] = (
         "--max-time",
         "resources",
         "TIME",
-        "8h: it is paused with a checkpoint after as long on its slots; a search ends as long after its submission "
-        "[none]",
+        "8h: pause with a checkpoint after this time on the slots; a search ends this long after its submission [none]",
         most=CENTURY,
     ),
-    _setting("--backend", "resources", "NAME", "how they talk: auto, horovod or torch [auto]"),
+    _setting("--backend", "resources", "NAME", "communication backend of the slots: auto, horovod or torch [auto]"),
     _setting("--device", "resources", "NAME", "auto or cpu: train on the CPU of a machine that has GPUs [auto]"),
     _setting("--threads", "resources", "N", "CPU threads of each slot [cores of the node / its slots]", most=GANG),
     _setting(
-        "--logical-workers", "resources", "V", "as many ranks as the result counts: equal bits on any slots", most=GANG
+        "--logical-workers",
+        "resources",
+        "V",
+        "number of logical ranks: the result has equal bits on any number of slots",
+        most=GANG,
     ),
     _setting("--epochs", "training", "N", "passes over the training data [1]", most=COUNT),
     Option(
@@ -140,9 +145,9 @@ OPTIONS: tuple[Option, ...] = (
         config="weights_from",
         complete="experiment",
     ),
-    _setting("--steps", "training", "N", "steps in all, instead of epochs", most=COUNT),
-    _setting("--batch-size", "training", "N", "samples a step, over all slots together [32]", most=COUNT),
-    _on("--per-slot-batch", "training", "--batch-size is that of each slot", "per_slot_batch"),
+    _setting("--steps", "training", "N", "total number of steps, instead of epochs", most=COUNT),
+    _setting("--batch-size", "training", "N", "samples per step, over all slots together [32]", most=COUNT),
+    _on("--per-slot-batch", "training", "--batch-size is per slot", "per_slot_batch"),
     _setting("--uneven", "training", "WHAT", "keep or drop: a last batch of fewer samples [keep]"),
     _setting(
         "--accumulate",
@@ -153,8 +158,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _setting("--schedule-per", "training", "WHEN", "step or epoch: how often `schedule` is stepped [step]"),
     _setting("--amp", "training", "TYPE", "mixed precision: bf16 or fp16 [none]"),
-    _setting("--ema", "training", "DECAY", "keep averaged weights too, such as 0.999 [none]"),
-    _setting("--clip", "training", "NORM", "the largest norm of the gradients [none]", most=1e30),
+    _setting("--ema", "training", "DECAY", "decay of averaged weights (EMA), such as 0.999 [none]"),
+    _setting("--clip", "training", "NORM", "maximum norm of the gradients [none]", most=1e30),
     _on("--gather-loss", "training", "compute the loss over the whole batch of all slots, not per slot", "gather_loss"),
     _setting("--strategy", "training", "NAME", "ddp: each slot has the model; fsdp2: each has a part of it [ddp]"),
     _on("--sync-bn", "training", "BatchNorm trains by the whole batch of all slots, not per slot", "sync_bn"),
@@ -206,7 +211,7 @@ OPTIONS: tuple[Option, ...] = (
         f"{_of('interval')}: epochs, or steps, between its rounds [1/20 of all, at least 1]",
         most=COUNT,
     ),
-    _search("--parallel", "N", "trials that train at once, at most [as many as fit]", most=TRIALS),
+    _search("--parallel", "N", "maximum number of trials that train at once [as many as fit]", most=TRIALS),
     _search("--budget", "TIME", "slot time of all trials: 20gpuh, 2slot-h, 30m [none]", most=SLOT_TIME),
     _search(
         "--search-option",
@@ -218,15 +223,27 @@ OPTIONS: tuple[Option, ...] = (
     _search(
         "--warm",
         "NUMBER",
-        "an experiment whose results are known from the start, or a trial such as 12.7 whose best checkpoint all "
-        "begin from; may be repeated",
+        "an experiment whose results are prior data, or a trial such as 12.7 from whose best checkpoint all start; "
+        "may be repeated",
         action="append",
     ),
-    _setting("--seed", "exactness", "N", "what all randomness comes from [0]"),
+    _setting("--seed", "exactness", "N", "seed of all random numbers [0]"),
     _setting("--rng", "exactness", "KIND", "derived (from seed and step) or stream (as torch draws) [derived]"),
-    _setting("--reproducible", "exactness", "SCOPE", "off, host or portable: where a rerun gives equal bits [host]"),
-    _on("--no-rehearsal", "exactness", "rehearse no restart of a program with a loop of its own", "no_rehearsal"),
-    _setting("--metric", "faults", "NAME", "what `best` means: loss, error:min or accuracy:max [loss]"),
+    _setting(
+        "--reproducible",
+        "exactness",
+        "SCOPE",
+        "off, host or portable: on which machines a rerun gives equal bits [host]",
+    ),
+    _on(
+        "--no-rehearsal",
+        "exactness",
+        "do not rehearse a restart of a program with its own training loop",
+        "no_rehearsal",
+    ),
+    _setting(
+        "--metric", "faults", "NAME", "metric that defines the best checkpoint: loss, error:min or accuracy:max [loss]"
+    ),
     Option(
         ("--metric-pattern",),
         "faults",
@@ -255,7 +272,7 @@ OPTIONS: tuple[Option, ...] = (
         "--hang-timeout",
         "faults",
         "TIME",
-        "without progress for so long, it hangs: 90s, 10m (slow phases: thrice) [10m]",
+        "time without progress after which a rank counts as hung: 90s, 10m (three times that in slow phases) [10m]",
         most=CENTURY,
     ),
     Option(
@@ -271,16 +288,25 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--wait",), "view", "wait until it has ended", {"action": "store_const", "const": True}),
     Option(("--no-wait",), "view", "return at once", _NO_WAIT),
     _switch("--quiet", "view", "print the number only"),
-    Option(("--view",), "view", "card, widget or auto: as the front end needs [auto]", _VIEW, host="notebook"),
-    Option(("--out",), "view", "variable to put the job into", {"metavar": "VARIABLE"}, host="notebook"),
-    _list("--include", "code", "PATH", "file, folder or glob that travels with the code; may be repeated"),
-    _list("--capture", "code", "NAME", "a value of the notebook that travels in a file: train,test", host="notebook"),
-    Option(("--project-limit",), "code", "how much of the project may travel: 200MB [64MB]", {"metavar": "SIZE"}),
+    Option(("--view",), "view", "card, widget, or auto to suit the front end [auto]", _VIEW, host="notebook"),
+    Option(
+        ("--out",), "view", "variable to which the job object is assigned", {"metavar": "VARIABLE"}, host="notebook"
+    ),
+    _list("--include", "code", "PATH", "file, folder or glob to include in the snapshot; may be repeated"),
+    _list(
+        "--capture", "code", "NAME", "notebook values to include in the snapshot as files: train,test", host="notebook"
+    ),
+    Option(
+        ("--project-limit",),
+        "code",
+        "maximum size of the project's files in the snapshot: 200MB [64MB]",
+        {"metavar": "SIZE"},
+    ),
     _setting("--env", "code", "NAME", "current (the packages there are) or locked (built as they were) [current]"),
     Option(
         ("--no-state-check",),
         "code",
-        "train though values differ from the notebook's",
+        "train even if values differ from the notebook's",
         {"action": "store_true"},
         host="notebook",
     ),
@@ -291,8 +317,8 @@ OPTIONS: tuple[Option, ...] = (
         "be taken [as it is written]",
         {"metavar": "FORM", "choices": ("command",)},
     ),
-    _switch("--allow-unused", "code", "train though a function named much like a role is none, and nothing uses it"),
-    _switch("--again", "code", "make another experiment though the same one goes on"),
+    _switch("--allow-unused", "code", "train even if an unused function has a name similar to a role's"),
+    _switch("--again", "code", "create a new experiment even if an identical one is active"),
     _switch("--dry-run", "code", "show what would be sent, and send nothing"),
     _switch("--local", "code", "train in this process, to debug it, and send nothing"),
     _switch("--as-script", "code", "print a plain PyTorch script that trains the same, and send nothing"),
@@ -388,13 +414,17 @@ def add_options(parser: argparse.ArgumentParser, host: Host, options: Iterable[O
 
 
 TRUST = Option(
-    ("--trust",), "", "owner of the code, where it is not yours: it runs as you", {"metavar": "OWNER"}, complete="user"
+    ("--trust",),
+    "",
+    "owner of the code, if it is another user's: it runs with your permissions",
+    {"metavar": "OWNER"},
+    complete="user",
 )
 
 
 def rerun_options() -> tuple[Option, ...]:
     """Return the options of `rerun`, without defaults: options that are not given keep their original values."""
-    where = "declared data is there now, a folder, file or s3://...; may be repeated"
+    where = "current location of declared data: a folder, file or s3://...; may be repeated"
     of_rerun = {"--name", "--wait", "--no-wait", "--quiet", "--json"}
     again = (option for option in OPTIONS if option.config or of_rerun & set(option.flags))
     without_default = (replace(each, group="", help=re.sub(r" \[[^\]]*\]$", "", each.help)) for each in again)
