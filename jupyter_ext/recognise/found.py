@@ -106,7 +106,7 @@ def _without_network(call: ast.Call, body: Sequence[ast.stmt]) -> Iterator[Recog
 
 
 def _library(name: str, body: Sequence[ast.stmt]) -> str:
-    """Return the package of a name in the module, by its import or by that of its class; "" if unknown."""
+    """Return the package from which a name, or the class of its value, was imported; "" if unknown."""
     for each in reversed(body):
         if name not in binds(each):
             continue

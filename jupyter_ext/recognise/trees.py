@@ -42,7 +42,7 @@ def binds(statement: ast.stmt) -> set[str]:
 
 
 def root(node: ast.expr) -> str:
-    """Return the first name of `model` or `model.fc.weight`; "" if there is none."""
+    """Return the variable with which an expression begins: `model` for `model.fc.weight`; "" if there is none."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""

@@ -37,7 +37,7 @@ class OwnWorkspace:
     """Workspace of this process's user, in folders below `home`."""
 
     def __init__(self, home: Path, checkpoints: Path | None = None) -> None:
-        """Use the workspace below `home`; `checkpoints` is the folder of checkpoints, if it is another one."""
+        """Use the workspace below `home`; `checkpoints` is the folder of checkpoints, by default one in `home`."""
         self._home = home
         self._checkpoints = checkpoints or home / "checkpoints"
         self.environments = Environments(home)

@@ -65,7 +65,7 @@ class RankGradients:
 
 
 class _Backward:
-    """Replacement for a GradScaler whose scaled loss computes gradients by Lightning's own function."""
+    """Replacement for a GradScaler, so that `scale(loss).backward()` calls Lightning's own backward function."""
 
     compute: Callable[[Tensor], None]
 
