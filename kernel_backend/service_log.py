@@ -19,7 +19,7 @@ KINDS = 1000  # kinds of warnings that are tracked
 class Seldom(logging.Filter):
     """Log filter that limits each kind of warning per period, and adds the number of suppressed ones to the next.
 
-    All messages of tornado count as warnings, since clients cause them.
+    All messages of tornado are treated as warnings, since clients cause them.
     """
 
     def __init__(self, often: int = OFTEN, period_s: float = PERIOD_S) -> None:

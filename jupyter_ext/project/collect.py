@@ -47,9 +47,9 @@ def collect(
 ) -> ProjectFiles:
     """Collect local modules that `source` imports, directly or not, and files that `include` matches below `cwd`.
 
-    Modules in `modules` count as imported. With `elsewhere`, another Python runs the source: its packages are unknown
-    here, and no module is reported as missing. `where` converts a line of `source` to a location shown to users. No
-    error is raised: problems are returned in `problems`.
+    Modules in `modules` are treated as imported. With `elsewhere`, another Python runs the source: its packages are
+    unknown here, and no module is reported as missing. `where` converts a line of `source` to a location shown to
+    users. No error is raised: problems are returned in `problems`.
     """
     try:
         tree = ast.parse(source)

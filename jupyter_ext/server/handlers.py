@@ -91,7 +91,7 @@ class Api(Handler, APIHandler):
         self.set_header("Cache-Control", "no-store")
 
     def pass_on(self, answer: Answer) -> None:
-        """Send the service's reply to the page, with its content type, which may be another one than JSON."""
+        """Send the service's reply to the page, with its content type, which need not be JSON."""
         self.set_status(answer.status)
         if answer.disposition:
             self.set_header("Content-Disposition", answer.disposition)

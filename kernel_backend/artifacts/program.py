@@ -135,7 +135,7 @@ class ProgramMethods:
 
 
 def connect(run: Run, environment: Mapping[str, str]) -> None:
-    """Connect `run` with the supervising rank if this process belongs to a command."""
+    """Connect `run` with the supervising rank if this process runs a job's shell command."""
     if FOLDER in environment:
         methods = ProgramMethods(environment)
         run.begin(methods.keep)

@@ -164,7 +164,7 @@ class Run:
         repeat: bool = False,
         validation: bool = False,
     ) -> Any:
-        """Return an iterable of this slot's batches, on its device; after an interruption it goes on where it was.
+        """Return an iterable of this slot's batches, on its device; after an interruption it continues where it was.
 
         Each batch is a step. Within `run.epochs` it makes one pass over the data; outside, as many passes as `--epochs`
         says. The order follows from `--seed` and the epoch, whatever the number of slots.
@@ -232,7 +232,7 @@ class Run:
         validation: bool = False,
         **values: Any,
     ) -> None:
-        """Add a note to the trial, or report metrics by name from a program that counts by itself.
+        """Add a note to the trial, or report metrics by name from a program that counts its own steps.
 
         Parameters
         ----------
@@ -332,7 +332,7 @@ class Run:
     def artifact(self, name: str, path: str | os.PathLike[str]) -> None:
         """Save a file, or a folder as `<name>.zip`, with the trial, replacing an earlier one of this name.
 
-        Rank 0 saves it; on other ranks nothing happens. A full disk is reported, and training goes on.
+        Rank 0 saves it; on other ranks nothing happens. A full disk is reported, and training continues.
 
         Parameters
         ----------

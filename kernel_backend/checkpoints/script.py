@@ -91,7 +91,7 @@ def save(
 def load(where: str | os.PathLike[str], step: int | None = None) -> Any:
     """Load the state that was saved last, and verify every byte of it.
 
-    A damaged checkpoint is set aside as ``.bad`` with a warning in the log, and the one before it is loaded.
+    A damaged checkpoint is renamed to ``.bad`` with a warning in the log, and the one before it is loaded.
 
     Parameters
     ----------

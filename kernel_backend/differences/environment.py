@@ -46,7 +46,7 @@ def environment(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def _seen_by_ranks(a: Side, b: Side, told: set[str]) -> Iterator[Difference]:
-    """Yield differences that only ranks report (builds of libraries, variables), if they are not in `told`."""
+    """Yield differences that only ranks report (builds of libraries, variables), except those in `told`."""
     before, after = ({name: str(value) for name, value in side.facts["runtime"].items()} for side in (a, b))
     for name in {**before, **after}:
         old, new = before.get(name, "unset"), after.get(name, "unset")

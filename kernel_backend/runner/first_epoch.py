@@ -135,7 +135,7 @@ class FirstEpoch:
             self._looking.start()
 
     def _look(self, files: list[str]) -> None:
-        """Compute the digests of the opened files and report them, in a thread while the training goes on."""
+        """Compute the digests of the opened files and report them, in a thread while the training continues."""
         found = observed(files, Path(self._job.home), hurry=self._ended.is_set, overlay=_overlay(self._job))
         self._spool.say(Fact(name="observed", value=found.to_json()))
 

@@ -109,7 +109,7 @@ class Custom(BaseSearcher[_Trial]):
         return Resume(trial=trial, until=self._target(self._trials[trial]))
 
     def _checked(self, params: dict[str, Any]) -> dict[str, Value]:
-        """Return the hyperparameters if they lie in the space; raises SearchFailed otherwise.
+        """Return the hyperparameters if they are within the space; raises SearchFailed otherwise.
 
         If the space is empty, all names are accepted; the functions of the cell check them.
         """

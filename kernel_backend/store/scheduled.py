@@ -96,7 +96,7 @@ def _attempts(db: Connection, trials: Sequence[ScheduledTrial], unreadable: dict
 
 
 def _slots_of(db: Connection, key: AttemptId) -> Attempt:
-    """Return an attempt reduced to key, state and placement, so that its slots count as held."""
+    """Return an attempt reduced to key, state and placement, so that its slots are still treated as held."""
     here = attempts_table.c
     columns = here.experiment, here.trial, here.number, here.state, here.placement, here.created_at
     where = [column == value for column, value in zip(attempts_table.primary_key, key, strict=True)]

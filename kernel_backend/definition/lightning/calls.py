@@ -44,7 +44,7 @@ def trainer(**arguments: Any) -> TrainerCall:
 
 
 def made(kind: type, values: Mapping[str, Any], *arguments: Any, **named: Any) -> Any:
-    """Create an instance as the cell does, but with these hyperparameters; remember how to create another one."""
+    """Create an instance as the cell does, but with these hyperparameters; record how, for `made_again`."""
     given = dict(zip(inspect.signature(kind).parameters, arguments, strict=False)) | named
 
     def again(values: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Save checkpoints from all ranks while training goes on, and choose the one to resume from."""
+"""Save checkpoints from all ranks while training continues, and choose the one to resume from."""
 
 from __future__ import annotations
 

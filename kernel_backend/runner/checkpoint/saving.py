@@ -92,7 +92,7 @@ class Copying:
         self._pairs, self._versions = [], []
 
     def in_thread(self) -> None:
-        """Copy in a thread while the training goes on; torch releases the interpreter lock during a copy."""
+        """Copy in a thread while the training continues; torch releases the interpreter lock during a copy."""
         pool = ThreadPoolExecutor(1, thread_name_prefix="copy")
         self._future = pool.submit(self._copy)
         pool.shutdown(wait=False)

@@ -107,7 +107,7 @@ def _tensor(value: Tensor, say: Say) -> None:
 
 
 def _memory(value: Tensor) -> Any:
-    """Return a tensor's values as bytes in order of their indices, without a copy where they lie in this order."""
+    """Return a tensor's values as bytes in order of their indices, without a copy if they are stored in this order."""
     if value.requires_grad:
         value = value.detach()
     if value.device.type != "cpu":

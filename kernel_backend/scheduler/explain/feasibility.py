@@ -22,7 +22,7 @@ class Impossible(NamedTuple):
 def impossible(cluster: ClusterState, request: SlotRequest, reader: Person | None = None) -> Impossible | None:
     """Return why a request can never start on these nodes under these quotas; None if it can.
 
-    Drained nodes count as usable. The text is for `reader`, by default the owner.
+    Drained nodes are treated as usable. The text is for `reader`, by default the owner.
     """
     largest = cluster.largest_gang(request.pool, request.one_node, request.excluded)
     if request.slots > largest:

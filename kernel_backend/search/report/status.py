@@ -69,7 +69,7 @@ class TrialHistory:
 
     @property
     def unit(self) -> int:
-        """Return the newest unit with a report at its end."""
+        """Return the newest unit (epoch or step) at whose end the trial has reported."""
         return self.units[-1] if self.units else 0
 
     @property

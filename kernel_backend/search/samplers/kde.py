@@ -43,7 +43,7 @@ class KdeSampler:
 def split(seen: Observations) -> tuple[Array, Array] | None:
     """Return the points of good and bad trials at the highest rung with enough results; None without such a rung.
 
-    Trials that are training count as bad, so that concurrent proposals differ.
+    Trials that are training are treated as bad, so that concurrent proposals differ.
     """
     found = seen.telling(max(10, len(seen.encoder.dimensions) + 1))
     if found is None:

@@ -51,7 +51,7 @@ class PoolVerbs:
             return [_with_use(cluster, each) for each in found.values() if each.name != LOCAL or _is_used(cluster)]
 
     async def put(self, who: Person, name: str, settings: PoolSettings) -> PoolStatus:
-        """Add a pool, or replace its settings; gangs there go on.
+        """Add a pool, or replace its settings; running gangs continue.
 
         Raises Forbidden unless the user is an admin, Conflict for a pool of the service's configuration, and
         InvalidRequest if no engine can be created with this name or these settings.

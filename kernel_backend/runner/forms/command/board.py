@@ -10,7 +10,7 @@ _KILLING = "killing"
 
 
 class Board:
-    """Folder of files by which ranks tell each other that all must leave, and that their programs have ended."""
+    """Folder of files by which ranks notify each other that all must leave, and that their programs have ended."""
 
     def __init__(self, folder: Path, rank: int, size: int) -> None:
         folder.mkdir(exist_ok=True)

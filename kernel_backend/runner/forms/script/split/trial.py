@@ -89,7 +89,7 @@ def _narrowed(inputs: Sequence[Tensor], dims: Dims, begin: int, count: int) -> l
 
 
 def _tried(call: Call, inputs: Sequence[Tensor], within: Within) -> _Result:
-    """Call with copies of the inputs; restore module state and random states afterwards."""
+    """Call the module with copies of the inputs; restore its state and the random states afterwards."""
     copies = [_copied(each) for each in inputs]
     versions = [each._version for each in copies]
     args, named = structure.with_tensors((call.args, call.named), copies)
