@@ -111,9 +111,7 @@ class Slice:
                 self._resolve(name, time, required)
 
     def _take(self, time: int, used: int) -> None:
-        """Mark the statement at index `time` as needed; functions that it defines are treated as called at index
-        `used`.
-        """
+        """Mark the statement at index `time` as needed, and the functions that it defines as called at index `used`."""
         statement = self.history.executed[time]
         self.needed.add(time)
         must = not statement.failed
