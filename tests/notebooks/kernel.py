@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import io
 import os
 import pickle
@@ -66,6 +67,7 @@ def load(source: str, cell: int = 1, before_cell: Callable[[], None] = int) -> d
 def apart(work: Callable[[], T]) -> T:
     """Call `work` in a forked process, whose changes to modules are lost, and return its value or raise its error."""
     reading, writing = os.pipe()
+    gc.freeze()  # or each collection in the child walks, and so copies, the heap of the whole test process
     child = os.fork()
     if child == 0:
         os.close(reading)
