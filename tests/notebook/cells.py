@@ -34,6 +34,12 @@ def shown(cell: Any) -> list[dict[str, Any]]:
     return [output.data for output in cell.outputs if output.output_type in ("display_data", "execute_result")]
 
 
+def replace_in_cells(notebook: Any, written: str, instead: str) -> None:
+    """Replace what one code cell of a notebook says; raises ValueError unless exactly one does."""
+    (cell,) = (each for each in notebook.cells if each.cell_type == "code" and written in each.source)
+    cell.source = cell.source.replace(written, instead)
+
+
 def kernel_of(folder: Path, python: Path, name: str) -> None:
     """Write a kernelspec of that interpreter below `folder`, a directory of JUPYTER_PATH."""
     spec = folder / "kernels" / name

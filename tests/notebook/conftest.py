@@ -12,7 +12,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
-from tests.notebook.cells import Kernel, Run, error
+from tests.notebook.cells import Kernel, Run, error, replace_in_cells
 from tests.support.world import World
 
 BINDER = Path(__file__).parents[2] / "binder"
@@ -73,10 +73,17 @@ def execute(run_notebook: Callable[..., list[Any]]) -> Run:
 
 @pytest.fixture(scope="module")
 def executed(run_notebook: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    """Run a notebook of `binder/`, whose cells must all succeed; they come back. All of a file share one service."""
+    """Run a notebook of `binder/`, whose cells must all succeed; they come back. All of a file share one service.
 
-    def executed(name: str, timeout: int = 200) -> list[Any]:
-        cells = run_notebook(nbformat.read(BINDER / f"{name}.ipynb", as_version=4), timeout=timeout)
+    `fewer` holds what the notebook says and what a test says instead, such as ("--epochs 40", "--epochs 20"), unless
+    the variable FULL_NOTEBOOKS is set, as `make torture` does.
+    """
+
+    def executed(name: str, timeout: int = 200, fewer: tuple[str, str] | None = None) -> list[Any]:
+        notebook = nbformat.read(BINDER / f"{name}.ipynb", as_version=4)
+        if fewer and "FULL_NOTEBOOKS" not in os.environ:
+            replace_in_cells(notebook, *fewer)
+        cells = run_notebook(notebook, timeout=timeout)
         assert [error(cell) for cell in cells if error(cell)] == []
         return cells
 

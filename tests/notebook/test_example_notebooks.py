@@ -44,7 +44,7 @@ def test_an_architecture_is_found_drawn_and_trained_alone(executed: Executed):
 
 
 def test_a_gan_draws_digits_that_are_nearer_to_real_ones_than_to_noise(executed: Executed):
-    cells = executed("gan", CELL_S)
+    cells = executed("gan", CELL_S, fewer=("--epochs 40", "--epochs 20"))
     assert pictures(cells) == 1
     drawn, real, noise = map(float, re.findall(r"\d+\.\d", text(cells[-1])))
     assert drawn < (real + noise) / 2
@@ -66,6 +66,6 @@ def test_a_lightning_module_trains_as_it_is_written(executed: Executed):
 
 
 def test_a_trainer_of_hugging_face_trains_as_it_is_written(executed: Executed):
-    cells = executed("hugging-face", CELL_S)
+    cells = executed("hugging-face", CELL_S, fewer=("num_train_epochs=10", "num_train_epochs=6"))
     assert "trainer: Trainer, its model and data" in text(next(c for c in cells if "Trainer(model" in c.source))
     assert float(re.findall(r"ViTForImageClassification: (\d+\.\d)%", text(cells[-1]))[0]) >= 80
