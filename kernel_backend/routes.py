@@ -19,6 +19,7 @@ from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.labels import LabelEdit
 from kernel_backend.model.launch.nodes import JoinAnswer, NodeOffer, NodeOrder, NodeState
+from kernel_backend.model.launch.staging import FILE, StagedFile
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import Delivery, Instruction, StoredReport
 from kernel_backend.model.search.methods import SearchMethods
@@ -39,6 +40,7 @@ PARTS = {
     "kind": r"(?:user|group)",
     "name": r"[^/]{1,900}",  # of a user, a group, a node or a pool, URL-encoded
     "key": r"[0-9]{1,9}\.[0-9]{1,9}-[0-9]{1,9}",
+    "file": FILE,
 }
 
 
@@ -170,6 +172,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(f"{ATTEMPT}/records", {"POST": Operation(Instruction, body=Delivery, again=True)}),
     Endpoint(f"{ATTEMPT}/join", {"POST": Operation(JoinAnswer, body=NodeOffer, again=True)}),
     Endpoint(f"{ATTEMPT}/nodes", {"POST": Operation(NodeOrder, body=NodeState, again=True)}),
+    Endpoint(f"{ATTEMPT}/job.json", {"GET": Operation(JSON)}),
+    Endpoint(f"{ATTEMPT}/snapshot.zip", {"GET": Operation(ZIP)}),
+    Endpoint(f"{ATTEMPT}/files/{{file}}", {"PUT": Operation(StagedFile, body=BYTES, query={"offset": INT})}),
     Endpoint("/api/stream", {"GET": Operation(Message, query=WATCHED, status=101)}),
     Endpoint("/api/gc", {"POST": Operation(GarbageReport, body=GarbageRequest, again=True)}),
     Endpoint("/api/me", {"GET": Operation(Self, page=True)}),

@@ -51,6 +51,7 @@ PARTS: dict[str, set[str]] = {
     "launch": MODEL
     | TOOLS
     | {"home", "devices", "network", "client", "parent_death", "process_identity", "text", "discovery"},
+    "staging": MODEL | TOOLS | {"home", "client", "launch", "snapshots", "workspaces"},
     # What is done for a user with several seams at once: by the service itself, or by the user's agent.
     "workspaces": MODEL | {"home", "artifacts", "environments", "launch", "snapshots"},
     "agent": MODEL | SEAMS | {"home", "workspaces"},

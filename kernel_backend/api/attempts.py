@@ -1,4 +1,4 @@
-"""Handle the calls of an attempt's launchers: their records, and the meeting of a gang's nodes."""
+"""Handle the calls of an attempt's launchers: their records and files, and the meeting of a gang's nodes."""
 
 from __future__ import annotations
 
@@ -48,8 +48,38 @@ class NodesHandler(AttemptHandler):
         self.reply(await self.service.gang_nodes.state(parse_attempt(key), state))
 
 
+class JobHandler(AttemptHandler):
+    """Handler from which launchers on nodes without the service's home get the launch spec."""
+
+    async def get(self, key: str) -> None:
+        """Return the launch spec of an attempt, with the attempt's own token."""
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+        self.finish(await self.service.staging.job(parse_attempt(key)))
+
+
+class SnapshotHandler(AttemptHandler):
+    """Handler from which launchers on nodes without the service's home get the code of a training."""
+
+    async def get(self, key: str) -> None:
+        """Return the snapshot of an attempt's experiment as a zip, with the attempt's own token."""
+        self.set_header("Content-Type", "application/zip")
+        self.finish(await self.service.staging.snapshot(parse_attempt(key)))
+
+
+class FilesHandler(AttemptHandler):
+    """Handler to which launchers on nodes without the service's home send logs and records."""
+
+    async def put(self, key: str, file: str) -> None:
+        """Append a piece of a log at an offset, or replace a record; return the size of the service's file."""
+        offset = self.integer("offset", 0)
+        self.reply(await self.service.staging.write(parse_attempt(key), file, offset, self.body))
+
+
 HANDLERS: dict[str, type[RequestHandler]] = {
     "/api/attempts/{key}/records": RecordsHandler,
     "/api/attempts/{key}/join": JoinHandler,
     "/api/attempts/{key}/nodes": NodesHandler,
+    "/api/attempts/{key}/job.json": JobHandler,
+    "/api/attempts/{key}/snapshot.zip": SnapshotHandler,
+    "/api/attempts/{key}/files/{file}": FilesHandler,
 }

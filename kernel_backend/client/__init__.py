@@ -8,7 +8,8 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from kernel_backend import discovery
-from kernel_backend.client.calls import given
+from kernel_backend.client.attempts import AttemptCalls
+from kernel_backend.client.calls import UPLOAD_S, given
 from kernel_backend.client.cluster import ClusterCalls
 from kernel_backend.client.conversation import ANSWER_S, Conversation, Locate
 from kernel_backend.discovery import Address
@@ -20,11 +21,9 @@ from kernel_backend.model.disk import DiskReport, DiskUsage
 from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
-from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.labels import LabelEdit
-from kernel_backend.model.launch.nodes import JoinAnswer, NodeOffer, NodeOrder, NodeState
 from kernel_backend.model.record import Record, checked
-from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
+from kernel_backend.model.reports import Kind, StoredReport
 from kernel_backend.model.search.methods import SearchMethods
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.stream import Message
@@ -35,13 +34,12 @@ from kernel_backend.reconnect import Say, to_stderr
 from kernel_backend.routes import Operation
 from kernel_backend.spec.resume import Resumption
 
-UPLOAD_S = 300.0  # seconds for the upload of a snapshot
 READING_S = 3600.0  # seconds for slow reads, such as those of large or remote checkpoints
 PAGE = 10_000  # reports per request
 ROWS = 1000  # trials of a search per request
 
 
-class Client(ClusterCalls):
+class Client(ClusterCalls, AttemptCalls):
     """Client of one service; every method raises the DaylightError that the service returned.
 
     The service's address is looked up before each call, so that a service which restarts on another port is found.
@@ -361,24 +359,6 @@ class Client(ClusterCalls):
             self._service.call("HEAD", f"/api/snapshots/{id}")
         except NotFound:
             self._service.call("PUT", f"/api/snapshots/{id}", content=data, timeout=UPLOAD_S)
-
-    def deliver(self, key: AttemptId | str, token: str, delivery: Delivery) -> Instruction:
-        """Upload records of an attempt, authenticated by its token; return an instruction for its ranks."""
-        body = delivery.model_dump_json(exclude=None if delivery.notes else {"notes"}).encode()
-        path = f"/api/attempts/{key}/records"
-        return self._read(Instruction, self._service.json("POST", path, token=token, content=body))
-
-    def join(self, key: AttemptId | str, token: str, offer: NodeOffer) -> JoinAnswer:
-        """Offer a node for a gang, authenticated by the attempt's token; return the launcher's next action."""
-        body = self._service.json("POST", f"/api/attempts/{key}/join", token=token, record=offer)
-        return self._read(JoinAnswer, body)
-
-    def node_state(self, key: AttemptId | str, token: str, state: NodeState) -> NodeOrder:
-        """Report the state of a node's ranks; wait up to `state.wait` seconds for the answer, the launcher's order."""
-        body = self._service.json(
-            "POST", f"/api/attempts/{key}/nodes", token=token, record=state, timeout=state.wait + ANSWER_S
-        )
-        return self._read(NodeOrder, body)
 
     def watch(self, after: int = 0, experiment: int | None = None) -> Iterator[Message]:
         """Yield every message after number `after`, each once and in order, until the caller stops.

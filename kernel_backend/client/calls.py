@@ -9,6 +9,7 @@ from kernel_backend.client.conversation import Conversation
 from kernel_backend.model.record import Record
 from kernel_backend.model.views.overview import Overview
 
+UPLOAD_S = 300.0  # seconds for the upload of a snapshot
 _Answer = TypeVar("_Answer", bound=Record)
 
 

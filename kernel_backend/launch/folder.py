@@ -66,6 +66,11 @@ class AttemptFolder(NamedTuple):
         """Return the path of the launcher's log."""
         return self.path / "launcher.log"
 
+    @property
+    def node_log(self) -> Path:
+        """Return the path of the log of this node's launcher, where each launcher has its own."""
+        return self.path / self._own("launcher.log")
+
     def rank_log(self, rank: int) -> Path:
         """Return the path of a rank's log."""
         return self.path / f"rank-{rank}.log"

@@ -28,17 +28,24 @@ def connection(job: LaunchSpec, token: str) -> Client:
     from kernel_backend.client import Client  # it is slow to import, and ranks shall start first
 
     if job.service_urls:
-        return Client(_Finder(job, token), patience=0.0)
+        return client_of(job.service_urls, token, job.service_uid, Path(job.home))
     if job.service_url is not None:
         return Client.at(job.service_url, token, patience=0.0, user=job.service_uid)
     return Client.at_home(Path(job.home))
 
 
+def client_of(urls: Sequence[str], token: str, user: int | None, home: Path | None = None) -> Client:
+    """Return a client of the service at one of these addresses, or those that it announces in `home`."""
+    from kernel_backend.client import Client
+
+    return Client(_Finder(urls, token, user, home), patience=0.0)
+
+
 class _Finder:
     """Find the address of the service that answers from this node, among all that it has or had."""
 
-    def __init__(self, job: LaunchSpec, token: str) -> None:
-        self._job, self._token = job, token
+    def __init__(self, urls: Sequence[str], token: str, user: int | None, home: Path | None) -> None:
+        self._urls, self._token, self._user, self._home = urls, token, user, home
         self._found, self._at = "", 0.0  # the address reached last, by time.monotonic()
 
     def __call__(self) -> Address:
@@ -48,12 +55,12 @@ class _Finder:
         if not self._found:
             tried = ", ".join(dict.fromkeys(self._known()))
             raise ServiceUnreachable(f"no address of the service can be reached from this node: {tried}")
-        return Address(self._found, self._token, user=self._job.service_uid)
+        return Address(self._found, self._token, user=self._user)
 
     def _known(self) -> Iterator[str]:
         """Yield the addresses that the service has announced in its home, which is newer, and those of the job."""
-        yield from announced(Path(self._job.home))
-        yield from self._job.service_urls
+        yield from announced(self._home) if self._home is not None else ()
+        yield from self._urls
 
 
 def announced(home: Path) -> list[str]:

@@ -23,6 +23,7 @@ HEARTBEAT_S = 2.0  # longest time between posts
 ASKING_S = 0.2  # the same while ranks wait at a target, when their slots are idle
 REFUSED_S = 1.0  # before a retry after the service has refused
 LAST_WORDS_S = 5.0  # for the last posts after the ranks have ended
+DELIVERY_S = 900.0  # the same where the service does not see the spool: then the node has been kept long enough
 REFUSALS = (400, 413)  # HTTP statuses of a content that would be refused again
 TOLD_AGAIN = 10  # factor by which skipped records must grow for another note
 
@@ -41,15 +42,19 @@ class SpoolUploader(threading.Thread):
         super().__init__(name="spool uploader", daemon=True)
         self._reader = SpoolReader(folder.spool)
         self._folder, self._job, self._instruct = folder, job, instruct
+        self._last_words = DELIVERY_S if job.staged else LAST_WORDS_S
         self._ending = threading.Event()
         self._until: int | None = None  # last target passed on
         self._left_out, self._told = 0, 0  # number of skipped lines now, and at the last note
         self._note = ""  # note to deliver
 
     def finish(self) -> None:
-        """Post the remaining records after the ranks have ended, for a few seconds at most."""
+        """Post the remaining records after the ranks have ended, for a few seconds at most.
+
+        Where the service cannot read the spool afterwards, they are posted for as long as `DELIVERY_S`.
+        """
         self._ending.set()
-        self.join(LAST_WORDS_S + 1)
+        self.join(self._last_words + 1)
 
     def run(self) -> None:
         """Post records until `finish` is called and none are left."""
@@ -60,7 +65,7 @@ class SpoolUploader(threading.Thread):
         while True:
             ending = self._ending.is_set()  # checked before reading: the spool then has the ranks' last records
             if ending and deadline == float("inf"):
-                deadline = time.monotonic() + LAST_WORDS_S
+                deadline = time.monotonic() + self._last_words
             waiting = waiting or self._read()  # records that cannot be posted now stay in the spool
             now = time.monotonic()
             if (ending and not waiting) or now > deadline:

@@ -19,6 +19,7 @@ class ArtifactWriter:
     def __init__(self, job: LaunchSpec, spool: Spool, progress: Progress) -> None:
         self._folder = artifact_folder(Path(job.home), job.experiment, job.trial)
         self._spool, self._progress = spool, progress
+        self._unseen = job.staged  # the service would not see the file
         sweep(self._folder)
 
     def __call__(self, name: str, path: Path) -> None:
@@ -28,6 +29,10 @@ class ArtifactWriter:
         """
         with opened_files.unheard():  # an artifact is no file that the training depends on
             source = look(name, path)
+            if self._unseen:
+                text = f"artifact {source.name} was not kept: nodes of this pool do not see the service's files"
+                self._spool.say(Note(level="warning", text=text))
+                return
             try:
                 written = keep(source, self._folder)
             except OSError as error:

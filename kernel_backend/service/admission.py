@@ -6,7 +6,9 @@ from collections.abc import Container, Sequence
 
 from kernel_backend.errors import Conflict, Forbidden, ImpossibleAsk, InvalidRequest
 from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.cluster.pools import PoolSettings
 from kernel_backend.model.experiment import Config
+from kernel_backend.model.launch.staging import staging_problem
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.registry import function_of, method_of
 from kernel_backend.model.search.space import Space
@@ -63,6 +65,12 @@ def check_possible(cluster: ClusterState, config: Config, owner: str, group: str
     if never is not None:
         way_out = f" (--slots {never.largest})" if never.largest else ""
         raise ImpossibleAsk(never.reason.removesuffix(".") + way_out, asked=config.slots, largest=never.largest)
+
+
+def check_staging(config: Config, settings: PoolSettings | None, checkpoints: str) -> None:
+    """Raise InvalidRequest for a training that needs the service's files in a pool whose nodes do not see them."""
+    if settings is not None and not settings.shared and (problem := staging_problem(config, checkpoints)):
+        raise InvalidRequest(f"--pool {config.pool}: {problem}")
 
 
 def _are(names: Sequence[str]) -> str:

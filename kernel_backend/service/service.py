@@ -58,6 +58,7 @@ from kernel_backend.service.verbs.compare import CompareVerbs
 from kernel_backend.service.verbs.pools import PoolVerbs
 from kernel_backend.service.verbs.quotas import QuotaVerbs
 from kernel_backend.service.verbs.search import SearchVerbs
+from kernel_backend.service.verbs.staging import Staging
 from kernel_backend.service.views.curves import CurveReader
 from kernel_backend.service.views.overviews import Overviews
 from kernel_backend.service.views.redaction import NoteRedactor
@@ -106,6 +107,7 @@ class Service:
         self.cluster = ClusterVerbs(store, self.stored_quotas, loop.cluster_state, self.overview, self._changed)
         self.pools = PoolVerbs(store, engine, loop.cluster_state, context, self._changed)
         self.gang_nodes = GangNodes(store, engine.settings, self._bus, context.wake)
+        self.staging = Staging(store, archive, context.home)
         self.deletion = Deletion(context)
         self._tasks: list[asyncio.Task[None]] = []
 

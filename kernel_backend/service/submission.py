@@ -12,7 +12,7 @@ from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.model.trial import WEIGHTS
 from kernel_backend.service import warm_start
 from kernel_backend.service.access import check_not_deleted, may_submit, visible
-from kernel_backend.service.admission import check_possible, check_searcher, check_workers, group_of
+from kernel_backend.service.admission import check_possible, check_searcher, check_staging, check_workers, group_of
 from kernel_backend.service.context import Context
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.parsing import bound
@@ -39,6 +39,7 @@ class SubmissionValidator:
         self._store, self._archive, self._engine = context.store, context.archive, context.engines
         self._workspaces, self._stored_quotas = context.workspaces, context.stored_quotas
         self._cluster_state, self._preparation = cluster_state, preparation
+        self._root = context.checkpoint_storage.root
         self._checkpoints, self._confined, self._storage = checkpoints, confined, storage
 
     async def draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> NewExperiment:
@@ -68,6 +69,7 @@ class SubmissionValidator:
             await asyncio.to_thread(warm_start.check, self._store, number, submission.config, space)
         nodes = await self._engine.nodes()
         check_possible(await self._cluster_state.now(), submission.config, who.name, group)
+        check_staging(submission.config, self._engine.settings(submission.config.pool or ""), self._root)
         check_workers(submission.config)
         threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
         return NewExperiment(

@@ -27,6 +27,7 @@ EXAMPLES = {
     "part": "model",
     "id": "0" * 64,
     "key": "1.1-1",
+    "file": "rank-0.log",
     "kind": "user",
     "name": "ada",
 }

@@ -6,12 +6,13 @@ import contextlib
 import os
 import pwd
 import secrets
+import shlex
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -75,8 +76,9 @@ def missing() -> list[str]:
 class Slurm:
     """A running Slurm: its folder, its configuration, and its daemons."""
 
-    def __init__(self, folder: Path, guard: Guard) -> None:
+    def __init__(self, folder: Path, guard: Guard, own_disks: Sequence[Path] = ()) -> None:
         self.folder, self.conf = folder, folder / "slurm.conf"
+        self._own_disks = [str(each) for each in own_disks]
         self._guard = guard
         self._pids: dict[str, int] = {}
 
@@ -111,7 +113,14 @@ class Slurm:
         }
         command = commands.get(name, ["slurmd", "-D", "-N", name, "-f", str(self.conf)])
         command[0] = str(shutil.which(command[0], path=self.environment["PATH"]))
+        if name in NODES and self._own_disks:
+            mounts = " && ".join(f"mount -t tmpfs tmpfs {shlex.quote(each)}" for each in self._own_disks)
+            command = [str(shutil.which("unshare")), "--mount", "sh", "-c", f"{mounts} && exec {shlex.join(command)}"]
         self._pids[name] = self._guard.start(command, self.folder / f"{name}.out", self.environment)
+
+    def on(self, node: str, path: Path) -> Path:
+        """A path of a node's own disks, as seen from here."""
+        return Path(f"/proc/{self._pids[node]}/root{path}")
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Kill a daemon, and wait until it is gone; the jobs of a slurmd run on."""
@@ -151,21 +160,24 @@ class Slurm:
 
 
 @contextlib.contextmanager
-def slurm(*, cpus: int = 8, gpus: int = 0, preemption: bool = False) -> Iterator[Slurm]:
+def slurm(*, cpus: int = 8, gpus: int = 0, preemption: bool = False, own_disks: Sequence[Path] = ()) -> Iterator[Slurm]:
     """A Slurm of three nodes and two partitions, `main` with all and `small` with the first; its jobs die with it.
 
     `gpus` is the number of pretended GPUs of each node, which needs root; with `preemption` jobs in `small` end those
-    in `main`.
+    in `main`. In place of the folders `own_disks` each node has an empty disk of its own, which needs root.
     """
     if lacking := missing():
         reason = f"{', '.join(lacking)} not found (Debian: apt-get install slurm-wlm munge)"
         pytest.fail(f"{reason}: .ci/run installs it") if os.environ.get("CI") == "true" else pytest.skip(reason)
+    if own_disks and (problem := _no_mounts()):
+        reason = f"a node with a disk of its own needs a mount namespace: {problem}"
+        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
     with tempfile.TemporaryDirectory(prefix="daylight-slurm-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         _configure(folder, cpus, gpus, preemption)
         guard = Guard()
         try:
-            running = Slurm(folder, guard)
+            running = Slurm(folder, guard, own_disks)
             running.start("munged")
             running.wait((folder / "munge" / "socket").exists, "munged listens")
             for daemon in ("slurmctld", *NODES):
@@ -175,6 +187,12 @@ def slurm(*, cpus: int = 8, gpus: int = 0, preemption: bool = False) -> Iterator
             yield running
         finally:
             guard.end()
+
+
+def _no_mounts() -> str:
+    """Why this process may not mount file systems in a namespace of its own; "" if it may."""
+    tried = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    return subprocess.run(tried, capture_output=True, text=True, check=False).stderr.strip()
 
 
 def _configure(folder: Path, cpus: int, gpus: int, preemption: bool) -> None:

@@ -27,7 +27,7 @@ from kernel_backend.engines.slurm.parse import (
     too_many,
     was_preempted,
 )
-from kernel_backend.engines.slurm.script import comment, job_env, sbatch_options, script
+from kernel_backend.engines.slurm.script import comment, job_env, sbatch_options, scratch_folder, script
 from kernel_backend.engines.slurm.status import StatusReader
 from kernel_backend.engines.slurm.submission import Submission, locked, read_submission, write_submission
 from kernel_backend.errors import Conflict
@@ -59,7 +59,8 @@ class SlurmEngine:
         self._home, self._pool, self._service = home, pool, service
         self._controller = controller or Controller()
         self._folders = GangFolders(home, pool.name)
-        self._statuses = StatusReader(self._folders)
+        self._scratch = scratch_folder(os.environ, pool, service)
+        self._statuses = StatusReader(self._folders, self._scratch)
         self._nodes: tuple[float, Sequence[Node]] = 0.0, ()
 
     async def nodes(self) -> Sequence[Node]:
@@ -96,7 +97,7 @@ class SlurmEngine:
             write_submission(folder, new)
             self._folders.mark(job.id)
             if not new.job:
-                await self._sbatch(job, folder, new)
+                await self._sbatch(job, token, folder, new)
 
     async def statuses(self) -> Sequence[GangStatus]:
         """Return the status of every gang of this pool, with one question to Slurm a second for all of them."""
@@ -165,11 +166,12 @@ class SlurmEngine:
         """Check the pool by a probe on two of its nodes, or on its only one."""
         return await check_pool(self._home, self._pool, context)
 
-    async def _sbatch(self, job: LaunchSpec, folder: AttemptFolder, submission: Submission) -> None:
+    async def _sbatch(self, job: LaunchSpec, token: str, folder: AttemptFolder, submission: Submission) -> None:
         options = sbatch_options(job, self._pool, folder.path, submission.comment)
-        text = script(job, self._pool, folder.path)
+        text = script(job, self._pool, folder.path, self._scratch)
+        env = job_env(os.environ, job, folder.path, self._scratch, token)
         try:
-            output = await run("sbatch", *options, stdin=text, env=job_env(os.environ, job, folder.path))
+            output = await run("sbatch", *options, stdin=text, env=env)
         except SlurmRefused as error:
             if too_many(error.message):
                 self._folders.unmark(job.id)

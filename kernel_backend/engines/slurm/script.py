@@ -13,6 +13,7 @@ from kernel_backend.engines.slurm.commands import cleaned
 from kernel_backend.launch.node import SHARES
 from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.launch.staging import SCRATCH, VARIABLE, StagingRequest
 
 PROBE_MIN = 3  # minutes that the job of a probe may take: a short one starts early between others
 PROBE_WAIT_S = 60  # seconds that it waits for nodes
@@ -55,8 +56,9 @@ def comment(service: str, job: LaunchSpec, digest: str) -> str:
 def sbatch_options(job: LaunchSpec, pool: Pool, folder: Path, comment: str) -> list[str]:
     """Return the options of sbatch for a gang; those of the pool's `extra` come last, so that they win."""
     words = ["--parsable", "--no-requeue", f"--job-name=daylight-{job.id}", f"--comment={comment}"]
-    log = str(folder / "launcher.log").replace("%", "%%")
-    words += [f"--chdir={job.cwd}", f"--output={log}", "--open-mode=append", "--input=/dev/null"]
+    log = "/dev/null" if job.staged else str(folder / "launcher.log").replace("%", "%%")
+    cwd = "/" if job.staged else job.cwd
+    words += [f"--chdir={cwd}", f"--output={log}", "--open-mode=append", "--input=/dev/null"]
     words += [*_where(pool), *([f"--exclude={','.join(job.excluded)}"] if job.excluded else [])]
     return [*words, *_size(Shape.of(job), pool), *pool.settings.extra]
 
@@ -72,24 +74,58 @@ def probe_options(pool: Pool, nodes: int, gpus: bool, name: str) -> list[str]:
     return [*words, *_where(pool), *size, *extra, f"--time={PROBE_MIN}", f"--immediate={PROBE_WAIT_S}"]
 
 
-def script(job: LaunchSpec, pool: Pool, folder: Path) -> str:
+def script(job: LaunchSpec, pool: Pool, folder: Path, scratch: Path) -> str:
     """Return the batch script, which starts a launcher on each node and leaves with their exit code."""
     shape = Shape.of(job)
-    launcher = [job.python, "-P", "-m", "kernel_backend.launch", str(folder), "--step", "slurm"]
+    module = ["kernel_backend.staging"] if job.staged else ["kernel_backend.launch", str(folder)]
+    launcher = [job.python, "-P", "-m", *module, "--step", "slurm"]
     step = ["srun", "--mpi=none", "--input=none", "--cpu-bind=none", "--kill-on-bad-exit=1"]
     step += [f"--nodes={shape.nodes}", f"--ntasks={shape.nodes}", "--ntasks-per-node=1"]
     if shape.equal:  # else the nodes' shares differ, and a task may use all that its node has of the job
         step.append(f"--cpus-per-task={_cpus(shape, pool)}")
-    return f"#!/bin/sh\n{_shares(shape)}exec {shlex.join([*step, *launcher])}\n"
+    output = _own_output(scratch, job) if job.staged else ""
+    return f"#!/bin/sh\n{output}{_shares(shape)}exec {shlex.join([*step, *launcher])}\n"
 
 
-def job_env(base: Mapping[str, str], job: LaunchSpec, folder: Path) -> dict[str, str]:
+def job_env(base: Mapping[str, str], job: LaunchSpec, folder: Path, scratch: Path, token: str) -> dict[str, str]:
     """Return the environment of sbatch, which Slurm passes on to the job.
 
-    The slots of the service's own machine are not those of the nodes.
+    The slots of the service's own machine are not those of the nodes. Nodes that do not see the folder of the attempt
+    find by `scratch` and `token` what they need.
     """
-    own = {MARK: str(folder), "DAYLIGHT_HOME": job.home}
-    return cleaned(base, (*withheld(job.config.env), "DAYLIGHT_SLOTS")) | own
+    here = {MARK: str(folder), "DAYLIGHT_HOME": job.home}
+    own = _staging(job, scratch, token) if job.staged else here
+    return cleaned(base, (*withheld(job.config.env), "DAYLIGHT_SLOTS", *here)) | own
+
+
+def scratch_folder(base: Mapping[str, str], pool: Pool, service: str) -> Path:
+    """Return the folder on the nodes' own disks for the files of a service's trainings; jobs inherit these variables.
+
+    Examples
+    --------
+    >>> from kernel_backend.model.cluster.pools import PoolSettings
+    >>> pool = Pool(name="gpu", settings=PoolSettings(engine="slurm", shared=False))
+    >>> str(scratch_folder({"HOME": "/home/ada"}, pool, "5f"))
+    '/home/ada/.cache/daylight/5f'
+    """
+    cache = base.get("XDG_CACHE_HOME") or f"{base.get('HOME', '/tmp')}/.cache"
+    return Path(pool.settings.scratch or f"{cache}/daylight", service)
+
+
+def job_output(scratch: Path, job: LaunchSpec) -> Path:
+    """Return the file on the first node of a job with what it prints before its launchers run."""
+    return scratch / f"{job.id}.out"
+
+
+def _staging(job: LaunchSpec, scratch: Path, token: str) -> dict[str, str]:
+    request = StagingRequest(key=str(job.id), urls=job.service_urls, uid=job.service_uid, token=token)
+    return {VARIABLE: request.model_dump_json(), SCRATCH: str(scratch)}
+
+
+def _own_output(scratch: Path, job: LaunchSpec) -> str:
+    """Return the lines by which output of a job lies in a folder that only its user can read."""
+    folder, output = shlex.quote(str(scratch)), shlex.quote(str(job_output(scratch, job)))
+    return f"umask 077\nmkdir -p {folder} && exec >>{output} 2>&1 || exit 1\n"
 
 
 def _shares(shape: Shape) -> str:

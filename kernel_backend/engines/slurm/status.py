@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -14,6 +15,7 @@ from kernel_backend.engines.folders import OUTCOMES, GangFolders, never_launched
 from kernel_backend.engines.slurm.controller import Queue
 from kernel_backend.engines.slurm.outcomes import by_signal, explained, job_outcome
 from kernel_backend.engines.slurm.parse import ENDED, PENDING, SlurmJob, wait_text
+from kernel_backend.engines.slurm.script import job_output
 from kernel_backend.engines.slurm.submission import Submission, read_submission, write_submission
 from kernel_backend.errors import DaylightError
 from kernel_backend.launch.folder import AttemptFolder
@@ -34,8 +36,8 @@ _log = logging.getLogger(__name__)
 class StatusReader:
     """Reader of a pool's gangs; conclusions from Slurm's word are written into their folders, as Slurm forgets jobs."""
 
-    def __init__(self, folders: GangFolders) -> None:
-        self._folders = folders
+    def __init__(self, folders: GangFolders, scratch: Path) -> None:
+        self._folders, self._scratch = folders, scratch
         self._since: dict[AttemptId, float] = {}  # since when a gang's job is missing, or has no record
 
     def forget(self, key: AttemptId) -> None:
@@ -122,7 +124,7 @@ class StatusReader:
             return GangStatus(key=key, phase="running")
         everywhere = all(AttemptFolder(folder.path, node).launcher() for node in range(len(folder.job().placement)))
         if job.state in ("COMPLETED", "FAILED") and not everywhere and not submission.cancelled:
-            failure = never_launched(folder, _OF_SLURM).failure
+            failure = self._never_launched(folder, job)
             return self._concluded(key, folder, submission.ended(Outcome.FAILED, failure))
         partial = folder.partial_result()  # some launchers have died; a rank's own failure counts before Slurm's word
         own = partial is not None and partial.failure is not None and not partial.failure.consequence
@@ -130,6 +132,15 @@ class StatusReader:
             return self._concluded(key, folder, submission.ended(OUTCOMES[partial.outcome], partial.failure))
         outcome, failure = job_outcome(job.state, began, submission.cancelled, job.id, job.nodes)
         return self._concluded(key, folder, submission.ended(outcome, failure))
+
+    def _never_launched(self, folder: AttemptFolder, job: SlurmJob) -> Failure | None:
+        """Return why the launcher of a node could not begin, or where the nodes' own disks have the reason."""
+        spec = folder.job()
+        if not spec.staged:
+            return never_launched(folder, _OF_SLURM).failure
+        where = f"{job_output(self._scratch, spec)} on the first node of {job.nodes or 'the job'}"
+        message = f"job {job.id} ended before all of its launchers had reached the service; its output is in {where}"
+        return Failure(rank=0, type="LauncherFailed", message=message)
 
     def _concluded(self, key: AttemptId, folder: AttemptFolder, submission: Submission) -> GangStatus:
         write_submission(folder, submission)

@@ -42,6 +42,12 @@ class PoolSettings(Record):
     most_waiting: int = Field(
         20, ge=1, le=10_000, description="gangs that wait in the site's queue at once, at most; others wait here [20]"
     )
+    shared: bool = Field(
+        True, description="whether its nodes see the service's home; no: files go through the service [yes]"
+    )
+    scratch: Word | None = Field(
+        None, description="folder on each node's own disk, where `shared` is no [its user's cache folder]"
+    )
     interface: Word | None = Field(
         None, description="network device of the nodes by which ranks connect [one that works]"
     )

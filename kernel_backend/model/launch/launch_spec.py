@@ -54,6 +54,7 @@ class LaunchSpec(Record):
     pool: str = ""  # "": this machine (an earlier version refuses any other value)
     excluded: tuple[str, ...] = ()  # nodes that its engine must not choose
     service_urls: tuple[str, ...] = ()  # the service's addresses for launchers on other nodes, the preferred first
+    staged: bool = False  # its nodes do not see the service's home: files go through the service
 
     @property
     def id(self) -> AttemptId:

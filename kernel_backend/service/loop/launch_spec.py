@@ -23,11 +23,12 @@ def job_of(
     home: Path,
     url: str | None,
     urls: tuple[str, ...] = (),
+    staged: bool = False,
 ) -> LaunchSpec:
     """Return the launch spec of an attempt.
 
     `url` is the service's address, set only if launchers cannot read the service's home; `urls` are those for launchers
-    on other nodes.
+    on other nodes; `staged` is set if these do not see the home.
     """
     return LaunchSpec(
         experiment=experiment.number,
@@ -51,4 +52,5 @@ def job_of(
         service_uid=os.getuid() if url is not None or urls else None,
         excluded=tuple(sorted(trial.excluded)),
         service_urls=urls if attempt.granted_at is None else (),
+        staged=staged,
     )

@@ -15,12 +15,13 @@ from kernel_backend.errors import DaylightError, NotFound
 from kernel_backend.lifecycle.resume import Resume, resume_point
 from kernel_backend.model import events as e
 from kernel_backend.model.experiment import Experiment
-from kernel_backend.model.launch.launch_spec import token_digest
+from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
 from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.states import ExperimentState, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure
 from kernel_backend.scheduler.decisions import Start
 from kernel_backend.scheduler.requests import ANY_TRIAL, RequestKey
+from kernel_backend.service.admission import check_staging
 from kernel_backend.service.checkpoint_copies import CheckpointCopies
 from kernel_backend.service.context import Context
 from kernel_backend.service.environments import Preparation
@@ -65,7 +66,7 @@ class AttemptStarter:
         self._archive, self._workspaces = context.archive, context.workspaces
         self._bus, self._wake, self._cluster_state = context.bus, context.wake, cluster_state
         self._job = partial(job_of, storage=context.checkpoint_storage, home=context.home, url=context.url)
-        self._launcher_urls = context.launcher_urls
+        self._launcher_urls, self._root = context.launcher_urls, context.checkpoint_storage.root
         self._request_builder, self._searches, self._preparation, self._checkpoint_copies = (
             request_builder,
             searches,
@@ -201,18 +202,15 @@ class AttemptStarter:
         """Unpack the code of an attempt, and submit its gang."""
         try:
             trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
-            job = self._job(experiment, trial, attempt, python, pool, urls=self._launcher_urls())
+            settings = self._engine.settings(pool)
+            check_staging(experiment.config, settings, self._root)  # the pool may have changed since the submission
+            staged = settings is not None and not settings.shared
+            job = self._job(experiment, trial, attempt, python, pool, urls=self._launcher_urls(), staged=staged)
             note = await asyncio.to_thread(self._preparation.note, experiment, attempt.number - 1)
             if note:
                 await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
                 self._bus.notify()
-            archive = await asyncio.to_thread(self._archive.get, experiment.snapshot)
-            working = await asyncio.to_thread(self._workspaces.of(experiment.owner).unpack, job, archive)
-            job = job.model_copy(update={"cwd": working.cwd})
-            if working.note:
-                await asyncio.to_thread(self._store.note, attempt.id, working.note, time.time())
-                self._bus.notify()
-            await self._engine.submit(job, token)
+            await self._engine.submit(job if job.staged else await self._unpacked(experiment.owner, job), token)
         except EngineUnavailable as error:  # the engine may have the gang, which is looked for before its end is stored
             _log.warning("attempt %s could not be submitted: %s", attempt.id, error)
             failure = Failure(rank=0, type=type(error).__name__, message=str(error), consequence=True)
@@ -223,6 +221,15 @@ class AttemptStarter:
             failure = Failure(rank=0, type=type(error).__name__, message=f"the gang could not be started: {error}")
             result = AttemptResult(outcome="failed", exit_codes=(), failure=failure, ended_at=time.time())
             await self._ends.end(attempt, Outcome.FAILED, result)
+
+    async def _unpacked(self, owner: str, job: LaunchSpec) -> LaunchSpec:
+        """Unpack the code of an attempt; return its launch spec with the working folder, about which a note may say."""
+        archive = await asyncio.to_thread(self._archive.get, job.snapshot)
+        working = await asyncio.to_thread(self._workspaces.of(owner).unpack, job, archive)
+        if working.note:
+            await asyncio.to_thread(self._store.note, job.id, working.note, time.time())
+            self._bus.notify()
+        return job.model_copy(update={"cwd": working.cwd})
 
     async def _refuse(self, attempt: Attempt, missing: DaylightError) -> None:
         """Fail a trial whose warm-start checkpoint is missing for good, and end its attempt."""

@@ -2220,6 +2220,161 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/attempts/{key}/job.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                key: string;
+            };
+            cookie?: never;
+        };
+        /** Return the launch spec of an attempt, with the attempt's own token. */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    key: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": unknown;
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/attempts/{key}/snapshot.zip": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                key: string;
+            };
+            cookie?: never;
+        };
+        /** Return the snapshot of an attempt's experiment as a zip, with the attempt's own token. */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    key: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/zip": unknown;
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/attempts/{key}/files/{file}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                key: string;
+                file: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /** Append a piece of a log at an offset, or replace a record; return the size of the service's file. */
+        put: {
+            parameters: {
+                query?: {
+                    offset?: number;
+                };
+                header?: never;
+                path: {
+                    key: string;
+                    file: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/octet-stream": unknown;
+                };
+            };
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["StagedFile"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/stream": {
         parameters: {
             query?: never;
@@ -4322,6 +4477,16 @@ export interface components {
              */
             most_waiting: number;
             /**
+             * @description whether its nodes see the service's home; no: files go through the service [yes]
+             * @default true
+             */
+            shared: boolean;
+            /**
+             * @description folder on each node's own disk, where `shared` is no [its user's cache folder]
+             * @default null
+             */
+            scratch: string | null;
+            /**
              * @description network device of the nodes by which ranks connect [one that works]
              * @default null
              */
@@ -4688,6 +4853,13 @@ export interface components {
         Space: {
             /** @default [] */
             parameters: components["schemas"]["Parameter"][];
+        };
+        /**
+         * StagedFile
+         * @description Answer to a piece of a file: how many bytes of it the service has now.
+         */
+        StagedFile: {
+            size: number;
         };
         /**
          * StoredFact
@@ -5420,6 +5592,16 @@ export interface components {
              */
             most_waiting?: number;
             /**
+             * @description whether its nodes see the service's home; no: files go through the service [yes]
+             * @default true
+             */
+            shared?: boolean;
+            /**
+             * @description folder on each node's own disk, where `shared` is no [its user's cache folder]
+             * @default null
+             */
+            scratch?: string | null;
+            /**
              * @description network device of the nodes by which ranks connect [one that works]
              * @default null
              */
@@ -5940,6 +6122,7 @@ export type Server = components['schemas']['Server'];
 export type Share = components['schemas']['Share'];
 export type SlotHours = components['schemas']['SlotHours'];
 export type Space = components['schemas']['Space'];
+export type StagedFile = components['schemas']['StagedFile'];
 export type StoredFact = components['schemas']['StoredFact'];
 export type StoredNote = components['schemas']['StoredNote'];
 export type StoredReport = components['schemas']['StoredReport'];

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from kernel_backend.engines.slurm.commands import cleaned
-from kernel_backend.engines.slurm.script import comment, job_env, sbatch_options, script
+from kernel_backend.engines.slurm.script import comment, job_env, sbatch_options, scratch_folder, script
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.launch.staging import VARIABLE, StagingRequest
 from tests.support.builders import share
 
 FOLDER = Path("/home/ada/100%/attempts/1.1-1")
+SCRATCH = Path("/scratch/my disk/5f")
 
 
 def pool(**settings) -> Pool:
@@ -94,7 +96,7 @@ def test_shares_are_equal_where_they_can_be(shares, kind, settings, options):
 
 
 def test_a_gang_on_one_node_has_one_launcher():
-    assert script(job(2), pool(), FOLDER).splitlines() == [
+    assert script(job(2), pool(), FOLDER, SCRATCH).splitlines() == [
         "#!/bin/sh",
         "export DAYLIGHT_SLOTS_OF_NODES='2(x1)'",
         "exec srun --mpi=none --input=none --cpu-bind=none --kill-on-bad-exit=1 --nodes=1 --ntasks=1 "
@@ -104,7 +106,7 @@ def test_a_gang_on_one_node_has_one_launcher():
 
 
 def test_launchers_of_several_nodes_meet_and_know_their_shares():
-    equal, unequal = script(job(2, 2), pool(), FOLDER), script(job(2, 1), pool(), FOLDER)
+    equal, unequal = script(job(2, 2), pool(), FOLDER, SCRATCH), script(job(2, 1), pool(), FOLDER, SCRATCH)
     assert equal.endswith(" --step slurm\n")
     assert "export DAYLIGHT_SLOTS_OF_NODES='2(x2)'" in equal
     assert "--cpus-per-task=2" in equal
@@ -126,5 +128,31 @@ def test_the_environment_is_free_of_a_surrounding_job_and_of_options_for_slurm()
 def test_a_job_is_marked_as_its_attempts_and_a_locked_environment_is_alone():
     base = {"PYTHONPATH": "/p", "HOME": "/h", "DAYLIGHT_HOME": "/another"}
     mine = {"DAYLIGHT_ATTEMPT": str(FOLDER), "DAYLIGHT_HOME": "/home/ada/100%"}
-    assert job_env(base, job(2), FOLDER) == {"PYTHONPATH": "/p", "HOME": "/h", **mine}
-    assert job_env(base, job(2, config=Config(slots=2, env="locked")), FOLDER) == {"HOME": "/h", **mine}
+    locked = job(2, config=Config(slots=2, env="locked"))
+    assert job_env(base, job(2), FOLDER, SCRATCH, "secret") == {"PYTHONPATH": "/p", "HOME": "/h", **mine}
+    assert job_env(base, locked, FOLDER, SCRATCH, "secret") == {"HOME": "/h", **mine}
+
+
+def test_a_job_whose_nodes_see_no_home_has_its_secret_in_the_environment_alone():
+    staged = job(2, 2, staged=True, service_urls=("http://login:7070",), service_uid=1000)
+    text, options = script(staged, pool(shared=False), FOLDER, SCRATCH), sbatch_options(staged, pool(), FOLDER, "c")
+    assert "secret" not in text
+    assert "--output=/dev/null" in options
+    assert "--chdir=/" in options
+    assert str(FOLDER) not in text + "".join(options)
+    assert text.splitlines()[1:3] == [
+        "umask 077",
+        "mkdir -p '/scratch/my disk/5f' && exec >>'/scratch/my disk/5f/1.1-1.out' 2>&1 || exit 1",
+    ]
+    assert text.endswith(" -P -m kernel_backend.staging --step slurm\n")
+    env = job_env({"DAYLIGHT_HOME": "/another", "HOME": "/h"}, staged, FOLDER, SCRATCH, "secret")
+    request = StagingRequest.model_validate_json(env.pop(VARIABLE))
+    assert env == {"HOME": "/h", "DAYLIGHT_SCRATCH": str(SCRATCH)}
+    assert (request.key, request.token, request.urls) == ("1.1-1", "secret", ("http://login:7070",))
+
+
+def test_files_of_trainings_lie_in_the_cache_folder_or_where_the_pool_says():
+    home = {"HOME": "/home/ada"}
+    assert scratch_folder(home, pool(), "5f") == Path("/home/ada/.cache/daylight/5f")
+    assert scratch_folder({**home, "XDG_CACHE_HOME": "/cache"}, pool(), "5f") == Path("/cache/daylight/5f")
+    assert scratch_folder(home, pool(scratch="/local/ada"), "5f") == Path("/local/ada/5f")

@@ -1,0 +1,47 @@
+"""Call the routes of an attempt, which its launchers and nobody else may use."""
+
+from __future__ import annotations
+
+from kernel_backend.client.calls import UPLOAD_S, Calls
+from kernel_backend.client.conversation import ANSWER_S
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.launch.nodes import JoinAnswer, NodeOffer, NodeOrder, NodeState
+from kernel_backend.model.launch.staging import StagedFile
+from kernel_backend.model.reports import Delivery, Instruction
+
+
+class AttemptCalls(Calls):
+    """Operations of launchers, which are authenticated by their attempt's token."""
+
+    def deliver(self, key: AttemptId | str, token: str, delivery: Delivery) -> Instruction:
+        """Upload records of an attempt, authenticated by its token; return an instruction for its ranks."""
+        body = delivery.model_dump_json(exclude=None if delivery.notes else {"notes"}).encode()
+        path = f"/api/attempts/{key}/records"
+        return self._read(Instruction, self._service.json("POST", path, token=token, content=body))
+
+    def join(self, key: AttemptId | str, token: str, offer: NodeOffer) -> JoinAnswer:
+        """Offer a node for a gang, authenticated by the attempt's token; return the launcher's next action."""
+        body = self._service.json("POST", f"/api/attempts/{key}/join", token=token, record=offer)
+        return self._read(JoinAnswer, body)
+
+    def node_state(self, key: AttemptId | str, token: str, state: NodeState) -> NodeOrder:
+        """Report the state of a node's ranks; wait up to `state.wait` seconds for the answer, the launcher's order."""
+        body = self._service.json(
+            "POST", f"/api/attempts/{key}/nodes", token=token, record=state, timeout=state.wait + ANSWER_S
+        )
+        return self._read(NodeOrder, body)
+
+    def attempt_job(self, key: AttemptId | str, token: str) -> bytes:
+        """Return the launch spec of an attempt as JSON, authenticated by its token."""
+        return self._service.call("GET", f"/api/attempts/{key}/job.json", token=token).content
+
+    def attempt_snapshot(self, key: AttemptId | str, token: str) -> bytes:
+        """Return the archive of an attempt's code, authenticated by its token; the caller checks its digest."""
+        path = f"/api/attempts/{key}/snapshot.zip"
+        return self._service.call("GET", path, token=token, timeout=UPLOAD_S).content
+
+    def stage_file(self, key: AttemptId | str, token: str, name: str, offset: int, data: bytes) -> int:
+        """Send a piece of a file of an attempt's folder; return the size that it has at the service."""
+        path, at = f"/api/attempts/{key}/files/{name}", {"offset": offset}
+        body = self._service.json("PUT", path, token=token, content=data, params=at, timeout=UPLOAD_S)
+        return self._read(StagedFile, body).size

@@ -1,0 +1,81 @@
+"""Define how files of an attempt pass between the service and nodes that do not see its home."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import Field
+
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.record import Record
+
+VARIABLE = "DAYLIGHT_STAGING"  # environment variable of a job, with a StagingRequest
+SCRATCH = "DAYLIGHT_SCRATCH"  # environment variable of a job, with the folder for its files on the node's own disk
+PIECE = 2**20  # bytes of a log that are sent at once
+LOG_LIMIT = 4 * 2**30  # bytes of a log that the service takes
+
+_NODE = r"(?:-node-[0-9]{1,5})?"
+_LOG = rf"(?:rank-[0-9]{{1,6}}|launcher{_NODE})\.log"
+_END = rf"end{_NODE}\.json"
+_RECORD = rf"(?:launcher|ranks){_NODE}\.json|failure-[0-9]{{1,6}}\.json|{_END}"
+FILE = rf"(?:{_LOG}|{_RECORD})"  # names of the files that the service takes into the folder of an attempt
+
+
+class StagingRequest(Record):
+    """Describe an attempt to its launchers, with the secret that authenticates them; never on a command line."""
+
+    key: str  # of the attempt
+    urls: tuple[str, ...]  # the service's addresses, the preferred first
+    uid: int | None  # Unix user id of the service
+    token: str
+
+
+class StagedFile(Record):
+    """Answer to a piece of a file: how many bytes of it the service has now."""
+
+    size: int = Field(ge=0)
+
+
+def is_log(name: str) -> bool:
+    """Return whether a file only grows, so that it is sent in pieces; others are sent whole."""
+    return re.fullmatch(_LOG, name) is not None
+
+
+def is_end(name: str) -> bool:
+    """Return whether a file tells the end of a node's ranks, so that it is sent after all others."""
+    return re.fullmatch(_END, name) is not None
+
+
+def is_staged(name: str) -> bool:
+    """Return whether a file of an attempt's folder is sent to the service."""
+    return re.fullmatch(FILE, name) is not None
+
+
+def news(size: int, offset: int, data: bytes) -> bytes:
+    """Return what a piece at an offset adds to a file of this size: nothing for one that is known, or leaves a gap.
+
+    Examples
+    --------
+    >>> news(3, 0, b"abcd"), news(3, 3, b"d"), news(3, 4, b"e"), news(3, 0, b"ab")
+    (b'd', b'd', b'', b'')
+    """
+    return data[size - offset :] if offset <= size else b""
+
+
+def staging_problem(config: Config, checkpoints: str) -> str:
+    """Return why a training cannot run where its files go through the service; "" if it can.
+
+    `checkpoints` is the folder or URL of all checkpoints.
+    """
+    if "://" not in checkpoints or checkpoints.startswith("file://"):
+        return (
+            "its nodes do not see the files of this service, and checkpoints lie in a folder of it. Keep them in an "
+            'object store, c.Daylight.checkpoints = "s3://bucket/runs", or let the nodes see DAYLIGHT_HOME, and set '
+            "`shared` of the pool to yes"
+        )
+    if config.env == "locked":
+        return (
+            "its nodes do not see the files of this service, and --env locked is built there: use --env current, or a "
+            "pool with `shared` yes"
+        )
+    return ""
