@@ -70,7 +70,8 @@ def probe(request: ProbeRequest, index: NodeIndex) -> None:
     tell(name=node_name(os.environ), versions=versions().to_json())
     tell(home=write_test(Path(request.folder), request.nonce).to_json())
     if request.checkpoints:
-        tell(checkpoints=write_test(Path(request.checkpoints)).to_json())
+        test = store_test if "://" in request.checkpoints else lambda where: write_test(Path(where))
+        tell(checkpoints=test(request.checkpoints).to_json())
     urls = dict.fromkeys((*announced(Path(request.home)), *request.urls))
     tell(service=[service_test(url) for url in urls], unresolved=unresolved(request.host))
     tell(**_devices())
@@ -100,6 +101,23 @@ def write_test(folder: Path, nonce: str = "") -> WriteTest:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
     return WriteTest(free=free)
+
+
+def store_test(url: str) -> WriteTest:
+    """Return whether an object can be written to a store, read from it, and deleted."""
+    import fsspec  # only where checkpoints are in a store
+
+    data = os.urandom(1024)
+    try:
+        store, root = fsspec.core.url_to_fs(url)
+        name = f"{root.rstrip('/')}/.probe-{uuid4().hex}"
+        store.pipe_file(name, data)
+        read = store.cat_file(name)
+        store.rm_file(name)
+    except Exception as error:  # whatever the store's client raises is the answer
+        text = str(error).strip().splitlines() or [type(error).__name__]
+        return WriteTest(problem=text[0][:300])
+    return WriteTest(problem="" if read == data else "what was written reads otherwise")
 
 
 def service_test(url: str) -> ServiceTest:

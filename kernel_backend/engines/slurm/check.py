@@ -87,7 +87,12 @@ async def _request(setup: ProbeSetup, urls: tuple[str, ...]) -> AsyncIterator[Pr
         if local:
             await asyncio.to_thread(os.makedirs, local, mode=0o700, exist_ok=True)  # as the first checkpoint would
         yield ProbeRequest(
-            nonce=nonce, home=setup.home, folder=str(folder), checkpoints=local, urls=urls, host=setup.host
+            nonce=nonce,
+            home=setup.home,
+            folder=str(folder),
+            checkpoints=setup.checkpoints,
+            urls=urls,
+            host=setup.host,
         )
     finally:
         await asyncio.to_thread(_remove, folder)

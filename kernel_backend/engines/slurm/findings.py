@@ -17,6 +17,8 @@ LEAST_FREE = 10**9  # bytes: less is soon used up by checkpoints and logs
 CLOCKS_S = 1.0  # by which a node's clock may differ
 _DOWN = "`scontrol show node NAME` says why a node is down"
 _ENVIRONMENT = "keep one environment on a file system that all nodes see, or install the same versions there"
+_STORE = 'keep checkpoints in an object store: c.Daylight.checkpoints = "s3://bucket/runs"'
+_REACHED = "let the nodes reach it, with the credentials in the service's environment variables or in files there"
 _SHARED = "put it on a file system that all nodes see at the same path"
 
 
@@ -79,7 +81,7 @@ def findings(setup: ProbeSetup, job: ProbeJob, probes: Sequence[NodeProbe]) -> l
     """Return the findings from the answers of the probes, in the order in which trainings need what they tell."""
     found = list(_unanswered(setup, job, probes))
     found.append(_versions(setup, probes))
-    found.append(_folder("home", setup.home, {_name(each): each.home for each in probes}))
+    found.append(_home(setup, probes))
     found.append(_service(probes))
     found.append(_clocks(probes))
     found.append(_checkpoints(setup, probes))
@@ -128,6 +130,12 @@ def _versions(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> PoolFinding:
     says = f"Daylight {ours.daylight}, Python {ours.python}, torch {ours.torch or 'none'} here and on {_names(probes)}"
     todo = "" if ours.torch else f"install torch for {setup.python}"
     return PoolFinding(name="versions", ok=bool(ours.torch), says=says, todo=todo)
+
+
+def _home(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> PoolFinding:
+    if not setup.pool.settings.shared:
+        return PoolFinding(name="home", ok=True, says="not needed: files go through the service (`shared` is no)")
+    return _folder("home", setup.home, {_name(each): each.home for each in probes})
 
 
 def _folder(name: str, path: str, tests: Mapping[str, WriteTest | None]) -> PoolFinding:
@@ -202,11 +210,23 @@ def _least_difference(probe: NodeProbe) -> float:
 
 
 def _checkpoints(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> PoolFinding:
+    if not setup.pool.settings.shared and "://" not in setup.checkpoints:
+        says = f"{setup.checkpoints or 'folders of their owners'}: nodes of this pool do not see it (`shared` is no)"
+        return _red("checkpoints", says, _STORE)
     if "://" in setup.checkpoints:
-        return PoolFinding(name="checkpoints", ok=True, says=f"{setup.checkpoints}: an object store, not checked")
+        return _store(setup.checkpoints, {_name(each): each.checkpoints for each in probes})
     if not setup.checkpoints:
         return PoolFinding(name="checkpoints", ok=True, says="in their owners' folders, not checked")
     return _folder("checkpoints", setup.checkpoints, {_name(each): each.checkpoints for each in probes})
+
+
+def _store(url: str, tests: Mapping[str, WriteTest | None]) -> PoolFinding:
+    """Return the finding about an object store that all nodes must write and read."""
+    for node, test in tests.items():
+        if test is None or test.problem:
+            says = f"{node}: {url} cannot be used ({test.problem if test is not None else 'no answer'})"
+            return _red("checkpoints", says, _REACHED)
+    return PoolFinding(name="checkpoints", ok=True, says=f"{url}: written and read by {', '.join(tests)}")
 
 
 def _devices(setup: ProbeSetup, probes: Sequence[NodeProbe]) -> PoolFinding:

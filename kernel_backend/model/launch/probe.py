@@ -24,7 +24,7 @@ class ProbeRequest(Record):
     nonce: str = Field(min_length=8, max_length=64)
     home: str
     folder: str  # in the home, made for this check; a file `nonce` in it holds the nonce
-    checkpoints: str = ""  # folder of all checkpoints; "": not checked
+    checkpoints: str = ""  # folder or URL of all checkpoints; "": not checked
     urls: tuple[str, ...] = ()  # addresses of the service for launchers
     host: str = ""  # host name of the service's machine
 

@@ -107,11 +107,30 @@ def test_a_home_that_a_node_cannot_use(test, says, todo):
 def test_checkpoints_that_a_node_cannot_write_and_those_that_are_not_checked():
     found = red(asked(), node(0), node(1, checkpoints=WriteTest(problem="Permission denied", free=10**12)))
     assert (found.name, found.says) == ("checkpoints", "n2: /shared/checkpoints cannot be written (Permission denied)")
-    for where, says in (("s3://runs", "s3://runs: an object store, not checked"), ("", "in their owners' folders")):
-        found = findings(asked(checkpoints=where), ProbeJob(), [node(0, checkpoints=None), node(1, checkpoints=None)])
-        (told,) = (each for each in found if each.name == "checkpoints")
-        assert told.ok
-        assert told.says.startswith(says)
+    found = findings(asked(checkpoints=""), ProbeJob(), [node(0, checkpoints=None), node(1, checkpoints=None)])
+    (told,) = (each for each in found if each.name == "checkpoints")
+    assert told.ok
+    assert told.says.startswith("in their owners' folders")
+
+
+def test_an_object_store_that_a_node_reaches_or_not():
+    good, bad = WriteTest(), WriteTest(problem="Access Denied")
+    (told,) = (
+        each
+        for each in findings(asked(checkpoints="s3://runs"), ProbeJob(), [node(0, checkpoints=good)])
+        if each.name == "checkpoints"
+    )
+    assert (told.ok, told.says) == (True, "s3://runs: written and read by n1")
+    found = red(asked(checkpoints="s3://runs"), node(0, checkpoints=good), node(1, checkpoints=bad))
+    assert found.says == "n2: s3://runs cannot be used (Access Denied)"
+    assert "credentials" in found.todo
+
+
+def test_nodes_that_need_not_see_the_home_need_an_object_store():
+    away = asked()._replace(pool=Pool(name="gpu", settings=PoolSettings(engine="slurm", shared=False)))
+    found = red(away, node(0, home=WriteTest(missing=True)), node(1, home=WriteTest(missing=True)))
+    assert found.name == "checkpoints"
+    assert "s3://bucket/runs" in found.todo
 
 
 def test_a_service_to_which_there_is_no_route():
