@@ -9,9 +9,8 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, suppress
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -25,10 +24,7 @@ from kernel_backend.api.base import SNAPSHOT_LIMIT, Activity
 from kernel_backend.api.cluster_page import PAGES
 from kernel_backend.api.connection_limits import LimitedServer, raise_file_limit
 from kernel_backend.api.routes import application
-from kernel_backend.checkpoints.storage import CheckpointStorage, Identity
 from kernel_backend.engines.base import Engine
-from kernel_backend.engines.local import LocalEngine
-from kernel_backend.engines.make import EngineMaker
 from kernel_backend.errors import Conflict, DaylightError, HomeUnusable, InvalidRequest
 from kernel_backend.home import home as default_home
 from kernel_backend.home import make_database, make_private, writing
@@ -38,6 +34,7 @@ from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.disk import parse_age
 from kernel_backend.model.sizes import parse_size
+from kernel_backend.parts import of_one, of_unix_users
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.build import build
 from kernel_backend.service.context import Context
@@ -46,22 +43,11 @@ from kernel_backend.service.service import Service
 from kernel_backend.service_log import ServiceLog
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.spec.options import GANG
-from kernel_backend.store.base import Store
 from kernel_backend.store.sql import SqlStore
-from kernel_backend.unix_users.agents import Agents
-from kernel_backend.unix_users.checkpoints import UnixUserStorage
-from kernel_backend.unix_users.engine import UnixUserEngine
-from kernel_backend.unix_users.spawn import by_helper
-from kernel_backend.unix_users.workspaces import UnixUserWorkspaces
-from kernel_backend.workspaces.base import Workspaces
-from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
 
 if TYPE_CHECKING:
     from kernel_backend.hub_mode import UnderHub
 
-THREADS = 128  # threads that wait for files or databases
-OWNERS = 100_000  # experiments whose owner, which never changes, is cached
-TRIALS = 100_000  # trials whose unique id is cached
 FOUND_S = 1.0  # between checks that clients can find this process
 IDLE_LOOK_S = 1.0  # between checks whether the service is idle
 GOING_AWAY = 1001  # websocket close code, after which clients reconnect
@@ -270,23 +256,23 @@ class Daylight(Program):
         return LauncherServer(home, address, int(port or 0))
 
     def _service(self, home: Path, launchers: LauncherServer, hub: UnderHub | None = None) -> Service:
-        make_engine = EngineMaker(home)
+        store = SqlStore(make_database(home))
+        if self.spawn_helper:
+            parts = of_unix_users(Path(self.spawn_helper), home, store, self.checkpoints)
+        else:
+            parts = of_one(home, store, self.checkpoints)
 
         def make(pool: Pool) -> Engine:
-            if self.spawn_helper:
-                raise InvalidRequest("with a spawn helper there is no other pool yet: its jobs would be the service's")
             launchers.open()
-            return make_engine(pool)
+            return parts.make(pool)
 
-        store = SqlStore(make_database(home))
-        engine, storage, workspaces = self._of_accounts(home, store) if self.spawn_helper else self._of_one(home, store)
         return build(
             Context(
                 store=store,
                 archive=Archive(home / "snapshots"),
-                engine=engine,
-                checkpoint_storage=storage,
-                workspaces=workspaces,
+                engine=parts.engine,
+                checkpoint_storage=parts.storage,
+                workspaces=parts.workspaces,
                 home=home,
                 url=None if hub is None else hub.url,
                 rules=Rules(idle_servers=self.idle_servers or None),
@@ -296,6 +282,7 @@ class Daylight(Program):
                 pools=self.pools,
                 configured_in=self._configured_in,
                 make=make,
+                marks=parts.marks,
                 launcher_urls=lambda: launchers.urls,
             )
         )
@@ -304,24 +291,6 @@ class Daylight(Program):
     def _configured_in(self) -> str:
         file = self.config_file
         return str(Path(file).expanduser().absolute()) if file else "the service's configuration"
-
-    def _of_one(self, home: Path, store: Store) -> tuple[Engine, CheckpointStorage, Workspaces]:
-        """Create engine, storage and workspaces for a single user: trainings run as this process's user."""
-        return (
-            LocalEngine(home),
-            CheckpointStorage(self.checkpoints, _identity(store)),
-            SingleWorkspace(OwnWorkspace(home, None if "://" in self.checkpoints else Path(self.checkpoints))),
-        )
-
-    def _of_accounts(self, home: Path, store: Store) -> tuple[Engine, CheckpointStorage, Workspaces]:
-        """Create engine, storage and workspaces for Unix users: trainings run, and store files, as their owners."""
-        # Unresponsive agents may block some threads; enough must be left for other users.
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "service"))
-        agents = Agents(by_helper(Path(self.spawn_helper)))
-        owner = lru_cache(OWNERS)(lambda number: store.experiment(number).owner)
-        remote, identity = "://" in self.checkpoints, _identity(store)
-        storage = CheckpointStorage(self.checkpoints, identity) if remote else UnixUserStorage(agents, owner, identity)
-        return UnixUserEngine(agents, owner, home / "gangs"), storage, UnixUserWorkspaces(agents)
 
     async def _until_done(self, service: Service, use: Activity, stop: asyncio.Event) -> None:
         while not stop.is_set():
@@ -334,10 +303,6 @@ class Daylight(Program):
         address = discovery.find(home)
         where = f"at {address.url} (pid {address.pid})" if address else "or is about to"
         print(f"Daylight serves {home} already, {where}", flush=True)
-
-
-def _identity(store: Store) -> Identity:
-    return lru_cache(TRIALS)(store.trial_uid)
 
 
 @asynccontextmanager

@@ -64,6 +64,7 @@ PARTS: dict[str, set[str]] = {
     "api": MODEL | SEAMS | {"text", "service", "home", "peers"},
     "launcher_server": MODEL | TOOLS | {"api", "service", "home", "network"},
     "runner": MODEL | TOOLS | {"artifacts", "checkpoints", "snapshots", "data", "home", "parent_death"},
+    "parts": MODEL | SEAMS | {"workspaces", "unix_users"},
     "hub_mode": MODEL | {"identity", "discovery"},
     "jupyter_ext": MODEL
     | TOOLS

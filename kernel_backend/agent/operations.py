@@ -8,11 +8,12 @@ from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kernel_backend.agent.engines import AgentEngines
 from kernel_backend.agent.records import Greeting, ListedCheckpoint
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, Part, Streamed, dump, parse
 from kernel_backend.checkpoints.storage import CheckpointStorage, open_storage
 from kernel_backend.checkpoints.verify import files_of
-from kernel_backend.engines.local import LocalEngine
+from kernel_backend.engines.base import CheckContext
 from kernel_backend.home import attempt_folder
 from kernel_backend.model.ids import parse_attempt
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -33,7 +34,7 @@ class AgentOperations:
 
     def __init__(self, home: Path, loop: asyncio.AbstractEventLoop) -> None:
         self._home, self._loop = home, loop
-        self._workspace, self._engine = OwnWorkspace(home), LocalEngine(home)
+        self._workspace, self._engines = OwnWorkspace(home), AgentEngines(home)
         self._storage = CheckpointStorage(str(home / "checkpoints"))
 
     def hello(self, body: Iterator[bytes]) -> Greeting:
@@ -42,37 +43,42 @@ class AgentOperations:
 
     # Gangs
 
-    def submit(self, body: Iterator[bytes], job: str, token: str) -> None:
+    def submit(self, body: Iterator[bytes], job: str, token: str, pool: str | None = None) -> None:
         """Start the gang of an attempt."""
-        self._done(self._engine.submit(self._here(job), token))
+        self._done(self._engines.of(pool).submit(self._here(job), token))
 
-    def statuses(self, body: Iterator[bytes], of: list[str]) -> Any:
+    def statuses(self, body: Iterator[bytes], of: list[str], pool: str | None = None) -> Any:
         """Return the statuses of these gangs."""
-        return self._done(self._engine.statuses([parse_attempt(key) for key in of]))
+        return self._done(self._engines.of(pool).statuses([parse_attempt(key) for key in of]))
 
-    def release(self, body: Iterator[bytes], key: str) -> None:
+    def release(self, body: Iterator[bytes], key: str, pool: str | None = None) -> None:
         """Ask a gang to commit a checkpoint and exit."""
-        self._done(self._engine.release(parse_attempt(key)))
+        self._done(self._engines.of(pool).release(parse_attempt(key)))
 
-    def kill(self, body: Iterator[bytes], key: str) -> None:
+    def kill(self, body: Iterator[bytes], key: str, pool: str | None = None) -> None:
         """Kill a gang."""
-        self._done(self._engine.kill(parse_attempt(key)))
+        self._done(self._engines.of(pool).kill(parse_attempt(key)))
 
     def records(self, body: Iterator[bytes], key: str, after: int, begin: dict[str, int]) -> Any:
         """Return a page of a gang's spool."""
-        return self._done(self._engine.records(parse_attempt(key), after, SpoolPosition.model_validate(begin)))
+        return self._done(self._engines.local.records(parse_attempt(key), after, SpoolPosition.model_validate(begin)))
 
     def logs(self, body: Iterator[bytes], key: str, rank: int, offset: int, tail: int | None) -> Any:
         """Return a part of a rank's log as text: from an offset, or its last `tail` bytes."""
-        return self._done(self._engine.logs(parse_attempt(key), rank, offset, tail))
+        return self._done(self._engines.local.logs(parse_attempt(key), rank, offset, tail))
 
-    def set_gang_aside(self, body: Iterator[bytes], key: str) -> None:
+    def set_gang_aside(self, body: Iterator[bytes], key: str, pool: str | None = None) -> None:
         """Kill a gang's processes, and rename its folder."""
-        self._done(self._engine.set_aside(parse_attempt(key)))
+        self._done(self._engines.of(pool).set_aside(parse_attempt(key)))
 
-    def forget(self, body: Iterator[bytes], key: str) -> None:
+    def forget(self, body: Iterator[bytes], key: str, pool: str | None = None) -> None:
         """Stop listing an ended gang."""
-        self._done(self._engine.forget(parse_attempt(key)))
+        self._done(self._engines.of(pool).forget(parse_attempt(key)))
+
+    def check(self, body: Iterator[bytes], pool: str, python: str, checkpoints: str, urls: list[str]) -> Any:
+        """Check a pool as this user."""
+        context = CheckContext(python, checkpoints or str(self._home / "checkpoints"), tuple(urls))
+        return self._done(self._engines.of_pool(pool).check(context))
 
     # Code, artifacts, searches and environments
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError
 
-from kernel_backend.engines.base import Unconfirmed
+from kernel_backend.engines.base import EngineUnavailable, Unconfirmed
 from kernel_backend.errors import (
     CheckpointDamaged,
     Conflict,
@@ -44,6 +44,7 @@ _ERRORS = {
     for kind in (
         CheckpointDamaged,
         Conflict,
+        EngineUnavailable,
         InvalidRequest,
         NoEnvironment,
         NotFound,

@@ -54,6 +54,7 @@ class CheckContext(NamedTuple):
     python: str  # path of the interpreter of trainings
     checkpoints: str  # folder or URL of all checkpoints; "" if each owner has their own
     urls: tuple[str, ...]  # of the service, for launchers on other nodes
+    user: str = ""  # who asks, for engines whose gangs are their owners' own
 
 
 @runtime_checkable

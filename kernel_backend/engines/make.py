@@ -6,7 +6,6 @@ import os
 import secrets
 from pathlib import Path
 
-from kernel_backend.engines.base import Engine
 from kernel_backend.engines.slurm.controller import Controller
 from kernel_backend.engines.slurm.engine import SlurmEngine
 from kernel_backend.model.cluster.pools import Pool
@@ -18,7 +17,7 @@ class EngineMaker:
     def __init__(self, home: Path) -> None:
         self._home, self._controller = home, Controller()
 
-    def __call__(self, pool: Pool) -> Engine:
+    def __call__(self, pool: Pool) -> SlurmEngine:
         """Return a new engine for a pool."""
         return SlurmEngine(self._home, pool, service_id(self._home), self._controller)
 

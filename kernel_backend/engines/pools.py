@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from kernel_backend.engines.base import CheckContext, CheckedEngine, Engine, GangStatus, Unconfirmed
+from kernel_backend.engines.marks import Marks
 from kernel_backend.errors import Conflict, DaylightError, InvalidRequest
-from kernel_backend.home import attempt_folder
 from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool, PoolSettings, PoolStatus
-from kernel_backend.model.ids import AttemptId, parse_attempt
+from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
 from kernel_backend.model.reports import SpoolPage, SpoolPosition
 from kernel_backend.model.resources import LOCAL, Node
@@ -25,7 +22,6 @@ from kernel_backend.model.views.overview import LogChunk
 WAIT_S = 1.0  # for an engine's answer; then its last one counts, and the new one is taken in by a later call
 FIRST_S = 5.0  # for its first answer, so that a restart does not hold trials whose nodes are not known yet
 LATE_S = 30.0  # after which an engine without an answer counts as out of order
-MARK = "listed"  # file in the folder of each gang that an engine lists; its content is the pool, empty for local
 
 Make = Callable[[Pool], Engine]
 _T = TypeVar("_T")
@@ -40,14 +36,14 @@ class PoolEngines:
     """
 
     def __init__(
-        self, local: Engine, make: Make, pools: Iterable[Pool], home: Path, invalid: Mapping[str, str] | None = None
+        self, local: Engine, make: Make, pools: Iterable[Pool], marks: Marks, invalid: Mapping[str, str] | None = None
     ) -> None:
         """Create the engines of these pools; `invalid` maps pools with unusable settings to their problems."""
         self.name, self.caps = local.name, local.caps
-        self._local, self._make, self._home = local, make, home
+        self._local, self._make, self._marks = local, make, marks
         self.invalid = dict(invalid or {})  # pools with unusable settings, and what is wrong with them
         self._pools: dict[str, _PoolEngine] = {}
-        self._checking: set[str] = set()  # pools that are being checked
+        self._checking: set[tuple[str, str]] = set()  # pools that are being checked, and by whom
         self._of: dict[AttemptId, str] = {}  # pool of each known gang
         self._local_pools = {LOCAL}  # of the local engine's nodes
         self._renamed: dict[tuple[str, str], tuple[Node, Node]] = {}
@@ -95,6 +91,11 @@ class PoolEngines:
         found = self._pools.get(pool)
         return found is None or (found.engine is not None and found.engine.caps.places)
 
+    def per_user(self, pool: str) -> bool:
+        """Return whether gangs in a pool are their owners' own, and so are checks of it."""
+        found = self._pools.get(pool)
+        return found is not None and found.engine is not None and found.engine.caps.per_user_identity
+
     def most_waiting(self) -> dict[str, int]:
         """Return how many gangs may wait at once in each pool's own queue, by pool; only pools that do not place."""
         return {name: each.pool.settings.most_waiting for name, each in self._pools.items() if not self.places(name)}
@@ -120,13 +121,14 @@ class PoolEngines:
         engine = self._pools[name].working()
         if not isinstance(engine, CheckedEngine):
             raise Conflict(f"pool {name}: the engine {engine.name} has no check")
-        if name in self._checking:
+        by = name, context.user if engine.caps.per_user_identity else ""
+        if by in self._checking:
             raise Conflict(f"pool {name} is being checked: try again in two minutes")
-        self._checking.add(name)
+        self._checking.add(by)
         try:
             return await engine.check(context)
         finally:
-            self._checking.discard(name)
+            self._checking.discard(by)
 
     # The interface of an engine
 
@@ -222,16 +224,8 @@ class PoolEngines:
     async def _pool_of(self, key: AttemptId) -> str:
         pool = self._of.get(key)
         if pool is None:
-            pool = self._of[key] = await asyncio.to_thread(self._written_pool, key)
+            pool = self._of[key] = await asyncio.to_thread(self._marks.pool, key)
         return pool
-
-    def _written_pool(self, key: AttemptId) -> str:
-        """Return the pool in a gang's launch spec; the local one if this service has no such file."""
-        try:
-            written = json.loads((attempt_folder(self._home, key) / "job.json").read_bytes())
-        except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
-            return LOCAL  # it never began, or its folder is its Unix user's
-        return str(written.get("pool") or LOCAL)
 
     def _reader(self, pool: str) -> Engine:
         """Return the engine that reads files of a pool's gangs; a removed pool's folders are read as local."""
@@ -259,7 +253,7 @@ class PoolEngines:
 
     async def _adopt(self) -> None:
         """Count the gangs that an earlier service left as running until their engines answer."""
-        self._marked = await asyncio.to_thread(_marked, self._home)
+        self._marked = await asyncio.to_thread(self._marks.by_pool)
         for name, pool in self._pools.items():
             pool.gangs.last = {**_unknown(self._marked.pop(name, [])), **pool.gangs.last}
 
@@ -374,16 +368,6 @@ class _PoolEngine:
 
     async def _ask_gangs(self) -> Mapping[AttemptId, GangStatus]:
         return {status.key: status for status in await self.working().statuses()}
-
-
-def _marked(home: Path) -> dict[str, list[AttemptId]]:
-    """Return the gangs of pools other than the local one, by pool, as marks in their folders name it."""
-    found: dict[str, list[AttemptId]] = {}
-    for mark in sorted(home.glob(f"attempts/*/{MARK}")):
-        with contextlib.suppress(InvalidRequest, OSError, UnicodeDecodeError):
-            if pool := mark.read_text().strip():
-                found.setdefault(pool, []).append(parse_attempt(mark.parent.name))
-    return found
 
 
 def _unknown(keys: Iterable[AttemptId]) -> dict[AttemptId, GangStatus]:

@@ -12,6 +12,7 @@ from typing import Any
 from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.engines.base import Engine
 from kernel_backend.engines.make import EngineMaker
+from kernel_backend.engines.marks import FolderMarks, Marks
 from kernel_backend.engines.pools import Make, PoolEngines
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.pools import Pool, read_pool
@@ -33,10 +34,11 @@ class Context:
 
     `engine` is the engine of the local pool. `pools` are the settings of other pools by name, as configured in the file
     `configured_in` and not validated yet; `make` creates the engine of a pool. `engines` has the engines of all pools,
-    including those stored in the database. `url` is the service's address for launchers that cannot read its home
-    directory; `servers` gives access to the hub's notebook servers, None without a hub; `each_user` is the quota of
-    users for whom admins have set none; `keep_logs` is the number of seconds that logs are retained after an experiment
-    ends, None for ever; `launcher_urls` returns the addresses at which launchers on other nodes reach the service.
+    including those stored in the database; `marks` finds gangs that an earlier service has left there, by default those
+    in this home. `url` is the service's address for launchers that cannot read its home directory; `servers` gives
+    access to the hub's notebook servers, None without a hub; `each_user` is the quota of users for whom admins have set
+    none; `keep_logs` is the number of seconds that logs are retained after an experiment ends, None for ever;
+    `launcher_urls` returns the addresses at which launchers on other nodes reach the service.
     """
 
     store: Store
@@ -54,6 +56,7 @@ class Context:
     pools: Mapping[str, Any] = field(default_factory=dict)
     configured_in: str = "the service's configuration"
     make: Make | None = None
+    marks: Marks | None = None
     bus: Notifier = field(default_factory=Notifier, init=False)
     engines: PoolEngines = field(init=False)
     stored_quotas: StoredQuotas = field(init=False)
@@ -62,7 +65,11 @@ class Context:
     def __post_init__(self, engine: Engine) -> None:
         pools, invalid = _pools(self.pools, self.store)
         object.__setattr__(
-            self, "engines", PoolEngines(engine, self.make or EngineMaker(self.home), pools, self.home, invalid)
+            self,
+            "engines",
+            PoolEngines(
+                engine, self.make or EngineMaker(self.home), pools, self.marks or FolderMarks(self.home), invalid
+            ),
         )
         object.__setattr__(self, "stored_quotas", StoredQuotas(self.store, self.each_user))
 

@@ -264,7 +264,7 @@ class _Agent:
     def _never_began(self, error: Exception) -> str:
         if isinstance(error, TimeoutError):
             return f"it did not begin within {self._start_s:g} s"
-        if isinstance(error, Closed | ConnectionError):
+        if isinstance(error, Closed | BrokenPipeError | ConnectionResetError):  # else the helper has not answered
             return "it has ended at once; is their home there, and has it room?"
         return str(error)
 

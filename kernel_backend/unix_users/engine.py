@@ -1,60 +1,64 @@
-"""Run gangs on the local machine as the Unix users who own them, through their agents."""
+"""Run gangs as the Unix users who own them, through their agents: on the local machine, or in a pool."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from kernel_backend.agent.protocol import OperationFailed
 from kernel_backend.devices import local_node
 from kernel_backend.engines.base import Caps, GangStatus, Unconfirmed
-from kernel_backend.errors import Forbidden, InvalidRequest, NotFound, PlaceUnavailable
-from kernel_backend.model.ids import AttemptId, parse_attempt
+from kernel_backend.errors import Forbidden, NotFound, PlaceUnavailable
+from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import SpoolPage, SpoolPosition
-from kernel_backend.model.resources import Node
+from kernel_backend.model.resources import LOCAL, Node
 from kernel_backend.model.views.overview import LogChunk
+from kernel_backend.printable import harmless
 from kernel_backend.unix_users.agents import Agents
+from kernel_backend.unix_users.notes import GangNotes
 
 STATUS_WAIT_S = 1.0  # for a round to wait for agents' answers; then the last known statuses are used
+REASON = 300  # characters of why a gang is pending, as its owner's agent says it
 KILL_S = 15.0  # for an agent to kill a gang; the agent's own limit is slightly shorter
 
 Owner = Callable[[int], str]  # returns the owner of an experiment
 _log = logging.getLogger(__name__)
 
 
-class UnixUserEngine:
-    """Engine for gangs of this machine. An empty note file in the service's folder records each gang.
+class UnixUserGangs:
+    """Base of engines whose gangs are their owners' own. A note file in the service's folder records each gang.
 
     After a restart only agents of users with gangs are therefore called, and no agent is trusted to list the gangs.
     """
 
-    name = "local"
-    caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=True)
+    pool = LOCAL  # whose gangs these are
+    pause_s = 0.0  # between questions to the agents of two users
 
-    def __init__(self, agents: Agents, owner: Owner, notes: Path) -> None:
+    def __init__(self, agents: Agents, owner: Owner, notes: GangNotes) -> None:
         self._agents, self._owner, self._notes = agents, owner, notes
-        notes.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._node = local_node()
         self._looks: dict[str, asyncio.Task[dict[AttemptId, GangStatus]]] = {}
+        self._next_look: dict[str, float] = {}  # earliest times of users' next looks
         self._seen: dict[AttemptId, GangStatus] = {}  # last known statuses
 
-    async def nodes(self) -> Sequence[Node]:
-        """Return this machine as the only node."""
-        return [self._node]
+    async def _act(self, user: str, op: str, limit: float | None = None, **arguments: Any) -> None:
+        """Have a user's agent carry out an operation on a gang."""
+        await asyncio.to_thread(partial(self._agents.ask, user, op, NONE, limit=limit, **arguments))
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Start a launcher through the owner's agent."""
+        """Start a gang through its owner's agent."""
         user = await self._of(job.id)
-        await asyncio.to_thread((self._notes / str(job.id)).touch)
-        await asyncio.to_thread(self._agents.ask, user, "submit", _NONE, job=job.model_dump_json(), token=token)
+        await asyncio.to_thread(self._notes.add, job.id, self.pool)
+        await self._act(user, "submit", job=job.model_dump_json(), token=token)
         self._look_anew(user)
+        self._seen.pop(job.id, None)  # an agent did not know it before
 
     async def statuses(self) -> Sequence[GangStatus]:
         """Return the status of every recorded gang.
@@ -62,9 +66,11 @@ class UnixUserEngine:
         If an agent does not answer, its last answer is used, or `running`: slots are freed only if a gang is known to
         have ended.
         """
-        noted = await asyncio.to_thread(self._noted)
+        noted, now = await asyncio.to_thread(self._noted), time.monotonic()
         for user in noted.keys() - self._looks.keys():
-            self._looks[user] = asyncio.create_task(self._look(user, noted[user]), name=f"gangs of {user}")
+            if now >= self._next_look.get(user, 0.0):
+                self._looks[user] = asyncio.create_task(self._look(user, noted[user]), name=f"gangs of {user}")
+                self._next_look[user] = now + self.pause_s * len(noted)
         if self._looks:
             await asyncio.wait(self._looks.values(), timeout=STATUS_WAIT_S)
         for user, look in list(self._looks.items()):
@@ -82,7 +88,9 @@ class UnixUserEngine:
 
     async def release(self, key: AttemptId) -> None:
         """Ask a gang to commit a checkpoint and exit, through its owner's agent."""
-        await self._ask(key, "release")
+        user = await self._of(key)
+        await self._act(user, "release", key=str(key))
+        self._look_anew(user)
 
     async def kill(self, key: AttemptId) -> None:
         """Kill all processes of a gang; raise Unconfirmed if its agent does not confirm that in time.
@@ -90,15 +98,15 @@ class UnixUserEngine:
         If the owner's account was deleted, an administrator deletes the gang's note file; then the gang counts as
         ended.
         """
-        user, note = await self._of(key), self._notes / str(key)
+        user, note = await self._of(key), self._notes.path(key)
         try:
-            await asyncio.to_thread(self._agents.ask, user, "kill", _NONE, limit=KILL_S, key=str(key))
+            await self._act(user, "kill", limit=KILL_S, key=str(key))
         except (PlaceUnavailable, Forbidden, OSError) as error:
             if isinstance(error, Forbidden) and not note.exists():
                 return
             raise Unconfirmed(
                 f"whether attempt {key} has ended is not known, and its slots stay taken: {error}. "
-                f"Should its account be gone for good: end its processes, and remove {note}"
+                f"Should its account be gone for good: end its processes or job, and remove {note}"
             ) from None
         self._look_anew(user)
         if (seen := self._seen.get(key)) is None or seen.phase != "ended":
@@ -123,7 +131,7 @@ class UnixUserEngine:
         """Kill a gang's processes, and rename its folder."""
         user = await self._of(key)
         try:
-            await asyncio.to_thread(self._agents.ask, user, "set_gang_aside", _NONE, limit=KILL_S, key=str(key))
+            await self._act(user, "set_gang_aside", limit=KILL_S, key=str(key))
         except (PlaceUnavailable, Forbidden, OSError) as error:
             raise Unconfirmed(f"the folder of attempt {key}, which is another's, is still there: {error}") from None
         self._look_anew(user)
@@ -131,31 +139,33 @@ class UnixUserEngine:
     async def forget(self, key: AttemptId) -> None:
         """Stop listing a gang: delete its note file."""
         with contextlib.suppress(OperationFailed, Forbidden, OSError):  # the agent is not asked about this gang again
-            await self._ask(key, "forget")
-        await asyncio.to_thread((self._notes / str(key)).unlink, missing_ok=True)
+            user = await self._of(key)
+            await asyncio.to_thread(partial(self._agents.ask, user, "forget", NONE, key=str(key), **self._where))
+            self._look_anew(user)
+        await asyncio.to_thread(self._notes.remove, key)
 
-    async def _ask(self, key: AttemptId, op: str) -> None:
-        user = await self._of(key)
-        await asyncio.to_thread(self._agents.ask, user, op, _NONE, key=str(key))
-        self._look_anew(user)
+    @property
+    def _where(self) -> dict[str, Any]:
+        """Return what tells an agent whose gang it is: nothing for one of its own machine."""
+        return {}
 
     async def _look(self, user: str, keys: Sequence[AttemptId]) -> dict[AttemptId, GangStatus]:
         """Return the statuses of these gangs; others in the agent's answer are ignored."""
         of = [str(key) for key in keys]
-        told = await asyncio.to_thread(self._agents.ask, user, "statuses", _STATUSES, of=of)
-        found = {status.key: status for status in told}
+        told = await asyncio.to_thread(partial(self._agents.ask, user, "statuses", _STATUSES, of=of, **self._where))
+        found = {each.key: each.model_copy(update={"reason": harmless(each.reason)[:REASON]}) for each in told}
         return {key: found.get(key, _gone(key)) for key in keys}
 
     def _look_anew(self, user: str) -> None:
-        """Drop a pending request for statuses, whose answer may be older than the change just made."""
+        """Drop a pending request for statuses, whose answer may be older than the change just made, and ask soon."""
+        self._next_look.pop(user, None)
         if (look := self._looks.pop(user, None)) is not None:
             look.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _noted(self) -> dict[str, list[AttemptId]]:
         found: dict[str, list[AttemptId]] = {}
-        for note in self._notes.iterdir():
-            with contextlib.suppress(InvalidRequest, NotFound):
-                key = parse_attempt(note.name)
+        for key in self._notes.of(self.pool):
+            with contextlib.suppress(NotFound):
                 found.setdefault(self._owner(key.experiment), []).append(key)
         return found
 
@@ -163,12 +173,27 @@ class UnixUserEngine:
         return await asyncio.to_thread(self._owner, key.experiment)
 
 
+class UnixUserEngine(UnixUserGangs):
+    """Engine for gangs of this machine."""
+
+    name = "local"
+    caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=True)
+
+    def __init__(self, agents: Agents, owner: Owner, notes: GangNotes) -> None:
+        super().__init__(agents, owner, notes)
+        self._node = local_node()
+
+    async def nodes(self) -> Sequence[Node]:
+        """Return this machine as the only node."""
+        return [self._node]
+
+
 def _gone(key: AttemptId) -> GangStatus:
     """Return the status `ended` for a gang whose folder does not exist, so that its agent does not know it."""
     return GangStatus(key=key, phase="ended")
 
 
-_NONE: TypeAdapter[None] = TypeAdapter(None)
+NONE: TypeAdapter[None] = TypeAdapter(None)
 _STATUSES = TypeAdapter(list[GangStatus])
 _PAGE = TypeAdapter(SpoolPage)
 _LOG = TypeAdapter(LogChunk)

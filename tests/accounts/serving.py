@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import sys
-from functools import lru_cache
 from pathlib import Path
 
 from tornado.httpserver import HTTPServer
@@ -14,16 +13,13 @@ from tornado.netutil import bind_sockets
 
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Activity
 from kernel_backend.api.routes import application
+from kernel_backend.launcher_server import LauncherServer
 from kernel_backend.model.cluster.people import Person
+from kernel_backend.parts import of_unix_users
 from kernel_backend.service.build import build
 from kernel_backend.service.context import Context
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
-from kernel_backend.unix_users.agents import Agents
-from kernel_backend.unix_users.checkpoints import UnixUserStorage
-from kernel_backend.unix_users.engine import UnixUserEngine
-from kernel_backend.unix_users.spawn import by_helper
-from kernel_backend.unix_users.workspaces import UnixUserWorkspaces
 
 
 class Tokens:
@@ -37,24 +33,30 @@ class Tokens:
 
 
 async def serve(home: Path, helper: Path, port: int) -> None:
-    store, agents = SqlStore(home / "daylight.db"), Agents(by_helper(helper), answer_s=5.0)
-    owner = lru_cache(lambda number: store.experiment(number).owner)
+    store, launchers, use = SqlStore(home / "daylight.db"), LauncherServer(home, "127.0.0.1", 0), Activity()
+    parts = of_unix_users(helper, home, store, str(home / "checkpoints"))
     service = build(
         Context(
             store=store,
             archive=Archive(home / "snapshots"),
-            engine=UnixUserEngine(agents, owner, home / "gangs"),
-            checkpoint_storage=UnixUserStorage(agents, owner, store.trial_uid),
-            workspaces=UnixUserWorkspaces(agents),
+            engine=parts.engine,
+            checkpoint_storage=parts.storage,
+            workspaces=parts.workspaces,
             home=home,
             url=f"http://127.0.0.1:{port}",
+            pools=json.loads((home / "pools.json").read_text()),
+            make=parts.make,
+            marks=parts.marks,
+            launcher_urls=lambda: launchers.urls,
         )
     )
+    launchers.open()
     identity = Tokens(json.loads((home / "people.json").read_text()))
-    server = HTTPServer(application(service, identity, Activity()), max_body_size=SNAPSHOT_LIMIT)
+    server = HTTPServer(application(service, identity, use), max_body_size=SNAPSHOT_LIMIT)
     await service.start()
     server.add_sockets(bind_sockets(port, "127.0.0.1"))
-    await asyncio.Event().wait()
+    async with launchers.serving(service, use):
+        await asyncio.Event().wait()
 
 
 if __name__ == "__main__":

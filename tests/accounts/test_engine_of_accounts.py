@@ -8,6 +8,7 @@ import pytest
 
 from kernel_backend.unix_users.agents import Agents
 from kernel_backend.unix_users.engine import UnixUserEngine
+from kernel_backend.unix_users.notes import GangNotes
 from tests.accounts.ourselves import Ourselves
 from tests.engines.contract import EngineContract
 
@@ -19,10 +20,10 @@ class TestAccountsEngine(EngineContract):
 
     @pytest.fixture
     def engine(self, agents: Agents, tmp_path: Path) -> UnixUserEngine:
-        return UnixUserEngine(agents, lambda number: "dave", tmp_path / "gangs")
+        return UnixUserEngine(agents, lambda number: "dave", GangNotes(tmp_path / "gangs"))
 
     @pytest.fixture
     def again(self, ourselves: Ourselves, tmp_path: Path):
         agents = Agents(ourselves)
-        yield UnixUserEngine(agents, lambda number: "dave", tmp_path / "gangs")
+        yield UnixUserEngine(agents, lambda number: "dave", GangNotes(tmp_path / "gangs"))
         agents.close()

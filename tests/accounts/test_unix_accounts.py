@@ -21,6 +21,7 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.unix_users.agents import Agents
 from kernel_backend.unix_users.checkpoints import AgentCheckpoints
 from kernel_backend.unix_users.engine import UnixUserEngine
+from kernel_backend.unix_users.notes import GangNotes
 from kernel_backend.unix_users.spawn import by_helper
 from kernel_backend.unix_users.workspaces import AgentWorkspace
 from tests.accounts.unix import Accounts, needed
@@ -432,7 +433,9 @@ def test_the_engine_believes_no_agent_about_gangs_of_others(accounts, agents, tm
     """Dave's agent lists a gang of leslie's: he has made its folder by hand."""
     folder = accounts.area(accounts.dave) / "attempts" / "77.1-1"
     accounts.as_user(accounts.dave, "sh", "-c", f"mkdir -p {folder} && touch {folder}/listed")
-    engine = UnixUserEngine(agents, lambda number: accounts.leslie if number == 77 else accounts.dave, tmp_path)
+    engine = UnixUserEngine(
+        agents, lambda number: accounts.leslie if number == 77 else accounts.dave, GangNotes(tmp_path)
+    )
     (tmp_path / "78.1-1").touch()
 
     async def go():

@@ -13,6 +13,7 @@ import sys
 import sysconfig
 import tempfile
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,12 @@ def _open_to_all(path: Path) -> bool:
 
 
 class Accounts:
-    """Users `leslie` and `dave` (their real names are unique), and what runs for them."""
+    """Users `leslie` and `dave` (their real names are unique), and what runs for them.
 
-    def __init__(self, python: str) -> None:
+    `admin` is the name of an admin without an account, `pools` are the service's pools besides its machine.
+    """
+
+    def __init__(self, python: str, admin: str = "", pools: Mapping[str, Mapping[str, str]] | None = None) -> None:
         self.python = python
         self.base = Path(tempfile.mkdtemp(prefix="daylight-accounts-"))
         self.base.chmod(0o755)
@@ -94,9 +98,11 @@ class Accounts:
         self._people = {
             secrets.token_hex(): {"name": name, "groups": ["lab"], "submits": True} for name in (self.leslie, self.dave)
         }
+        if admin:
+            self._people[secrets.token_hex()] = {"name": admin, "groups": [], "admin": True}
         (self._port,) = free_ports(1)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._make_home()
+        self._make_home(pools or {})
 
     def user(self, name: str) -> pwd.struct_passwd:
         """An account."""
@@ -213,11 +219,12 @@ class Accounts:
             subprocess.run(["userdel", "-f", name], check=False, capture_output=True)
         shutil.rmtree(self.base)
 
-    def _make_home(self) -> None:
+    def _make_home(self, pools: Mapping[str, Mapping[str, str]]) -> None:
         self.home.mkdir(mode=0o700)
         (self.home / "people.json").write_text(json.dumps(self._people))
+        (self.home / "pools.json").write_text(json.dumps(pools))
         user = self.user(self.service_user)
-        for path in (self.home, self.home / "people.json"):
+        for path in (self.home, *self.home.iterdir()):
             os.chown(path, user.pw_uid, user.pw_gid)
 
     def _run(self, what: str, command: list[str], user: str | None = None) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernel_backend.engines.local import LocalEngine
+from kernel_backend.engines.marks import FolderMarks
 from kernel_backend.engines.pools import PoolEngines
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from tests.engines.contract import EngineContract
@@ -20,8 +21,8 @@ class TestPoolEngines(EngineContract):
 
     @pytest.fixture
     def engine(self, home: Path) -> PoolEngines:
-        return PoolEngines(MemoryEngine(), lambda pool: LocalEngine(home), [SECOND], home)
+        return PoolEngines(MemoryEngine(), lambda pool: LocalEngine(home), [SECOND], FolderMarks(home))
 
     @pytest.fixture
     def again(self, home: Path) -> PoolEngines:
-        return PoolEngines(MemoryEngine(), lambda pool: LocalEngine(home), [SECOND], home)
+        return PoolEngines(MemoryEngine(), lambda pool: LocalEngine(home), [SECOND], FolderMarks(home))

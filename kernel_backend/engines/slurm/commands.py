@@ -46,7 +46,9 @@ def cleaned(base: Mapping[str, str], withheld: Collection[str] = ()) -> dict[str
     }
 
 
-async def start(*words: str, env: Mapping[str, str] | None = None) -> asyncio.subprocess.Process:
+async def start(
+    *words: str, env: Mapping[str, str] | None = None, pass_fds: Collection[int] = ()
+) -> asyncio.subprocess.Process:
     """Start a command of Slurm whose input and output are pipes; raises EngineUnavailable if it is not installed."""
     try:
         return await asyncio.create_subprocess_exec(
@@ -56,6 +58,7 @@ async def start(*words: str, env: Mapping[str, str] | None = None) -> asyncio.su
             stderr=asyncio.subprocess.PIPE,
             env=cleaned(os.environ) if env is None else env,
             start_new_session=True,  # a Ctrl-C in the service's terminal is not for it
+            pass_fds=tuple(pass_fds),
         )
     except FileNotFoundError:
         raise EngineUnavailable(
@@ -64,12 +67,14 @@ async def start(*words: str, env: Mapping[str, str] | None = None) -> asyncio.su
         ) from None
 
 
-async def run(*words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> str:
+async def run(
+    *words: str, stdin: str = "", env: Mapping[str, str] | None = None, pass_fds: Collection[int] = ()
+) -> str:
     """Return what a command of Slurm prints.
 
     Raises EngineUnavailable if Slurm does not answer or is not installed, and SlurmRefused with its sentence otherwise.
     """
-    process = await start(*words, env=env)
+    process = await start(*words, env=env, pass_fds=pass_fds)
     try:
         output, errors = await asyncio.wait_for(process.communicate(stdin.encode()), TIMEOUT_S)
     except TimeoutError:

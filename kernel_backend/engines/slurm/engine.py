@@ -14,15 +14,15 @@ from typing import Literal
 from kernel_backend.engines.base import Caps, CheckContext, EngineUnavailable, GangStatus, Unconfirmed
 from kernel_backend.engines.folders import GangFolders
 from kernel_backend.engines.slurm.check import check_pool
-from kernel_backend.engines.slurm.commands import SlurmRefused, run, sinfo
+from kernel_backend.engines.slurm.commands import SlurmRefused, run
 from kernel_backend.engines.slurm.controller import Controller, Queue
+from kernel_backend.engines.slurm.nodes import PartitionNodes
 from kernel_backend.engines.slurm.parse import (
     ENDED,
     PENDING,
     SlurmJob,
     never,
     parse_job_id,
-    parse_sinfo,
     refusal_advice,
     too_many,
     was_preempted,
@@ -43,7 +43,6 @@ from kernel_backend.model.trial import Failure
 from kernel_backend.model.views.overview import LogChunk
 
 KILL_S = 10.0  # for a killed job to leave its nodes
-NODES_S = 30.0  # between two looks at the nodes
 _POLL_S = 0.2
 _log = logging.getLogger(__name__)
 
@@ -61,19 +60,11 @@ class SlurmEngine:
         self._folders = GangFolders(home, pool.name)
         self._scratch = scratch_folder(os.environ, pool, service)
         self._statuses = StatusReader(self._folders, self._scratch)
-        self._nodes: tuple[float, Sequence[Node]] = 0.0, ()
+        self._nodes = PartitionNodes(pool)
 
     async def nodes(self) -> Sequence[Node]:
         """Return the partition's nodes, as of the last half minute; raises EngineUnavailable."""
-        at, nodes = self._nodes
-        if not at or time.monotonic() > at + NODES_S:
-            nodes = parse_sinfo(await sinfo(self._pool), self._pool)
-            if not nodes:
-                partition = self._pool.settings.partition
-                where = f"the partition {partition}" if partition else "its default partition"
-                raise EngineUnavailable(f"Slurm knows no nodes of {where}: `sinfo -s` lists its partitions")
-            self._nodes = time.monotonic(), nodes
-        return nodes
+        return await self._nodes.newest()
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
         """Submit a gang's job unless it has one; a job that Slurm refuses for good is listed as ended.
@@ -86,7 +77,7 @@ class SlurmEngine:
             await self.set_aside(job.id)
             raise Conflict(f"{folder.path} was another attempt's; it is set aside")
         await asyncio.to_thread(folder.prepare, job, token)
-        async with locked(folder.path):
+        async with locked(folder.path) as lock:
             known = read_submission(folder)
             if folder.launcher() is not None or (known is not None and (known.job or known.end)):
                 return
@@ -97,11 +88,14 @@ class SlurmEngine:
             write_submission(folder, new)
             self._folders.mark(job.id)
             if not new.job:
-                await self._sbatch(job, token, folder, new)
+                await self._sbatch(job, token, folder, new, lock)
 
-    async def statuses(self) -> Sequence[GangStatus]:
-        """Return the status of every gang of this pool, with one question to Slurm a second for all of them."""
-        keys = await asyncio.to_thread(self._statuses.unended)
+    async def statuses(self, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
+        """Return the status of every gang of this pool, with one question to Slurm a second for all of them.
+
+        With `of`, only of those gangs.
+        """
+        keys = await asyncio.to_thread(self._statuses.unended, of)
         queue = await self._controller.queue() if keys else Queue()
         for key, submission in keys.items():
             job = queue.find(submission.job, submission.comment) if submission else None
@@ -111,7 +105,7 @@ class SlurmEngine:
                 await self._withdraw(key, submission, job)
             if job.state == "TIMEOUT" and await self._preempted(job):
                 queue = queue.corrected(job._replace(state="PREEMPTED"))
-        return await asyncio.to_thread(self._statuses.read, queue)
+        return await asyncio.to_thread(self._statuses.read, queue, of)
 
     async def release(self, key: AttemptId) -> None:
         """Cancel a gang that waits in the queue; make the ranks of one that runs commit a checkpoint and exit."""
@@ -166,12 +160,15 @@ class SlurmEngine:
         """Check the pool by a probe on two of its nodes, or on its only one."""
         return await check_pool(self._home, self._pool, context)
 
-    async def _sbatch(self, job: LaunchSpec, token: str, folder: AttemptFolder, submission: Submission) -> None:
+    async def _sbatch(
+        self, job: LaunchSpec, token: str, folder: AttemptFolder, submission: Submission, lock: int
+    ) -> None:
+        """Submit a gang's job. `sbatch` holds the lock, too, so that it counts even if this process dies."""
         options = sbatch_options(job, self._pool, folder.path, submission.comment)
         text = script(job, self._pool, folder.path, self._scratch)
         env = job_env(os.environ, job, folder.path, self._scratch, token)
         try:
-            output = await run("sbatch", *options, stdin=text, env=env)
+            output = await run("sbatch", *options, stdin=text, env=env, pass_fds=(lock,))
         except SlurmRefused as error:
             if too_many(error.message):
                 self._folders.unmark(job.id)

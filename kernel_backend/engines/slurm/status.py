@@ -44,10 +44,10 @@ class StatusReader:
         """Drop what is remembered about a gang."""
         self._since.pop(key, None)
 
-    def unended(self) -> Mapping[AttemptId, Submission | None]:
-        """Return the gangs about which Slurm must be asked."""
+    def unended(self, of: Sequence[AttemptId] | None = None) -> Mapping[AttemptId, Submission | None]:
+        """Return the gangs about which Slurm must be asked; with `of`, only of those."""
         found: dict[AttemptId, Submission | None] = {}
-        for key in self._folders.listed():
+        for key in self._folders.listed(of):
             folder = self._folders.of(key)
             submission = read_submission(folder)
             if submission is not None and submission.end is not None:
@@ -57,9 +57,9 @@ class StatusReader:
                 found[key] = submission
         return found
 
-    def read(self, queue: Queue) -> Sequence[GangStatus]:
-        """Return the status of every gang."""
-        return [self._known_status(key, queue) for key in self._folders.listed()]
+    def read(self, queue: Queue, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
+        """Return the status of every gang; with `of`, only of those."""
+        return [self._known_status(key, queue) for key in self._folders.listed(of)]
 
     def _known_status(self, key: AttemptId, queue: Queue) -> GangStatus:
         """Return the status of a gang; if its files cannot be read, log that and return it as running."""

@@ -70,8 +70,11 @@ def write_submission(folder: AttemptFolder, submission: Submission) -> Submissio
 
 
 @contextlib.asynccontextmanager
-async def locked(folder: Path) -> AsyncIterator[None]:
-    """Hold a lock of the folder, so that of concurrent calls only one submits its gang."""
+async def locked(folder: Path) -> AsyncIterator[int]:
+    """Hold a lock of the folder, so that of concurrent calls only one submits its gang; yield its descriptor.
+
+    A process that inherits the descriptor holds the lock until it ends.
+    """
     descriptor = os.open(folder / f"{FILE}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         while True:
@@ -80,6 +83,6 @@ async def locked(folder: Path) -> AsyncIterator[None]:
                 break
             except BlockingIOError:
                 await asyncio.sleep(0.05)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)

@@ -91,16 +91,18 @@ class PoolVerbs:
     async def check(self, who: Person, name: str, request: PoolCheckRequest) -> PoolCheck:
         """Check a pool: its engine, and on its nodes (by a probe) all that trainings need; up to two minutes.
 
-        Raises Forbidden unless the user is an admin, NotFound with the most similar name, and Conflict for a pool
-        whose settings cannot be used, or that is being checked.
+        The check runs as the Unix user who asks, where trainings do; elsewhere as the service, and for admins alone.
+        Raises Forbidden, NotFound with the most similar name, and Conflict for a pool whose settings cannot be used, or
+        that is being checked.
         """
-        check_admin(who, "pools are checked by admins")
+        if not (who.submits and self._engines.per_user(name)):
+            check_admin(who, "pools are checked by admins")
         if name == LOCAL:
             raise Conflict(f"the pool {LOCAL} is the machine of the service itself: daylight doctor checks it")
         if name in self._engines.invalid:
             raise Conflict(f"pool {name} cannot be used: {self._engines.invalid[name]}")
         await self._check_exists(name)
-        context = CheckContext(request.python or sys.executable, self._checkpoints, self._urls())
+        context = CheckContext(request.python or sys.executable, self._checkpoints, self._urls(), who.name)
         return PoolCheck(pool=name, findings=tuple(await self._engines.check(name, context)))
 
     async def _check_exists(self, name: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from kernel_backend.engines import pools as module
 from kernel_backend.engines.base import Unconfirmed
+from kernel_backend.engines.marks import FolderMarks
 from kernel_backend.engines.pools import PoolEngines
 from kernel_backend.errors import Conflict, InvalidRequest
 from kernel_backend.home import attempt_folder
@@ -68,7 +69,7 @@ class Several:
 
     def again(self, *names: str) -> PoolEngines:
         """Those of a service that was just started."""
-        return PoolEngines(self.local, self._make, map(pool, names), self.home)
+        return PoolEngines(self.local, self._make, map(pool, names), FolderMarks(self.home))
 
     def _make(self, pool: Pool) -> MemoryEngine:
         if pool.name not in self.made:

@@ -1,0 +1,67 @@
+"""Create the parts of a service that depend on the Unix users as whom trainings run."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from kernel_backend.checkpoints.storage import CheckpointStorage, Identity
+from kernel_backend.engines.base import Engine
+from kernel_backend.engines.local import LocalEngine
+from kernel_backend.engines.make import EngineMaker
+from kernel_backend.engines.marks import FolderMarks, Marks
+from kernel_backend.engines.pools import Make
+from kernel_backend.store.base import Store
+from kernel_backend.unix_users.agents import Agents
+from kernel_backend.unix_users.checkpoints import UnixUserStorage
+from kernel_backend.unix_users.engine import UnixUserEngine
+from kernel_backend.unix_users.notes import GangNotes
+from kernel_backend.unix_users.slurm import UnixUserPools
+from kernel_backend.unix_users.spawn import by_helper
+from kernel_backend.unix_users.workspaces import UnixUserWorkspaces
+from kernel_backend.workspaces.base import Workspaces
+from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
+
+THREADS = 128  # threads that wait for files or databases
+OWNERS = 100_000  # experiments whose owner, which never changes, is cached
+TRIALS = 100_000  # trials whose unique id is cached
+
+
+class Parts(NamedTuple):
+    """Engines, storage and workspaces."""
+
+    engine: Engine  # of the local pool
+    make: Make  # creates the engines of other pools
+    marks: Marks
+    storage: CheckpointStorage
+    workspaces: Workspaces
+
+
+def of_one(home: Path, store: Store, checkpoints: str) -> Parts:
+    """Create the parts for a single user: trainings run as this process's user."""
+    workspace = OwnWorkspace(home, None if "://" in checkpoints else Path(checkpoints))
+    storage = CheckpointStorage(checkpoints, _identity(store))
+    return Parts(LocalEngine(home), EngineMaker(home), FolderMarks(home), storage, SingleWorkspace(workspace))
+
+
+def of_unix_users(helper: Path, home: Path, store: Store, checkpoints: str) -> Parts:
+    """Create the parts for Unix users: trainings run, and store files, as their owners."""
+    # Unresponsive agents may block some threads; enough must be left for other users.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "service"))
+    agents, notes = Agents(by_helper(helper)), GangNotes(home / "gangs")
+    owner = lru_cache(OWNERS)(lambda number: store.experiment(number).owner)
+    remote, identity = "://" in checkpoints, _identity(store)
+    return Parts(
+        engine=UnixUserEngine(agents, owner, notes),
+        make=UnixUserPools(agents, owner, notes),
+        marks=notes,
+        storage=CheckpointStorage(checkpoints, identity) if remote else UnixUserStorage(agents, owner, identity),
+        workspaces=UnixUserWorkspaces(agents),
+    )
+
+
+def _identity(store: Store) -> Identity:
+    return lru_cache(TRIALS)(store.trial_uid)

@@ -1,0 +1,101 @@
+"""Run gangs as jobs of Slurm that their owners submit: each user's own agent calls sbatch, squeue and scancel."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from kernel_backend.engines.base import CheckContext, EngineUnavailable
+from kernel_backend.engines.slurm.engine import SlurmEngine
+from kernel_backend.engines.slurm.nodes import PartitionNodes
+from kernel_backend.errors import PlaceUnavailable
+from kernel_backend.model.cluster.pool_check import PoolFinding
+from kernel_backend.model.cluster.pools import Pool
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.resources import Node
+from kernel_backend.unix_users.agents import Agents
+from kernel_backend.unix_users.engine import NONE, Owner, UnixUserGangs
+from kernel_backend.unix_users.notes import GangNotes
+
+ACT_S = 60.0  # for an agent to submit, release or kill a gang: its commands of Slurm may take 20 s each
+CHECK_S = 300.0  # for an agent to check a pool
+AT_ONCE = 64  # such operations of all users, so that a Slurm that hangs leaves threads for everything else
+OF_USER = 4  # such operations of one user
+
+
+class UnixUserPools:
+    """Create the engines of pools whose gangs are their owners' own; all share the bounds of operations at once."""
+
+    def __init__(self, agents: Agents, owner: Owner, notes: GangNotes) -> None:
+        self._agents, self._owner, self._notes = agents, owner, notes
+        self._limits = ConcurrencyLimits()
+
+    def __call__(self, pool: Pool) -> UnixUserSlurmEngine:
+        """Return a new engine for a pool."""
+        return UnixUserSlurmEngine(self._agents, self._owner, self._notes, pool, self._limits)
+
+
+class ConcurrencyLimits:
+    """Semaphores for the operations of agents that wait for Slurm."""
+
+    def __init__(self) -> None:
+        self.of_all = asyncio.Semaphore(AT_ONCE)
+        self.of_user: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(OF_USER))
+
+
+class UnixUserSlurmEngine(UnixUserGangs):
+    """Engine for the gangs of one pool of Slurm.
+
+    Slurm sees each user's jobs as theirs, with their accounts and limits. Only agents of users with gangs are asked
+    about them, each of which runs at most one squeue a second. The service itself asks for nodes alone.
+    """
+
+    name = SlurmEngine.name
+    caps = SlurmEngine.caps.model_copy(update={"per_user_identity": True})
+    pause_s = 0.1  # at most ten squeue a second, whatever the number of users
+
+    def __init__(self, agents: Agents, owner: Owner, notes: GangNotes, pool: Pool, limits: ConcurrencyLimits) -> None:
+        super().__init__(agents, owner, notes)
+        self.pool = pool.name
+        self._settings, self._limits = pool.model_dump_json(), limits
+        self._nodes = PartitionNodes(pool)
+
+    async def nodes(self) -> Sequence[Node]:
+        """Return the partition's nodes, as the service sees them; raises EngineUnavailable."""
+        return await self._nodes.newest()
+
+    async def submit(self, job: LaunchSpec, token: str) -> None:
+        """Submit a gang's job as its owner; raises EngineUnavailable also if it is not known whether it was."""
+        try:
+            await super().submit(job, token)
+        except PlaceUnavailable as error:
+            raise EngineUnavailable(error.message) from None
+
+    async def check(self, context: CheckContext) -> Sequence[PoolFinding]:
+        """Check the pool as the user who asks."""
+        asked = {"python": context.python, "checkpoints": context.checkpoints, "urls": context.urls} | self._where
+        return await asyncio.to_thread(
+            partial(self._agents.ask, context.user, "check", _FINDINGS, limit=CHECK_S, **asked)
+        )
+
+    async def _act(self, user: str, op: str, limit: float | None = None, **arguments: Any) -> None:
+        async with self._limits.of_user[user], self._limits.of_all:
+            await asyncio.to_thread(self._slowly, user, op, arguments | self._where)
+
+    def _slowly(self, user: str, op: str, arguments: dict[str, Any]) -> None:
+        """Call an operation that waits for Slurm, which does not count as one of the user's concurrent requests."""
+        _, link = self._agents.begin(user, op, NONE, limit=ACT_S, **arguments)
+        link.close()
+
+    @property
+    def _where(self) -> dict[str, Any]:
+        """Return what tells an agent which engine has a gang: the pool's settings, which the service alone keeps."""
+        return {"pool": self._settings}
+
+
+_FINDINGS = TypeAdapter(list[PoolFinding])
