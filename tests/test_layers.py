@@ -59,6 +59,7 @@ PARTS: dict[str, set[str]] = {
     "spawn_helper": set(),  # root runs it: nothing but the standard library
     # The verbs of the command line and of `%dl`: both are made from one table.
     "commands": MODEL | TOOLS | {"text", "client", "differences", "snapshots", "data", "home"},
+    "cluster_setup": MODEL | TOOLS | {"network"},
     "client": MODEL | {"home", "discovery", "reconnect", "peers"},
     "service": MODEL | DECISIONS | SEAMS | TOOLS | {"home", "devices", "workspaces", "confined"},
     "api": MODEL | SEAMS | {"text", "service", "home", "peers"},
@@ -71,7 +72,9 @@ PARTS: dict[str, set[str]] = {
     | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery", "reconnect", "peers"}
     | {"commands"},
     "daylight": MODEL | {"jupyter_ext", "client", "snapshots", "artifacts", "checkpoints", "scheduler"},
-    "cli": MODEL | {"text", "client", "commands", "home", "discovery", "environments", "app", "reconnect", "backup"},
+    "cli": MODEL
+    | {"text", "client", "commands", "home", "discovery", "environments", "app", "reconnect", "backup"}
+    | {"cluster_setup"},
 }
 # Reached for only when a certain function is called, so that importing the part stays light.
 LATER = {

@@ -28,7 +28,7 @@ Exit codes: 0 well, 1 the experiment failed, 2 wrong usage or refused, 3 no serv
 
 def verbs() -> dict[str, Verb]:
     """Return all verbs by name, in the order of the help: those shared with `%dl`, and those of the terminal only."""
-    from kernel_backend.cli import backup, completion, doctor, open, serve, submit
+    from kernel_backend.cli import backup, cluster, completion, doctor, open, serve, submit
     from kernel_backend.commands.table import VERBS
 
     found = [
@@ -38,6 +38,7 @@ def verbs() -> dict[str, Verb]:
         *backup.VERBS,
         open.OPEN,
         doctor.DOCTOR,
+        cluster.CLUSTER,
         completion.COMPLETION,
     ]
     return {verb.name: verb for verb in found}

@@ -1,0 +1,238 @@
+"""Let machines join: a short-lived HTTPS server on the head, and its client on the machine that joins.
+
+The token holds a secret, by which the head knows the machine, and the digest of the head's certificate, by which the
+machine knows the head. The munge key travels only between two ends that have shown this to each other.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import http.client
+import json
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from kernel_backend.cluster_setup.machine import Machine
+from kernel_backend.errors import DaylightError
+from kernel_backend.model.record import Record
+
+PORT = 6816
+LASTS_S = 1800.0
+MOST_REFUSALS = 20  # wrong secrets, after which the invitation ends
+MOST_BYTES = 2**20
+REQUEST_S = 90.0  # the head restarts slurmctld meanwhile
+SECRET_BYTES = 16
+
+
+class InvitationRefused(DaylightError):
+    """Error: the head cannot be asked, or refuses; the message says why."""
+
+    http_status = 400
+
+
+class Token(NamedTuple):
+    """What a machine must have to join."""
+
+    secret: bytes
+    fingerprint: bytes  # SHA-256 of the certificate
+
+    def __str__(self) -> str:
+        return base64.urlsafe_b64encode(self.secret + self.fingerprint).decode().rstrip("=")
+
+
+def read_token(text: str) -> Token:
+    """Return the token of a text; raises InvitationRefused."""
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        data = b""
+    if len(data) != SECRET_BYTES + hashlib.sha256().digest_size:
+        raise InvitationRefused("the token is cut off or mistyped: copy it whole from daylight cluster init or invite")
+    return Token(data[:SECRET_BYTES], data[SECRET_BYTES:])
+
+
+class JoinRequest(Record):
+    """Request of a machine to join."""
+
+    machine: Machine
+    clock: float  # seconds since 1970
+
+
+class JoinAnswer(Record):
+    """Answer to a request to join: nothing but `problems` if it is refused."""
+
+    problems: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    cluster: str = ""
+    head: str = ""
+    address: str = ""  # of the head, as slurm.conf has it
+    key: str = ""  # of munge, in base64
+
+
+class StateRequest(Record):
+    """Request for the state of a node as the head sees it."""
+
+    name: str
+
+
+class StateAnswer(Record):
+    """State of a node as Slurm says it, and why the head cannot reach its slurmd (empty if it can)."""
+
+    state: str
+    reason: str = ""
+    unreachable: str = ""
+
+
+class Handlers(NamedTuple):
+    """Functions that answer requests; their second argument is the address that the machine is seen at."""
+
+    join: Callable[[JoinRequest, str], JoinAnswer]
+    state: Callable[[StateRequest, str], StateAnswer]
+
+
+class Invitation(ThreadingHTTPServer):
+    """HTTPS server on the head that ends itself after a while, or after too many wrong secrets."""
+
+    daemon_threads = True
+    timeout = 1.0  # between two looks at the clock
+
+    def __init__(self, secret: bytes, certificate: Path, key: Path, handlers: Handlers, port: int = PORT) -> None:
+        """Listen on all addresses; `certificate` and `key` are PEM files."""
+        super().__init__(("0.0.0.0", port), _Handler)
+        self.secret, self.handlers, self.refusals = secret, handlers, 0
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._context.load_cert_chain(certificate, key)
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Speak TLS in the thread of the request, so that a silent client holds nobody up."""
+        request.settimeout(REQUEST_S)
+        with self._context.wrap_socket(request, server_side=True) as secure:
+            super().finish_request(secure, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say in the invitation's log whose connection failed."""
+        print(f"{client_address[0]}: a connection failed", flush=True)
+
+    def serve_for(self, seconds: float = LASTS_S) -> None:
+        """Answer machines until the time is over."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self.refusals < MOST_REFUSALS:
+            self.handle_request()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Invitation
+
+    def do_POST(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        if length > MOST_BYTES:
+            self._reply(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "{}")
+            return
+        body = self.rfile.read(length)  # also of a request that is refused: unread, it would reset the connection
+        sent = self.headers.get("Authorization", "")
+        if not hmac.compare_digest(sent.encode(), _authorization(self.server.secret).encode()):
+            self.server.refusals += 1
+            self._reply(HTTPStatus.FORBIDDEN, "{}")
+            return
+        try:
+            self._reply(HTTPStatus.OK, self._answer(body).model_dump_json())
+        except ValidationError:
+            message = "the machine that joins has another version of Daylight than the head"
+            self._reply(HTTPStatus.BAD_REQUEST, json.dumps({"message": message}))
+        except DaylightError as error:
+            self._reply(HTTPStatus.INTERNAL_SERVER_ERROR, json.dumps({"message": error.message}))
+
+    def _answer(self, body: bytes) -> Record:
+        address = str(self.client_address[0])
+        if self.path == "/join":
+            return self.server.handlers.join(JoinRequest.model_validate_json(body), address)
+        return self.server.handlers.state(StateRequest.model_validate_json(body), address)
+
+    def _reply(self, status: HTTPStatus, body: str) -> None:
+        data = body.encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+class HeadClient:
+    """Ask a head that has invited; each call is a connection of its own."""
+
+    def __init__(self, host: str, port: int, token: Token) -> None:
+        self._host, self._port, self._token = host, port, token
+
+    def join(self, request: JoinRequest) -> JoinAnswer:
+        """Ask to join; raises InvitationRefused."""
+        return JoinAnswer.model_validate_json(self._post("/join", request))
+
+    def state(self, name: str) -> StateAnswer:
+        """Return the state of a node as the head sees it; raises InvitationRefused."""
+        return StateAnswer.model_validate_json(self._post("/state", StateRequest(name=name)))
+
+    def _post(self, path: str, body: Record) -> bytes:
+        where = f"{self._host}:{self._port}"
+        connection = http.client.HTTPSConnection(self._host, self._port, timeout=REQUEST_S, context=_unchecked())
+        try:
+            connection.connect()
+            certificate = connection.sock.getpeercert(binary_form=True) or b""
+            # Before the secret is sent: whoever else answers at this address learns nothing.
+            if not hmac.compare_digest(hashlib.sha256(certificate).digest(), self._token.fingerprint):
+                raise InvitationRefused(
+                    f"{where} is not the head that made this token: take the token of its newest daylight cluster init "
+                    "or invite, and look whether another machine has its address"
+                )
+            headers = {"Authorization": _authorization(self._token.secret)}
+            connection.request("POST", path, body.model_dump_json().encode(), headers)
+            answer = connection.getresponse()
+            data = answer.read()
+        except OSError as error:
+            raise InvitationRefused(unreachable(self._host, self._port, error)) from error
+        except http.client.HTTPException as error:
+            raise InvitationRefused(f"{where} does not speak as a head does ({error!r}): look at the port") from error
+        finally:
+            connection.close()
+        if answer.status == HTTPStatus.FORBIDDEN:
+            raise InvitationRefused(f"{where} does not know this token: write daylight cluster invite on the head")
+        if answer.status != HTTPStatus.OK:
+            raise InvitationRefused(f"{where}: {json.loads(data).get('message', answer.reason)}")
+        return data
+
+
+def unreachable(host: str, port: int, error: OSError) -> str:
+    """Say why a head cannot be reached, and what to change."""
+    if isinstance(error, socket.gaierror):
+        return f"{host} does not resolve: write the head's address instead of its name"
+    if isinstance(error, ConnectionRefusedError):
+        return (
+            f"nothing listens at {host}:{port}: an invitation lasts {LASTS_S / 60:.0f} minutes; write daylight cluster "
+            "invite on the head for another"
+        )
+    return (
+        f"{host}:{port} cannot be reached ({error.strerror or error}): look at the network, and open TCP ports "
+        f"{PORT}-{PORT + 2} between the machines in the firewall"
+    )
+
+
+def _unchecked() -> ssl.SSLContext:
+    """Return a context that takes any certificate: it is compared with the token's digest instead."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _authorization(secret: bytes) -> str:
+    return f"Bearer {base64.b64encode(secret).decode()}"

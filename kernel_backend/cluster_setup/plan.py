@@ -1,0 +1,118 @@
+"""Decide the steps that make a machine the head of a cluster or one of its nodes, start it again, or undo that."""
+
+from __future__ import annotations
+
+from kernel_backend.cluster_setup.cluster import (
+    CONTROLLER_PORT,
+    LOGS,
+    MARK,
+    SPOOL,
+    STATE,
+    Cluster,
+    Member,
+    cgroup_conf,
+    gres_conf,
+    slurm_conf,
+)
+from kernel_backend.cluster_setup.steps import Folder, Remove, Run, SetAside, Start, Step, Stop, Write
+
+CLUSTER, MEMBER = "/etc/daylight/cluster.json", "/etc/daylight/member.json"
+SLURM_CONF, GRES_CONF, CGROUP_CONF = "/etc/slurm/slurm.conf", "/etc/slurm/gres.conf", "/etc/slurm/cgroup.conf"
+MUNGE_KEY = "/etc/munge/munge.key"
+CONTROLLER_UNIT, NODE_UNIT = (f"/etc/systemd/system/{name}.service.d/daylight.conf" for name in ("slurmctld", "slurmd"))
+MUNGE_PID, CONTROLLER_PID, NODE_PID = "/run/munge/munged.pid", "/run/slurmctld.pid", "/run/slurmd.pid"
+_CONFIGURATION = (SLURM_CONF, GRES_CONF, CGROUP_CONF)
+_MUNGED = ("runuser", "-u", "munge", "--", "/usr/sbin/munged")
+_CONTROLLER, _NODE = "/usr/sbin/slurmctld", "/usr/sbin/slurmd"
+
+
+def head_steps(cluster: Cluster, key: bytes, systemd: bool) -> list[Step]:
+    """Return the steps on the head; done twice, the second time changes nothing."""
+    return [
+        Folder("/etc/daylight"),
+        _key(key),
+        Write(SLURM_CONF, slurm_conf(cluster).encode(), backup=True),
+        Write(GRES_CONF, gres_conf(cluster).encode(), backup=True),
+        Write(CGROUP_CONF, cgroup_conf(cluster).encode(), backup=True),
+        Write(CLUSTER, cluster.model_dump_json(indent=2).encode()),
+        *(_unit(CONTROLLER_UNIT, f"{_CONTROLLER} -D") if systemd else []),
+        *(_unit(NODE_UNIT, f"{_NODE} -D") if systemd else []),
+        *head_start(),
+    ]
+
+
+def head_start() -> list[Step]:
+    """Return the steps that start the head's daemons, if they do not run."""
+    return [
+        *_start_munge(),
+        Folder(STATE, "slurm", 0o700),
+        Folder(LOGS, "slurm"),
+        Folder(SPOOL),
+        Start("slurmctld", (_CONTROLLER,), CONTROLLER_PID, (*_CONFIGURATION, CONTROLLER_UNIT, MUNGE_KEY)),
+        Start("slurmd", (_NODE,), NODE_PID, (*_CONFIGURATION, NODE_UNIT, MUNGE_KEY)),
+        Run(("scontrol", "reconfigure"), _CONFIGURATION),
+    ]
+
+
+def member_steps(member: Member, key: bytes, systemd: bool) -> list[Step]:
+    """Return the steps on a machine that joins; its slurmd gets all files of Slurm from the head."""
+    return [
+        Folder("/etc/daylight"),
+        _key(key),
+        *(SetAside(path) for path in _CONFIGURATION),
+        Write(MEMBER, member.model_dump_json(indent=2).encode()),
+        *(_unit(NODE_UNIT, " ".join((_NODE, "-D", *_server(member)))) if systemd else []),
+        *member_start(member),
+    ]
+
+
+def member_start(member: Member) -> list[Step]:
+    """Return the steps that start the daemons of a joined machine, if they do not run."""
+    return [
+        *_start_munge(),
+        Folder(LOGS, "slurm"),
+        Folder(SPOOL),
+        Start("slurmd", (_NODE, *_server(member)), NODE_PID, (MUNGE_KEY, MEMBER, NODE_UNIT)),
+    ]
+
+
+def leave_steps(head: bool) -> list[Step]:
+    """Return the steps that undo a setup; jobs that run on this machine are ended."""
+    controller: list[Step] = [Stop("slurmctld", CONTROLLER_PID)] if head else []
+    # The head's key stays: other programs may use it, and nobody outside has learnt it.
+    files = (CLUSTER, CONTROLLER_UNIT) if head else (MEMBER, MUNGE_KEY)
+    return [
+        Stop("slurmd", NODE_PID),
+        *controller,
+        Stop("munge", MUNGE_PID),
+        *(Remove(path) for path in (*_CONFIGURATION, *files, NODE_UNIT)),
+    ]
+
+
+def _key(key: bytes) -> Step:
+    return Write(MUNGE_KEY, key, "munge", 0o600, backup=True, secret=True)
+
+
+def _start_munge() -> list[Step]:
+    folders = [Folder(f"{path}/munge", "munge", mode) for path, mode in (("/run", 0o755), ("/var/log", 0o700))]
+    return [*folders, Start("munge", _MUNGED, MUNGE_PID, (MUNGE_KEY,))]
+
+
+def _server(member: Member) -> tuple[str, ...]:
+    return ("--conf-server", f"{member.address}:{CONTROLLER_PORT}")
+
+
+def _unit(path: str, command: str) -> list[Step]:
+    """Return what adapts the distribution's unit: some demand a slurm.conf, which a joined machine does not have."""
+    # slurmd ends if the head does not answer, as after a power cut from which the head comes back later.
+    text = f"""{MARK}
+[Unit]
+ConditionPathExists=
+[Service]
+Type=simple
+ExecStart=
+ExecStart={command}
+Restart=always
+RestartSec=5
+"""
+    return [Folder(path.rpartition("/")[0]), Write(path, text.encode())]

@@ -1,0 +1,54 @@
+"""Read what Slurm says about the nodes of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+SINFO = ("sinfo", "-N", "-h", "-o", "%N|%T|%c|%m|%G|%v|%E")
+WORKING = ("idle", "mixed", "allocated", "completing")
+
+
+class NodeStatus(NamedTuple):
+    """One node as sinfo lists it."""
+
+    name: str
+    state: str
+    cpus: str
+    memory_mib: str
+    gpus: str
+    version: str
+    reason: str
+
+    @property
+    def works(self) -> bool:
+        """Return True if jobs can run there; a star after the state means that it does not answer."""
+        return self.state in WORKING
+
+
+def parse_nodes(text: str) -> list[NodeStatus]:
+    """Return the nodes that sinfo prints, each once."""
+    found = {}
+    for line in text.splitlines():
+        if line.count("|") >= 6:
+            node = NodeStatus(*line.split("|", 6))
+            gpus, reason = node.gpus.replace("(null)", ""), "" if node.reason == "none" else node.reason
+            found[node.name] = node._replace(gpus=gpus, reason=reason)
+    return list(found.values())
+
+
+def node_todo(node: NodeStatus, head: str) -> str:
+    """Say what to do about a node; an empty text where nothing is wrong."""
+    if node.works:
+        return ""
+    if node.state.startswith("drain"):
+        return f"mend what the reason says, then: scontrol update nodename={node.name} state=resume"
+    if node.name == head:
+        return f"write daylight cluster start on {head}"
+    return f"write daylight cluster start on {node.name}, and daylight cluster status there if it does not come back"
+
+
+def different_versions(nodes: Sequence[NodeStatus]) -> str:
+    """Return the versions of Slurm that the nodes have; empty if they are all the same."""
+    versions = {node.version for node in nodes if node.version}
+    return ", ".join(sorted(versions)) if len(versions) > 1 else ""

@@ -1,0 +1,120 @@
+"""Start, examine and undo what a setup made of this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from kernel_backend.cluster_setup import head
+from kernel_backend.cluster_setup.advice import advise
+from kernel_backend.cluster_setup.cluster import CONTROLLER_PORT, LOGS, Cluster, Member
+from kernel_backend.cluster_setup.local_state import Say, connection_error, read_cluster, read_member
+from kernel_backend.cluster_setup.machine import read_machine
+from kernel_backend.cluster_setup.plan import head_start, leave_steps, member_start
+from kernel_backend.cluster_setup.problems import SUDO, Problem
+from kernel_backend.cluster_setup.status import NodeStatus, different_versions, node_todo
+from kernel_backend.cluster_setup.steps import Start, Step
+from kernel_backend.cluster_setup.system import SetupFailed, System, output
+from kernel_backend.errors import InvalidRequest
+
+HEAD_S = 120.0  # for a head that boots at the same time
+_LOG_BYTES = 20_000
+
+
+class Report(NamedTuple):
+    """State of the cluster as seen from this machine."""
+
+    name: str
+    head: str
+    nodes: Sequence[NodeStatus]
+    problems: Sequence[Problem]
+
+
+def start(say: Say) -> Cluster | Member:
+    """Start the daemons of this machine, if they do not run, as after a reboot without systemd."""
+    mine, steps = _parts()
+    machine = read_machine()
+    if not machine.root:
+        raise InvalidRequest(f"only root starts the daemons: {SUDO} start")
+    if isinstance(mine, Member):
+        _wait_for_head(mine)
+    System(machine.systemd).carry_out(steps, say)
+    if isinstance(mine, Cluster):
+        head.wait_for(mine.head)
+    return mine
+
+
+def status() -> Report:
+    """Return the nodes and what is wrong."""
+    mine, steps = _parts()
+    system = System(read_machine().systemd)
+    problems = [
+        Problem(f"{step.daemon} does not run here", "daylight cluster start, as root")
+        for step in steps
+        if isinstance(step, Start) and not system.running(step)
+    ]
+    nodes: list[NodeStatus] = []
+    try:
+        nodes = head.nodes()
+    except SetupFailed as error:
+        logs = (advise(_tail(Path(LOGS, name))) for name in ("slurmctld.log", "slurmd.log"))
+        advice = next(
+            (found for found in logs if found), (error.message, f"write daylight cluster start on {mine.head}")
+        )
+        problems.append(Problem(*advice))
+    problems += [
+        Problem(f"{node.name} is {node.state} {node.reason}".strip(), todo)
+        for node in nodes
+        if (todo := node_todo(node, mine.head))
+    ]
+    if versions := different_versions(nodes):
+        problems.append(Problem(f"nodes have different versions of Slurm: {versions}", "install the same on all"))
+    return Report(mine.name, mine.head, nodes, problems)
+
+
+def leave(say: Say, dry_run: bool) -> str:
+    """Undo the setup of this machine, and return what else is to be done."""
+    mine, _ = _parts()
+    machine = read_machine()
+    steps = leave_steps(isinstance(mine, Cluster))
+    if dry_run:
+        for step in steps:
+            say(str(step))
+        return ""
+    if not machine.root:
+        raise InvalidRequest(f"only root undoes a setup: {SUDO} leave")
+    if isinstance(mine, Member):
+        try:
+            output(("scontrol", "update", f"nodename={machine.name}", "state=down", "reason=left"))
+        except SetupFailed as error:
+            say(f"note: the head was not told: {error.message}")
+    System(machine.systemd).carry_out(steps, say)
+    if isinstance(mine, Member):
+        return f"on {mine.head} write: daylight cluster remove {machine.name}"
+    others = [node.name for node in mine.nodes if node.name != mine.head]
+    return f"write daylight cluster leave on {', '.join(others)} too" if others else ""
+
+
+def _wait_for_head(member: Member) -> None:
+    deadline = time.monotonic() + HEAD_S
+    while reason := connection_error(member.address, CONTROLLER_PORT):
+        if time.monotonic() > deadline:
+            raise SetupFailed(
+                f"{member.head} ({member.address}:{CONTROLLER_PORT}) does not answer ({reason}): write daylight "
+                "cluster start there first, or look at its network"
+            )
+        time.sleep(0.5)
+
+
+def _parts() -> tuple[Cluster | Member, list[Step]]:
+    if (cluster := read_cluster()) is not None:
+        return cluster, head_start()
+    if (joined := read_member()) is not None:
+        return joined, member_start(joined)
+    raise InvalidRequest("this machine is in no cluster: daylight cluster init, or daylight cluster join HEAD")
+
+
+def _tail(path: Path) -> str:
+    return path.read_bytes()[-_LOG_BYTES:].decode(errors="replace") if path.exists() else ""

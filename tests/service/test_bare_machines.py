@@ -1,0 +1,167 @@
+"""Two bare machines become a Slurm cluster by `daylight cluster`, train together, and do so again after a reboot."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kernel_backend.checkpoints.directory import Directory
+from tests.support.machines import BareMachine, two_machines
+from tests.support.world import DEFINITION
+
+pytestmark = pytest.mark.distributed
+
+MOST_COMMANDS = 5
+DAYLIGHT = (sys.executable, "-P", "-m", "kernel_backend.cli")
+TRAIN = ("submit", "/shared/train.py", "--slots", "2", "--epochs", "2", "--batch-size", "8", "--threads", "1")
+HOW = ("--backend", "torch", "--again", "--wait", "--quiet")
+
+
+class Lab:
+    """Two machines that share a folder, and the commands that a person writes on them."""
+
+    def __init__(self, machines: tuple[BareMachine, BareMachine], shared: Path) -> None:
+        self.n1, self.n2 = machines
+        self.shared = shared
+        self.commands = 0
+
+    def daylight(self, machine: BareMachine, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Write a command on a machine."""
+        self.commands += 1
+        return machine.run(*DAYLIGHT, *words, check=check)
+
+    def train(self, *words: str) -> str:
+        """Train on the first machine's service; the number of the experiment."""
+        return self.daylight(self.n1, *TRAIN, *HOW, *words).stdout.split()[0]
+
+    def weights(self, number: str) -> dict[str, str]:
+        """Return the digests of the newest checkpoint."""
+        newest = Directory(self.shared / "daylight/checkpoints" / number / "1").committed()[-1]
+        return {part.name: part.digest for part in newest.parts}
+
+    def hosts(self, machine: BareMachine) -> list[str]:
+        """Return on which machines a job of two nodes runs."""
+        return sorted(machine.run("srun", "-N2", "hostname").stdout.split())
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    folder = tmp_path_factory.mktemp("machines")
+    shared = folder / "shared"
+    shared.mkdir()
+    (shared / "train.py").write_text(DEFINITION.lstrip())
+    with two_machines(folder, {"n1": shared, "n2": shared}) as machines:
+        for each in machines:
+            each.environment |= {"DAYLIGHT_HOME": "/shared/daylight", "DAYLIGHT_SLOTS": "2"}
+        yield Lab(machines, shared)
+
+
+@pytest.fixture(scope="module")
+def joined(lab: Lab) -> str:
+    """Make the two machines a cluster by two commands; what `init` has printed."""
+    printed = lab.daylight(lab.n1, "cluster", "init").stdout
+    lab.daylight(lab.n2, *command_to_join(printed))
+    return printed
+
+
+def command_to_join(printed: str) -> list[str]:
+    found = re.search(r"^ +daylight (cluster join .+)$", printed, re.MULTILINE)
+    assert found, printed
+    return found[1].split()
+
+
+def test_a_dry_run_prints_files_and_commands_and_changes_nothing(lab):
+    told = lab.n1.run(*DAYLIGHT, "cluster", "init", "--dry-run").stderr
+    assert "SlurmctldHost=n1(10.77.0.1)" in told
+    assert "systemctl enable --now slurmctld" in told
+    assert not lab.n1.path("/etc/slurm/slurm.conf").exists()
+
+
+@pytest.fixture(scope="module")
+def trained(lab: Lab, joined: str) -> str:
+    """Train on both machines by two more commands; the number of the experiment."""
+    cpus = str(os.cpu_count())  # a slot is a whole machine
+    lab.daylight(lab.n1, "pool", "add", "lab", "--engine", "slurm", "--cpus-per-slot", cpus)
+    return lab.train("--pool", "lab")
+
+
+@pytest.fixture(scope="module")
+def quiet(lab: Lab) -> dict[str, str]:
+    """The weights of the same training on two slots of one machine."""
+    return lab.weights(lab.train())
+
+
+def test_bare_machines_train_together_after_at_most_five_commands(lab, trained):
+    assert lab.commands <= MOST_COMMANDS
+    shown = lab.n1.run(*DAYLIGHT, "show", trained, "--json").stdout
+    assert '"n1"' in shown
+    assert '"n2"' in shown
+
+
+def test_two_bare_machines_have_the_bits_of_two_slots_of_one(lab, trained, quiet):
+    assert lab.weights(trained) == quiet
+
+
+def test_a_job_of_slurm_runs_on_both_from_either(lab, joined):
+    assert lab.hosts(lab.n1) == lab.hosts(lab.n2) == ["n1", "n2"]
+
+
+def test_status_shows_the_nodes_from_both_machines(lab, joined):
+    for each in (lab.n1, lab.n2):
+        told = lab.daylight(each, "cluster", "status").stdout
+        assert re.search(r"^n1 +idle", told, re.MULTILINE), told
+        assert re.search(r"^n2 +idle", told, re.MULTILINE), told
+
+
+def test_a_second_init_and_join_change_nothing(lab, joined):
+    again = lab.daylight(lab.n1, "cluster", "init")
+    assert "changed" not in again.stderr
+    assert "changed" not in lab.daylight(lab.n2, *command_to_join(again.stdout)).stderr
+    refused = lab.daylight(lab.n2, *command_to_join(joined), check=False)
+    assert "is not the head that made this token" in refused.stderr
+
+
+def test_the_key_of_munge_is_the_same_and_only_munge_reads_it(lab, joined):
+    first, second = (each.path("/etc/munge/munge.key") for each in (lab.n1, lab.n2))
+    assert first.read_bytes() == second.read_bytes()
+    assert second.stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in lab.n1.path("/run/daylight-cluster").iterdir()] == ["pid"]  # no secret is left
+
+
+def test_after_a_reboot_of_both_their_start_brings_slurm_back(lab, joined):
+    for each in (lab.n1, lab.n2):
+        each.reboot()
+    down = lab.daylight(lab.n2, "cluster", "status", check=False)
+    assert down.returncode == 1
+    assert "slurmd does not run here: daylight cluster start" in down.stdout
+    waiting = lab.n2.begin(*DAYLIGHT, "cluster", "start")  # its head is not there yet
+    lab.daylight(lab.n1, "cluster", "start")
+    _, said = waiting.communicate(timeout=120)
+    assert waiting.returncode == 0, said
+    assert lab.hosts(lab.n1) == ["n1", "n2"]
+    assert lab.hosts(lab.n2) == ["n1", "n2"]
+
+
+def test_after_the_reboot_they_train_the_same_bits(lab, trained, quiet):
+    assert lab.weights(lab.train("--pool", "lab")) == quiet
+
+
+def test_a_foreign_slurm_conf_stays_until_forced_and_comes_back(lab, joined):
+    conf = lab.n2.path("/etc/slurm/slurm.conf")
+    lab.daylight(lab.n2, "cluster", "leave")
+    lab.daylight(lab.n1, "cluster", "remove", "n2")
+    conf.write_text("ClusterName=other\n")
+    command = command_to_join(lab.daylight(lab.n1, "cluster", "invite").stdout)
+    refused = lab.daylight(lab.n2, *command, check=False)
+    assert refused.returncode == 2
+    assert "belongs to another Slurm: --force" in refused.stderr
+    lab.daylight(lab.n2, *command, "--force")
+    assert not conf.exists()
+    lab.daylight(lab.n2, "cluster", "leave")
+    assert conf.read_text() == "ClusterName=other\n"
