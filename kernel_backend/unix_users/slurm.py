@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from kernel_backend.engines.base import CheckContext, EngineUnavailable
 from kernel_backend.engines.slurm.engine import SlurmEngine
 from kernel_backend.engines.slurm.nodes import PartitionNodes
-from kernel_backend.errors import PlaceUnavailable
+from kernel_backend.errors import InvalidRequest, PlaceUnavailable
 from kernel_backend.model.cluster.pool_check import PoolFinding
 from kernel_backend.model.cluster.pools import Pool
 from kernel_backend.model.launch.launch_spec import LaunchSpec
@@ -36,7 +36,11 @@ class UnixUserPools:
         self._limits = ConcurrencyLimits()
 
     def __call__(self, pool: Pool) -> UnixUserSlurmEngine:
-        """Return a new engine for a pool."""
+        """Return a new engine for a pool; raises InvalidRequest for one whose nodes do not see the users' homes."""
+        if not pool.settings.shared:
+            raise InvalidRequest(
+                "shared: with a spawn helper the files of gangs are in the users' homes, which the nodes must see"
+            )
         return UnixUserSlurmEngine(self._agents, self._owner, self._notes, pool, self._limits)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernel_backend.engines.base import EngineUnavailable
+from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.pools import Pool, PoolSettings
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.unix_users.agents import Agents
@@ -34,6 +35,12 @@ def test_gangs_of_each_pool_are_noted_apart(tmp_path: Path):
     assert [notes.pool(AttemptId(number, 1, 1)) for number in (1, 2, 9)] == ["local", "gpu", "local"]
     notes.remove(AttemptId(2, 1, 1))
     assert notes.of("gpu") == [AttemptId(3, 1, 1)]
+
+
+def test_a_pool_whose_nodes_do_not_see_the_users_homes_is_refused(tmp_path: Path):
+    unshared = Pool(name="gpu", settings=PoolSettings(engine="slurm", shared=False))
+    with pytest.raises(InvalidRequest, match="the users' homes, which the nodes must see"):
+        engine(Recording(), GangNotes(tmp_path / "gangs"), unshared)
 
 
 class Recording(Agents):
